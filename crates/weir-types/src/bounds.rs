@@ -1,0 +1,70 @@
+//! Every bound of the system in one place, with its unit and its reason.
+//!
+//! Nothing in Weir may queue, buffer or allocate without a bound named here.
+
+/// Size of the piece in which a volume is placed, moved and checked, in bytes.
+pub const EXTENT_BYTES: u64 = 1 << 30;
+
+/// Size of the block that is never torn and never mixed, in bytes. Direct I/O is done in multiples of it.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// Volume sizes are multiples of this, in bytes.
+pub const VOLUME_SIZE_GRANULE_BYTES: u64 = BLOCK_BYTES;
+
+/// Largest volume, in bytes: 64 TiB, which is 65 536 extents (one file each).
+pub const VOLUME_SIZE_BYTES_MAX: u64 = 64 << 40;
+
+/// Space is allocated ahead of writes in pieces of this size, in bytes: large enough that sequential first
+/// writes rarely wait for the filesystem, small enough that a thin volume stays thin.
+pub const ALLOCATION_BYTES: u64 = 1 << 20;
+
+/// Largest part of a request that one buffer holds and one disk operation moves, in bytes. Larger requests
+/// are served in several pieces, so that no client can claim more memory than this at a time.
+pub const PIECE_BYTES: u64 = 128 << 10;
+
+/// Largest request that a client may send, in bytes: what the NBD protocol lets a client assume.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// Memory for data in flight, in bytes, that one reactor owns.
+pub const BUFFER_POOL_BYTES: usize = 64 << 20;
+
+/// Bytes of buffers that one connection may hold while the pool is plentiful.
+pub const CONNECTION_BUFFER_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of buffers that one connection may always hold, however short the pool is.
+pub const CONNECTION_BUFFER_BYTES_MIN: usize = PIECE_BYTES as usize;
+
+/// Connections that one reactor serves; more are refused.
+pub const CONNECTIONS_PER_REACTOR_MAX: usize = 256;
+
+/// Bytes read ahead from one connection's socket.
+pub const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Requests of one connection that may be waiting or in service; past this its socket is not read.
+pub const CONNECTION_REQUESTS_MAX: usize = 1024;
+
+/// Earned credit of a ceiling, in nanoseconds of its rate: what a workload that wanted more may catch up
+/// after a stall of the machine.
+pub const CEILING_CREDIT_NS: u64 = 10_000_000;
+
+/// Debt that a change of a limit may leave behind, in nanoseconds of the new rate.
+pub const CHANGED_LIMIT_DEBT_NS: u64 = 50_000_000;
+
+/// Largest rate that a limit may name, in operations per second.
+pub const RATE_IOPS_MAX: u64 = 1_000_000_000;
+
+/// Largest rate that a limit may name, in bytes per second: 1 TB/s.
+pub const RATE_BYTES_PER_SECOND_MAX: u64 = 1_000_000_000_000;
+
+/// Longest name of a volume, tenant or policy group, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Volumes that one daemon holds.
+pub const VOLUMES_MAX: usize = 16_384;
+
+const _: () = assert!(EXTENT_BYTES.is_multiple_of(ALLOCATION_BYTES));
+const _: () = assert!(ALLOCATION_BYTES.is_multiple_of(PIECE_BYTES));
+const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(RECEIVE_BUFFER_BYTES > PIECE_BYTES as usize);
+// Half of the pool is enough to give every connection the least that it is promised.
+const _: () = assert!(CONNECTIONS_PER_REACTOR_MAX * CONNECTION_BUFFER_BYTES_MIN <= BUFFER_POOL_BYTES / 2);

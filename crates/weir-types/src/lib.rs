@@ -1,0 +1,17 @@
+//! The words of Weir: names, identities, units, limits of every queue, and the policy terms that all
+//! other crates share.
+//!
+//! This crate knows no clock, thread, socket or file, and nothing of how a volume is stored or served.
+
+#![forbid(unsafe_code)]
+
+pub mod bounds;
+pub mod identity;
+pub mod name;
+pub mod policy;
+pub mod units;
+
+pub use identity::{PolicyGroupId, VolumeId};
+pub use name::{Name, NameError};
+pub use policy::{Class, Limits, Throughput};
+pub use units::{ByteRate, Size, UnitError};
