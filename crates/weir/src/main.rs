@@ -1,1 +1,2 @@
+//! `weir`: the daemon and its command line in one binary.
 fn main() {}
