@@ -1,1 +1,41 @@
-fn main() {}
+//! Everything the project does to itself: checks, the demo, the benches. The only scripting there is.
+//!
+//! This program knows Weir only from outside: by its command line, its sockets and its sources.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod bench;
+mod tidy;
+
+use anyhow::{Result, bail};
+
+use arguments::Arguments;
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  setup                            install the programs that tests, demo and benches need
+  tidy                             check formatting, lints, crate edges, purity, promises, house style
+";
+
+fn run(mut arguments: Arguments) -> Result<()> {
+    match arguments.word().as_deref() {
+        Some("tidy") => tidy::run(arguments),
+        Some("help") | None => {
+            print!("{HELP}");
+            Ok(())
+        }
+        Some(other) => bail!("unknown command '{other}'\n\n{HELP}"),
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    match run(Arguments::new(std::env::args().skip(1))) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Which crate may use which: dependencies point down only, and pure crates use few crates from outside.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Complaint, PURE_CRATES, Tree};
+
+/// Each crate of the workspace with the crates of the workspace that it may use.
+const ALLOWED_EDGES: [(&str, &[&str]); 8] = [
+    ("weir-types", &[]),
+    ("weir-qos", &["weir-types"]),
+    ("weir-volume", &["weir-types"]),
+    ("weir-nbd", &["weir-types"]),
+    ("weir-reactor", &["weir-types"]),
+    ("weir-sim", &["weir-types", "weir-qos", "weir-volume"]),
+    ("weir", &["weir-types", "weir-qos", "weir-volume", "weir-nbd", "weir-reactor"]),
+    ("xtask", &[]),
+];
+
+/// Crates from outside that a pure crate may use: they compute, and do nothing else.
+const PURE_EXTERNAL: [&str; 3] = ["serde", "thiserror", "uuid"];
+/// Crates from outside that the tests of a pure crate may use.
+const PURE_EXTERNAL_IN_TESTS: [&str; 2] = ["proptest", "serde_json"];
+
+/// One dependency as Cargo states it.
+struct Edge<'a> {
+    from: &'a str,
+    to: &'a str,
+    is_inside: bool,
+    is_for_tests: bool,
+}
+
+/// Complains about edges that the table does not have.
+pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(&tree.root)
+        .output()?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata gives no JSON")?;
+    Ok(check_metadata(&metadata))
+}
+
+fn check_metadata(metadata: &Value) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        if !ALLOWED_EDGES.iter().any(|(known, _)| *known == name) {
+            complaints.push(Complaint(format!("crate {name} has no row in the table of allowed edges")));
+        }
+        let edges = package["dependencies"].as_array().into_iter().flatten().map(|dependency| Edge {
+            from: name,
+            to: dependency["name"].as_str().unwrap_or_default(),
+            is_inside: dependency["path"].is_string(),
+            is_for_tests: dependency["kind"] == "dev",
+        });
+        complaints.extend(edges.filter_map(|edge| complaint_about(&edge)));
+    }
+    complaints
+}
+
+fn complaint_about(edge: &Edge<'_>) -> Option<Complaint> {
+    let Edge { from, to, .. } = edge;
+    if edge.is_inside {
+        let is_allowed = ALLOWED_EDGES.iter().any(|(crate_, uses)| crate_ == from && uses.contains(to));
+        return (!is_allowed).then(|| Complaint(format!("{from} must not use {to}")));
+    }
+    let is_allowed = !PURE_CRATES.contains(from)
+        || PURE_EXTERNAL.contains(to)
+        || (edge.is_for_tests && PURE_EXTERNAL_IN_TESTS.contains(to));
+    (!is_allowed).then(|| Complaint(format!("{from} is pure and must not use {to} from outside")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(from: &str, dependency: Value) -> usize {
+        let package = serde_json::json!({"name": from, "dependencies": [dependency]});
+        check_metadata(&serde_json::json!({"packages": [package]})).len()
+    }
+
+    #[test]
+    fn only_edges_in_the_table_pass() {
+        let inside = |name| serde_json::json!({"name": name, "path": "/x", "kind": null});
+        let outside = |name, kind| serde_json::json!({"name": name, "kind": kind});
+        assert_eq!(complaints("weir-qos", inside("weir-types")), 0);
+        assert_eq!(complaints("weir-types", inside("weir-qos")), 1);
+        assert_eq!(complaints("weir", inside("weir-sim")), 1);
+        assert_eq!(complaints("weir", outside("tokio", Value::Null)), 0);
+        assert_eq!(complaints("weir-nbd", outside("tokio", Value::Null)), 1);
+        assert_eq!(complaints("weir-nbd", outside("proptest", "dev".into())), 0);
+        assert_eq!(complaints("weir-nbd", outside("proptest", Value::Null)), 1);
+        assert_eq!(complaints("weir-unheard-of", outside("serde", Value::Null)), 1);
+    }
+}

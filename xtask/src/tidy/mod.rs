@@ -1,0 +1,112 @@
+//! `cargo xtask tidy`: what reviewers should not have to look for.
+//!
+//! Each check is a module with a function from the tree to complaints, and a test that shows it can fail.
+
+mod description;
+mod edges;
+mod programs;
+mod promises;
+mod purity;
+mod source;
+mod style;
+mod tests_index;
+mod unsafety;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::arguments::Arguments;
+use source::Source;
+
+/// Crates that decide and must not know the world: no clock, thread, socket, file or hash order.
+pub const PURE_CRATES: [&str; 4] = ["weir-nbd", "weir-qos", "weir-types", "weir-volume"];
+
+/// The repository as the checks see it.
+pub struct Tree {
+    root: PathBuf,
+    sources: Vec<Source>,
+}
+
+/// One thing that is wrong, in one line that says where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint(String);
+
+impl Complaint {
+    fn at(path: &str, line: usize, what: impl std::fmt::Display) -> Complaint {
+        Complaint(format!("{path}:{line}: {what}"))
+    }
+}
+
+type Check = fn(&Tree) -> Result<Vec<Complaint>>;
+
+const CHECKS: [(&str, Check); 9] = [
+    ("crate edges", edges::check),
+    ("unsafe code", unsafety::check),
+    ("purity", purity::check),
+    ("promises", promises::check),
+    ("house style", style::check),
+    ("interface description", description::check),
+    ("formatting", programs::check_formatting),
+    ("lints", programs::check_lints),
+    ("purity, as the compiler sees it", programs::check_purity),
+];
+
+/// The repository's root folder.
+pub fn repository_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_owned()
+}
+
+/// Runs all checks, prints what is wrong, fails if anything is.
+pub fn run(mut arguments: Arguments) -> Result<()> {
+    let is_quick = arguments.flag("--sources-only");
+    arguments.finish()?;
+    let tree = Tree::read(repository_root())?;
+    let mut complaint_count = 0;
+    for (name, check) in CHECKS.iter().take(if is_quick { 6 } else { CHECKS.len() }) {
+        let complaints = check(&tree).with_context(|| format!("cannot check {name}"))?;
+        println!("tidy: {name}: {}", if complaints.is_empty() { "good" } else { "NOT GOOD" });
+        complaints.iter().for_each(|complaint| println!("  {}", complaint.0));
+        complaint_count += complaints.len();
+    }
+    if complaint_count > 0 {
+        bail!("{complaint_count} complaints");
+    }
+    Ok(())
+}
+
+impl Tree {
+    fn read(root: PathBuf) -> Result<Tree> {
+        let mut sources = Vec::new();
+        for folder in ["crates", "fuzz", "xtask"] {
+            collect_sources(&root, &root.join(folder), &mut sources)?;
+        }
+        sources.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Tree { root, sources })
+    }
+
+    #[cfg(test)]
+    fn of(files: &[(&str, &str)]) -> Tree {
+        let sources = files.iter().map(|(path, text)| Source::parse(path, text).unwrap()).collect();
+        Tree { root: PathBuf::new(), sources }
+    }
+}
+
+fn collect_sources(root: &Path, folder: &Path, sources: &mut Vec<Source>) -> Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                collect_sources(root, &path, sources)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path)?;
+            let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
+            sources.push(Source::parse(&name, &text).with_context(|| format!("cannot read {name}"))?);
+        }
+    }
+    Ok(())
+}

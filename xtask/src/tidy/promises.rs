@@ -1,0 +1,88 @@
+//! Every numbered promise in `SPECIFICATION.md` names the tests or benches that show it, and they exist.
+
+use anyhow::Result;
+
+use super::tests_index::{normalise, test_paths};
+use super::{Complaint, Tree};
+
+const PATH: &str = "SPECIFICATION.md";
+/// What introduces the names in the text of a promise.
+const MARKER: &str = "Shown by:";
+
+/// One numbered paragraph.
+struct Promise {
+    line: usize,
+    text: String,
+}
+
+/// Complains about promises without evidence.
+pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
+    let text =
+        std::fs::read_to_string(tree.root.join(PATH)).with_context(|| format!("cannot read {PATH}"))?;
+    Ok(check_text(&text, &test_paths(&tree.sources)))
+}
+
+fn check_text(text: &str, tests: &[String]) -> Vec<Complaint> {
+    let promises = read_promises(text);
+    if promises.is_empty() {
+        return vec![Complaint::at(PATH, 1, "has no numbered promise")];
+    }
+    promises.iter().flat_map(|promise| complaints_about(promise, tests)).collect()
+}
+
+/// A promise begins with a number and a dot at the margin and ends at a line that is empty or a heading.
+fn read_promises(text: &str) -> Vec<Promise> {
+    let mut promises: Vec<Promise> = Vec::new();
+    let mut is_open = false;
+    for (index, line) in text.lines().enumerate() {
+        let digits = line.chars().take_while(char::is_ascii_digit).count();
+        if digits > 0 && line[digits..].starts_with(". ") {
+            promises.push(Promise { line: index + 1, text: line.to_owned() });
+            is_open = true;
+        } else if line.trim().is_empty() || line.starts_with('#') {
+            is_open = false;
+        } else if let (true, Some(promise)) = (is_open, promises.last_mut()) {
+            promise.text.push(' ');
+            promise.text.push_str(line.trim());
+        }
+    }
+    promises
+}
+
+fn complaints_about(promise: &Promise, tests: &[String]) -> Vec<Complaint> {
+    let evidence = promise.text.split_once(MARKER).map_or("", |(_, evidence)| evidence);
+    let names: Vec<&str> = evidence.split('`').skip(1).step_by(2).collect();
+    if names.is_empty() {
+        return vec![Complaint::at(PATH, promise.line, format!("promise names nothing after '{MARKER}'"))];
+    }
+    let missing = names.iter().filter(|name| !exists(name, tests));
+    missing.map(|name| Complaint::at(PATH, promise.line, format!("there is no '{name}'"))).collect()
+}
+
+fn exists(name: &str, tests: &[String]) -> bool {
+    if let Some(bench) = name.strip_prefix("bench ") {
+        return crate::bench::NAMES.contains(&bench);
+    }
+    let parts: Vec<String> = name.split("::").map(|part| part.replace('-', "_")).collect();
+    tests.contains(&normalise(&parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(text: &str) -> usize {
+        check_text(text, &["weir_qos::bucket::holds".to_owned(), "e2e::serves".to_owned()]).len()
+    }
+
+    #[test]
+    fn a_promise_needs_evidence_that_exists() {
+        assert_eq!(complaints("1. Good.\n   Shown by: `weir_qos::bucket::tests::holds`, `bench nbd`."), 0);
+        assert_eq!(complaints("1. Good. Shown by: `e2e::serves`."), 0);
+        assert_eq!(complaints("1. Bad. Shown by: `e2e::dreams`."), 1);
+        assert_eq!(complaints("1. Bad. Shown by: `bench dreams`."), 1);
+        assert_eq!(complaints("1. Bad. Shown by: hope."), 1);
+        assert_eq!(complaints("1. Bad.\n\nShown by: `e2e::serves`."), 1);
+        assert_eq!(complaints("No promise at all."), 1);
+    }
+}
