@@ -1,0 +1,106 @@
+//! The errors that an NBD request can be answered with.
+
+/// Why a request failed, as the protocol can say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum NbdError {
+    /// The export is read-only, or access was denied.
+    #[error("operation not permitted")]
+    Perm,
+    /// The media failed.
+    #[error("input/output error")]
+    Io,
+    /// The server is short of memory.
+    #[error("cannot allocate memory")]
+    NoMem,
+    /// The request itself is wrong: its command, flags, offset or length.
+    #[error("invalid argument")]
+    Inval,
+    /// The media is full, or the request would write past the end of the export.
+    #[error("no space left on device")]
+    NoSpace,
+    /// A read that must not be fragmented is too long for one chunk.
+    #[error("value too large")]
+    Overflow,
+    /// Zeroing would not be faster than writing, and only a fast way was asked for.
+    #[error("operation not supported")]
+    NotSupported,
+    /// The server is going down.
+    #[error("server is shutting down")]
+    Shutdown,
+}
+
+impl NbdError {
+    /// Every error, in the order of their numbers.
+    pub const ALL: [NbdError; 8] = [
+        NbdError::Perm,
+        NbdError::Io,
+        NbdError::NoMem,
+        NbdError::Inval,
+        NbdError::NoSpace,
+        NbdError::Overflow,
+        NbdError::NotSupported,
+        NbdError::Shutdown,
+    ];
+
+    /// The error's number on the wire.
+    pub const fn number(self) -> u32 {
+        match self {
+            NbdError::Perm => 1,
+            NbdError::Io => 5,
+            NbdError::NoMem => 12,
+            NbdError::Inval => 22,
+            NbdError::NoSpace => 28,
+            NbdError::Overflow => 75,
+            NbdError::NotSupported => 95,
+            NbdError::Shutdown => 108,
+        }
+    }
+
+    /// The error that tells a client of a failed system call, by Linux error number.
+    ///
+    /// What the protocol has no number for is an input/output error. Numbers that it reserves for one
+    /// command (`EOVERFLOW`, `EOPNOTSUPP`) are not passed on either: a client could not make sense of them.
+    pub const fn from_errno(errno: i32) -> NbdError {
+        match errno {
+            // EPERM, EACCES, EROFS
+            1 | 13 | 30 => NbdError::Perm,
+            // ENOMEM
+            12 => NbdError::NoMem,
+            // EINVAL
+            22 => NbdError::Inval,
+            // EFBIG, ENOSPC, EDQUOT
+            27 | 28 | 122 => NbdError::NoSpace,
+            _ => NbdError::Io,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_protocol() {
+        let numbers = NbdError::ALL.map(NbdError::number);
+        assert_eq!(numbers, [1, 5, 12, 22, 28, 75, 95, 108]);
+    }
+
+    #[test]
+    fn errno_becomes_what_the_protocol_asks_for() {
+        for (errno, error) in [
+            (1, NbdError::Perm),
+            (5, NbdError::Io),
+            (12, NbdError::NoMem),
+            (22, NbdError::Inval),
+            (27, NbdError::NoSpace),
+            (28, NbdError::NoSpace),
+            (30, NbdError::Perm),
+            (75, NbdError::Io),
+            (95, NbdError::Io),
+            (122, NbdError::NoSpace),
+            (i32::MIN, NbdError::Io),
+        ] {
+            assert_eq!(NbdError::from_errno(errno), error, "{errno}");
+        }
+    }
+}
