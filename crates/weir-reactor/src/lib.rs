@@ -1,1 +1,20 @@
-//! weir-reactor
+//! The reactor: one io_uring with its sockets, files, timers and buffers, for one thread.
+//!
+//! This is the only crate with `unsafe`. It moves bytes and keeps time; it knows nothing of volumes,
+//! protocols or policies. Memory that the kernel may touch is owned by the table of operations in flight
+//! until the kernel has answered, so no caller can free or reuse it too early.
+
+pub mod buffer;
+pub mod clock;
+pub mod descriptor;
+mod in_flight;
+pub mod ring;
+pub mod send;
+pub mod wake;
+
+pub use buffer::{Buffer, BufferPool};
+pub use clock::Clock;
+pub use descriptor::{Descriptor, Placement};
+pub use ring::{Carried, Completion, Ring, RingConfig, RingError};
+pub use send::SendBatch;
+pub use wake::Waker;

@@ -1,0 +1,351 @@
+//! One io_uring and what can be asked of it.
+
+use std::io;
+use std::ops::Range;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+
+use crate::buffer::{Buffer, BufferPool};
+use crate::descriptor::{Descriptor, Placement};
+use crate::in_flight::{InFlight, Operation};
+use crate::send::SendBatch;
+use crate::wake::Waker;
+
+/// Mark of the completion that a [`Waker`] causes.
+const WAKE: u64 = u64::MAX;
+/// Kernel threads that may run operations which would block, such as allocation and flush.
+const WORKERS_MAX: u32 = 8;
+
+/// How a ring is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct RingConfig {
+    /// Entries of the submission queue, a power of two; the completion queue has four times as many.
+    pub entries: u32,
+    /// Whether to register the pool's arena with the kernel (needs locked memory; goes without if short).
+    pub register_buffers: bool,
+}
+
+impl Default for RingConfig {
+    fn default() -> Self {
+        RingConfig { entries: 1024, register_buffers: true }
+    }
+}
+
+/// Why there is no ring.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// The kernel or a sandbox forbids io_uring.
+    #[error(
+        "io_uring is forbidden here ({source}): {hint}. Allow the io_uring_setup, io_uring_enter and \
+         io_uring_register system calls"
+    )]
+    Forbidden {
+        /// The system's answer.
+        source: io::Error,
+        /// What most likely forbids it.
+        hint: &'static str,
+    },
+    /// The kernel is older than 5.11.
+    #[error("the kernel's io_uring lacks timed waits; Linux 5.11 or later is needed")]
+    TooOld,
+    /// Something else went wrong.
+    #[error("cannot set up io_uring: {0}")]
+    Other(#[from] io::Error),
+}
+
+/// What an operation carried and gives back when it ends.
+#[derive(Default)]
+pub enum Carried {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The buffer of a read, write or payload receive.
+    Buffer(Buffer),
+    /// The bytes of a receive.
+    Bytes(Box<[u8]>),
+    /// The batch of a send.
+    Batch(Box<SendBatch>),
+}
+
+/// The end of an operation.
+pub struct Completion<T> {
+    /// What the caller named it.
+    pub token: T,
+    /// Bytes moved, or the system's error.
+    pub result: Result<u32, io::Error>,
+    /// The memory that was lent.
+    pub carried: Carried,
+}
+
+/// An io_uring, its buffers, and the operations in flight, each named by a token of the caller's.
+pub struct Ring<T> {
+    uring: IoUring,
+    in_flight: InFlight<T>,
+    pool: BufferPool,
+    has_registered_buffers: bool,
+    waker: Waker,
+    wake_count: Box<[u8; 8]>,
+    is_waker_armed: bool,
+}
+
+impl<T> Ring<T> {
+    /// Sets up a ring for the calling thread, which must be the only one to use it.
+    ///
+    /// # Errors
+    /// If io_uring is forbidden, too old, or out of resources.
+    pub fn new(config: RingConfig, pool: BufferPool) -> Result<Ring<T>, RingError> {
+        let uring = build(config.entries)?;
+        if !uring.params().is_feature_ext_arg() {
+            return Err(RingError::TooOld);
+        }
+        // Older kernels have no such bound; theirs is the number of processes.
+        let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
+        let has_registered_buffers = config.register_buffers && register(&uring, &pool);
+        let waker = Waker::new()?;
+        let wake_count = Box::new([0; 8]);
+        let in_flight = InFlight::new();
+        Ok(Ring { uring, in_flight, pool, has_registered_buffers, waker, wake_count, is_waker_armed: false })
+    }
+
+    /// A handle with which other threads wake this ring.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// True if the arena is registered with the kernel.
+    pub fn has_registered_buffers(&self) -> bool {
+        self.has_registered_buffers
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Reads from a file at `offset` into `range` of the buffer.
+    pub fn read(
+        &mut self,
+        token: T,
+        file: &Descriptor,
+        offset: u64,
+        mut buffer: Buffer,
+        range: Range<usize>,
+    ) {
+        let target = &mut buffer[range];
+        let (start, length) = (target.as_mut_ptr(), target.len() as u32);
+        check_alignment(offset, start, length);
+        let fd = Fd(file.raw());
+        let entry = if self.has_registered_buffers {
+            opcode::ReadFixed::new(fd, start, length, 0).offset(offset).build()
+        } else {
+            opcode::Read::new(fd, start, length).offset(offset).build()
+        };
+        self.push(token, Carried::Buffer(buffer), Some(file.clone()), entry);
+    }
+
+    /// Writes `range` of the buffer to a file at `offset`; `is_durable` asks for stability before the end.
+    pub fn write(
+        &mut self,
+        token: T,
+        file: &Descriptor,
+        offset: u64,
+        buffer: Buffer,
+        range: Range<usize>,
+        is_durable: bool,
+    ) {
+        let source = &buffer[range];
+        let (start, length) = (source.as_ptr(), source.len() as u32);
+        check_alignment(offset, start, length);
+        let (fd, flags) = (Fd(file.raw()), if is_durable { libc::RWF_DSYNC } else { 0 });
+        let entry = if self.has_registered_buffers {
+            opcode::WriteFixed::new(fd, start, length, 0).offset(offset).rw_flags(flags).build()
+        } else {
+            opcode::Write::new(fd, start, length).offset(offset).rw_flags(flags).build()
+        };
+        self.push(token, Carried::Buffer(buffer), Some(file.clone()), entry);
+    }
+
+    /// Makes all completed writes of a file stable.
+    pub fn sync(&mut self, token: T, file: &Descriptor) {
+        let entry = opcode::Fsync::new(Fd(file.raw())).flags(FsyncFlags::DATASYNC).build();
+        self.push(token, Carried::Nothing, Some(file.clone()), entry);
+    }
+
+    /// Reserves, releases or zeroes a range of a file.
+    pub fn place(&mut self, token: T, file: &Descriptor, offset: u64, length: u64, placement: Placement) {
+        let entry =
+            opcode::Fallocate::new(Fd(file.raw()), length).offset(offset).mode(placement.mode()).build();
+        self.push(token, Carried::Nothing, Some(file.clone()), entry);
+    }
+
+    /// Receives what a socket has, at least one byte, into `range`; zero bytes mean that the peer has ended.
+    pub fn receive(&mut self, token: T, socket: &Descriptor, mut bytes: Box<[u8]>, range: Range<usize>) {
+        let target = &mut bytes[range];
+        let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32).build();
+        self.push(token, Carried::Bytes(bytes), Some(socket.clone()), entry);
+    }
+
+    /// Receives into a pooled buffer until `range` is full or the peer has ended.
+    pub fn receive_payload(
+        &mut self,
+        token: T,
+        socket: &Descriptor,
+        mut buffer: Buffer,
+        range: Range<usize>,
+    ) {
+        let target = &mut buffer[range];
+        let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32)
+            .flags(libc::MSG_WAITALL)
+            .build();
+        self.push(token, Carried::Buffer(buffer), Some(socket.clone()), entry);
+    }
+
+    /// Sends a whole batch.
+    pub fn send(&mut self, token: T, socket: &Descriptor, batch: Box<SendBatch>) {
+        let carried = Carried::Batch(batch);
+        let operation = Operation { token, carried, _descriptor: Some(socket.clone()) };
+        let index = self.in_flight.insert(operation);
+        let Carried::Batch(batch) = self.in_flight.carried_mut(index) else {
+            unreachable!("a send carries its batch");
+        };
+        let entry = opcode::SendMsg::new(Fd(socket.raw()), batch.message())
+            .flags((libc::MSG_WAITALL | libc::MSG_NOSIGNAL) as u32)
+            .build();
+        self.submit_entry(entry.user_data(index));
+    }
+
+    fn push(&mut self, token: T, carried: Carried, descriptor: Option<Descriptor>, entry: squeue::Entry) {
+        let index = self.in_flight.insert(Operation { token, carried, _descriptor: descriptor });
+        self.submit_entry(entry.user_data(index));
+    }
+
+    fn submit_entry(&mut self, entry: squeue::Entry) {
+        loop {
+            // SAFETY: the memory that the entry points to is owned by the table of operations in flight
+            // (heap or arena memory, which does not move with its owner) until the kernel has answered.
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            // The queue is full: the kernel takes it over. Errors are transient and seen by the next wait.
+            let _ = self.uring.submit();
+        }
+    }
+
+    /// Hands over what was asked for and waits until something ends, somebody wakes, or `timeout_ns` is over.
+    /// With `Some(0)` it does not wait.
+    ///
+    /// # Errors
+    /// Those of `io_uring_enter(2)` other than interruption, time-out and a full completion queue.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.arm_waker();
+        let result = match timeout_ns {
+            None => self.uring.submit_and_wait(1),
+            Some(ns) => {
+                let time = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        match result {
+            Err(error) if is_transient(&error) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    fn arm_waker(&mut self) {
+        if !std::mem::replace(&mut self.is_waker_armed, true) {
+            use std::os::fd::AsRawFd;
+            let fd = Fd(self.waker.0.as_raw_fd());
+            let entry = opcode::Read::new(fd, self.wake_count.as_mut_ptr(), 8).build();
+            self.submit_entry(entry.user_data(WAKE));
+        }
+    }
+
+    /// Takes one operation that has ended, if any.
+    pub fn next_completion(&mut self) -> Option<Completion<T>> {
+        loop {
+            let entry = self.uring.completion().next()?;
+            if entry.user_data() == WAKE {
+                self.is_waker_armed = false;
+                continue;
+            }
+            let operation = self.in_flight.remove(entry.user_data());
+            let result =
+                u32::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+            return Some(Completion { token: operation.token, result, carried: operation.carried });
+        }
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    /// Waits until the kernel has let go of all memory.
+    fn drop(&mut self) {
+        let cancel = io_uring::types::CancelBuilder::any();
+        let _ = self.uring.submitter().register_sync_cancel(None, cancel);
+        while self.in_flight.len() > 0 {
+            if self.uring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
+                // The kernel no longer answers: better to leak the memory than to free it under its hands.
+                std::mem::forget(std::mem::replace(&mut self.in_flight, InFlight::new()));
+                std::mem::forget(self.pool.clone());
+                return;
+            }
+            while self.next_completion().is_some() {}
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
+}
+
+/// Direct I/O with misaligned memory is not reliably refused by the kernel, so it is caught here.
+fn check_alignment(offset: u64, start: *const u8, length: u32) {
+    let all = offset | start as u64 | u64::from(length);
+    assert!(all.is_multiple_of(512), "misaligned file access: {start:?}+{length} at {offset}");
+}
+
+/// Builds the best ring that the kernel has: each step gives up what older kernels lack.
+fn build(entries: u32) -> Result<IoUring, RingError> {
+    let mut builder = IoUring::builder();
+    builder.setup_cqsize(entries * 4).setup_submit_all();
+    let mut newest = builder.clone();
+    newest.setup_single_issuer().setup_defer_taskrun();
+    let mut cooperative = builder.clone();
+    cooperative.setup_coop_taskrun();
+    let mut oldest = IoUring::builder();
+    oldest.setup_cqsize(entries * 4);
+    let mut last = None;
+    for step in [newest.clone().setup_no_sqarray(), &mut newest, &mut cooperative, &mut oldest] {
+        match step.build(entries) {
+            Ok(uring) => return Ok(uring),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(explain(last.expect("at least one step was tried")))
+}
+
+fn explain(source: io::Error) -> RingError {
+    let is_disabled =
+        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|value| value.trim() != "0");
+    match source.raw_os_error() {
+        Some(libc::EPERM) if is_disabled => {
+            RingError::Forbidden { source, hint: "the sysctl kernel.io_uring_disabled is set" }
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            RingError::Forbidden { source, hint: "a container's seccomp profile blocks it" }
+        }
+        Some(libc::ENOSYS) => {
+            RingError::Forbidden { source, hint: "the kernel has no io_uring, or a seccomp profile hides it" }
+        }
+        _ => RingError::Other(source),
+    }
+}
+
+/// Registers the pool's arena as fixed buffer 0; false if locked memory is short or the kernel refuses.
+fn register(uring: &IoUring, pool: &BufferPool) -> bool {
+    let (base, bytes) = pool.arena();
+    let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: bytes };
+    // SAFETY: the arena stays mapped as long as the ring, which holds the pool, and the ring is torn down
+    // before the pool because it is declared first.
+    unsafe { uring.submitter().register_buffers(&[vector]) }.is_ok()
+}
