@@ -1,1 +1,19 @@
-//! weir-volume
+//! A volume, pure: what must happen to its extents for each request, in which order, and what it learns
+//! from the answers.
+//!
+//! [`Volume`] takes requests and completions and returns [`Action`]s; a reactor carries them out on real
+//! files, the simulator on imagined ones. No byte of data passes through here: the executor keeps the
+//! buffer of each operation. There is no clock, thread, socket or file in this crate.
+
+#![forbid(unsafe_code)]
+
+pub mod action;
+mod extent;
+mod flush;
+pub mod geometry;
+mod operation;
+mod volume;
+
+pub use action::{Action, Content, EdgeRead, Fault, Kind, OperationId, Request};
+pub use extent::AllocationMap;
+pub use volume::Volume;

@@ -1,0 +1,111 @@
+//! The operations of a volume that are under way.
+
+use crate::action::{EdgeRead, Kind, OperationId, Request};
+use crate::geometry::{block_end, block_start, covering_blocks};
+use weir_types::bounds::BLOCK_BYTES;
+
+/// Where an operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waits for its extent, a range, or space.
+    Waiting,
+    /// Its first partial block is being read.
+    HeadEdge,
+    /// Its last partial block is being read.
+    TailEdge,
+    /// It is being carried out; this many bytes of its blocks are done.
+    Running { done: u32 },
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub request: Request,
+    pub stage: Stage,
+}
+
+impl Operation {
+    /// The whole blocks it touches: offset and length.
+    pub fn blocks(&self) -> (u32, u32) {
+        covering_blocks(self.request.offset, self.request.length)
+    }
+
+    pub fn is_read(&self) -> bool {
+        self.request.kind == Kind::Read
+    }
+
+    /// True if no other change may overlap it: it reads before it writes, or it changes what is allocated.
+    pub fn is_exclusive(&self) -> bool {
+        match self.request.kind {
+            Kind::Read => false,
+            Kind::Write { .. } => self.has_head_edge() || self.has_tail_edge(),
+            Kind::Release | Kind::Zero => true,
+        }
+    }
+
+    pub fn overlaps(&self, other: &Operation) -> bool {
+        let ((mine, my_length), (theirs, their_length)) = (self.blocks(), other.blocks());
+        mine < theirs + their_length && theirs < mine + my_length
+    }
+
+    pub fn has_head_edge(&self) -> bool {
+        !self.request.offset.is_multiple_of(BLOCK_BYTES as u32)
+    }
+
+    /// True if the last block is partial and is not the first one, which the head edge covers.
+    pub fn has_tail_edge(&self) -> bool {
+        let end = self.request.offset + self.request.length;
+        let is_partial = !end.is_multiple_of(BLOCK_BYTES as u32);
+        is_partial && !(self.has_head_edge() && block_start(self.request.offset) == block_start(end))
+    }
+
+    pub fn head_edge(&self) -> EdgeRead {
+        EdgeRead { block_offset: block_start(self.request.offset), buffer_offset: 0 }
+    }
+
+    pub fn tail_edge(&self) -> EdgeRead {
+        let (start, length) = self.blocks();
+        let block_offset = block_end(start + length) - BLOCK_BYTES as u32;
+        EdgeRead { block_offset, buffer_offset: block_offset - start }
+    }
+}
+
+/// A slab of operations.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    slots: Vec<Option<Operation>>,
+    free: Vec<u32>,
+}
+
+impl Operations {
+    pub fn insert(&mut self, request: Request) -> OperationId {
+        let operation = Some(Operation { request, stage: Stage::Waiting });
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = operation;
+                OperationId(index)
+            }
+            None => {
+                self.slots.push(operation);
+                OperationId(self.slots.len() as u32 - 1)
+            }
+        }
+    }
+
+    pub fn get(&self, id: OperationId) -> &Operation {
+        self.slots[id.0 as usize].as_ref().expect("an operation is known until it is done")
+    }
+
+    pub fn get_mut(&mut self, id: OperationId) -> &mut Operation {
+        self.slots[id.0 as usize].as_mut().expect("an operation is known until it is done")
+    }
+
+    pub fn remove(&mut self, id: OperationId) -> Operation {
+        self.free.push(id.0);
+        self.slots[id.0 as usize].take().expect("an operation is done once")
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

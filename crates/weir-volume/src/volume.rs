@@ -1,0 +1,372 @@
+//! The state of one volume and its one set of transitions.
+
+use weir_types::bounds::BLOCK_BYTES;
+
+use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
+use crate::extent::{AllocationMap, Extent, State, piece_of};
+use crate::flush::{Flushes, Join};
+use crate::geometry::extent_count;
+use crate::operation::{Operation, Operations, Stage};
+
+/// One volume.
+///
+/// An operation goes: `Waiting` (for its extent to open, for its range, for space) → `HeadEdge` →
+/// `TailEdge` (only unaligned writes) → `Running` → done. Reads and aligned writes into allocated space of
+/// an open extent go straight to `Running`.
+#[derive(Debug)]
+pub struct Volume {
+    extents: Vec<Extent>,
+    operations: Operations,
+    flushes: Flushes,
+    /// Extents that a flush has to look at.
+    touched: Vec<u32>,
+    /// A write was acknowledged and can no longer be made stable: every later flush must say so.
+    has_lost_writes: bool,
+}
+
+impl Volume {
+    /// A volume of `size_bytes` whose extent files all exist.
+    pub fn new(size_bytes: u64) -> Volume {
+        let extents = (0..extent_count(size_bytes)).map(|_| Extent::new()).collect();
+        Volume {
+            extents,
+            operations: Operations::default(),
+            flushes: Flushes::default(),
+            touched: Vec::new(),
+            has_lost_writes: false,
+        }
+    }
+
+    /// Changes the size. Nothing may be under way in extents that go.
+    pub fn resize(&mut self, size_bytes: u64) {
+        let count = extent_count(size_bytes) as usize;
+        assert!(self.extents.len() <= count || self.operations.len() == 0, "shrinking needs a quiet volume");
+        self.extents.resize_with(count, Extent::new);
+        self.touched.retain(|&extent| (extent as usize) < count);
+    }
+
+    /// Number of operations under way.
+    pub fn operations(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// True if nothing that the range touches may hold data. Only for extents that are open.
+    pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
+        let extent = &self.extents[extent as usize];
+        extent.state == State::Ready && extent.map.is_hole(offset, length)
+    }
+
+    /// Starts an operation; its end is a later (or the same call's) [`Action::Done`].
+    pub fn start(&mut self, request: Request, actions: &mut Vec<Action>) -> OperationId {
+        assert!(request.length > 0, "an empty request needs no operation");
+        let id = self.operations.insert(request);
+        let Some(extent) = self.extents.get_mut(request.extent as usize) else {
+            self.finish(id, Err(Fault::OutOfRange), actions);
+            return id;
+        };
+        let operation = self.operations.get(id);
+        if operation.is_exclusive() {
+            extent.exclusive += 1;
+        }
+        match extent.state {
+            State::Ready => self.proceed(id, actions),
+            State::Opening => extent.waiting.push_back(id),
+            State::Closed => {
+                extent.state = State::Opening;
+                extent.waiting.push_back(id);
+                actions.push(Action::Open { extent: request.extent });
+            }
+            State::Retired => self.finish(id, Err(Fault::Broken), actions),
+        }
+        id
+    }
+
+    /// Takes a waiting operation as far as it can go now; puts it back in line if that is nowhere.
+    fn proceed(&mut self, id: OperationId, actions: &mut Vec<Action>) {
+        let operation = *self.operations.get(id);
+        if operation.is_read() {
+            return self.start_read(id, operation, actions);
+        }
+        if self.conflicts(id, &operation) || self.needs_space(&operation, actions) {
+            return self.extents[operation.request.extent as usize].waiting.push_back(id);
+        }
+        self.extents[operation.request.extent as usize].writing.push(id);
+        match operation.request.kind {
+            Kind::Write { .. } => self.start_write(id, operation, actions),
+            _ => self.start_placement(id, operation, actions),
+        }
+    }
+
+    fn start_read(&mut self, id: OperationId, operation: Operation, actions: &mut Vec<Action>) {
+        let Request { extent, .. } = operation.request;
+        let (offset, length) = operation.blocks();
+        if self.extents[extent as usize].map.is_hole(offset, length) {
+            return self.finish(id, Ok(Content::Hole), actions);
+        }
+        self.operations.get_mut(id).stage = Stage::Running { done: 0 };
+        actions.push(Action::Read { operation: id, extent, offset, buffer_offset: 0, length });
+    }
+
+    /// True if the operation must wait for one that overlaps it and runs, or waits ahead of it.
+    fn conflicts(&self, id: OperationId, operation: &Operation) -> bool {
+        let extent = &self.extents[operation.request.extent as usize];
+        if extent.exclusive == 0 {
+            return false;
+        }
+        let collides = |other: &OperationId| {
+            let other_operation = self.operations.get(*other);
+            let one_is_exclusive = operation.is_exclusive() || other_operation.is_exclusive();
+            *other != id && one_is_exclusive && operation.overlaps(other_operation)
+        };
+        extent.writing.iter().chain(&extent.waiting).any(collides)
+    }
+
+    /// True if space must be reserved before the write; asks for it.
+    fn needs_space(&mut self, operation: &Operation, actions: &mut Vec<Action>) -> bool {
+        let Request { extent: index, offset, .. } = operation.request;
+        let (extent, piece) = (&mut self.extents[index as usize], piece_of(offset));
+        let is_write = matches!(operation.request.kind, Kind::Write { .. });
+        if !is_write || extent.map.may_hold_data(piece) {
+            return false;
+        }
+        if !extent.allocating.contains(&piece) {
+            extent.allocating.push(piece);
+            actions.push(Action::Allocate { extent: index, piece });
+        }
+        true
+    }
+
+    fn start_write(&mut self, id: OperationId, operation: Operation, actions: &mut Vec<Action>) {
+        let extent = operation.request.extent;
+        let (stage, edge) = match operation.stage {
+            Stage::Waiting if operation.has_head_edge() => (Stage::HeadEdge, operation.head_edge()),
+            Stage::Waiting | Stage::HeadEdge if operation.has_tail_edge() => {
+                (Stage::TailEdge, operation.tail_edge())
+            }
+            _ => return self.write_rest(id, 0, actions),
+        };
+        self.operations.get_mut(id).stage = stage;
+        actions.push(Action::ReadEdge { operation: id, extent, edge });
+    }
+
+    fn write_rest(&mut self, id: OperationId, done: u32, actions: &mut Vec<Action>) {
+        let operation = self.operations.get_mut(id);
+        operation.stage = Stage::Running { done };
+        let (offset, length) = operation.blocks();
+        let (extent, kind) = (operation.request.extent, operation.request.kind);
+        let is_durable = kind == Kind::Write { is_durable: true };
+        actions.push(Action::Write {
+            operation: id,
+            extent,
+            offset: offset + done,
+            buffer_offset: done,
+            length: length - done,
+            is_durable,
+        });
+    }
+
+    fn start_placement(&mut self, id: OperationId, operation: Operation, actions: &mut Vec<Action>) {
+        let Request { kind, extent, offset, length } = operation.request;
+        self.operations.get_mut(id).stage = Stage::Running { done: 0 };
+        let map = &mut self.extents[extent as usize].map;
+        if kind == Kind::Zero {
+            map.set_range(offset, length);
+            actions.push(Action::Zero { operation: id, extent, offset, length });
+        } else if map.is_hole(offset, length) {
+            self.finish(id, Ok(Content::Data), actions);
+        } else {
+            actions.push(Action::Release { operation: id, extent, offset, length });
+        }
+    }
+
+    /// The answer to [`Action::Open`].
+    pub fn opened(&mut self, extent: u32, result: Result<AllocationMap, Fault>, actions: &mut Vec<Action>) {
+        match result {
+            Ok(map) => {
+                let extent_state = &mut self.extents[extent as usize];
+                if extent_state.state == State::Opening {
+                    extent_state.state = State::Ready;
+                    extent_state.map = map;
+                }
+                self.retry_waiting(extent, actions);
+            }
+            Err(_) => self.retire(extent, actions),
+        }
+    }
+
+    /// The answer to [`Action::Allocate`]. Without space the writes are tried all the same: a part of the
+    /// piece may have some, and the drive's own answer is the truth.
+    pub fn allocated(&mut self, extent: u32, piece: u32, actions: &mut Vec<Action>) {
+        let state = &mut self.extents[extent as usize];
+        state.allocating.retain(|&other| other != piece);
+        state.map.set(piece);
+        self.retry_waiting(extent, actions);
+    }
+
+    /// The answer to everything that names an operation: bytes moved (for reads and writes), or a fault.
+    pub fn completed(&mut self, id: OperationId, result: Result<u32, Fault>, actions: &mut Vec<Action>) {
+        let operation = *self.operations.get(id);
+        let extent = operation.request.extent;
+        match result {
+            Ok(bytes) => self.advance(id, operation, bytes, actions),
+            Err(fault) => {
+                self.end(id, operation, Err(fault), actions);
+                if fault == Fault::Broken {
+                    self.retire(extent, actions);
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self, id: OperationId, operation: Operation, bytes: u32, actions: &mut Vec<Action>) {
+        let Stage::Running { done } = operation.stage else {
+            if bytes != BLOCK_BYTES as u32 {
+                return self.completed(id, Err(Fault::Broken), actions);
+            }
+            return self.start_write(id, operation, actions);
+        };
+        if matches!(operation.request.kind, Kind::Release | Kind::Zero) {
+            return self.end(id, operation, Ok(Content::Data), actions);
+        }
+        let (offset, length) = operation.blocks();
+        let done = done + bytes;
+        if done >= length {
+            self.end(id, operation, Ok(Content::Data), actions);
+        } else if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES as u32) {
+            // The file ends within the extent: somebody has shortened it.
+            self.completed(id, Err(Fault::Broken), actions);
+        } else if operation.is_read() {
+            self.operations.get_mut(id).stage = Stage::Running { done };
+            let (extent, offset, length) = (operation.request.extent, offset + done, length - done);
+            actions.push(Action::Read { operation: id, extent, offset, buffer_offset: done, length });
+        } else {
+            self.write_rest(id, done, actions);
+        }
+    }
+
+    /// Ends an operation that was carried out.
+    fn end(
+        &mut self,
+        id: OperationId,
+        operation: Operation,
+        result: Result<Content, Fault>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Request { extent: index, kind, offset, length } = operation.request;
+        let extent = &mut self.extents[index as usize];
+        let result = if extent.state == State::Retired { Err(Fault::Broken) } else { result };
+        if kind == Kind::Release && result.is_ok() {
+            extent.map.clear_within(offset, length);
+        }
+        // A failed change counts as well: a part of it may have been made.
+        let is_stable = operation.is_read() || kind == Kind::Write { is_durable: true } && result.is_ok();
+        if !is_stable && extent.state != State::Retired {
+            extent.sync.is_dirty = true;
+            self.touch(index);
+        }
+        self.finish(id, result, actions);
+        self.retry_waiting(index, actions);
+    }
+
+    fn touch(&mut self, index: u32) {
+        if !std::mem::replace(&mut self.extents[index as usize].is_touched, true) {
+            self.touched.push(index);
+        }
+    }
+
+    fn untouch(&mut self, index: u32) {
+        if std::mem::take(&mut self.extents[index as usize].is_touched) {
+            self.touched.retain(|&other| other != index);
+        }
+    }
+
+    /// Removes an operation and says that it is done.
+    fn finish(&mut self, id: OperationId, result: Result<Content, Fault>, actions: &mut Vec<Action>) {
+        let operation = self.operations.remove(id);
+        if let Some(extent) = self.extents.get_mut(operation.request.extent as usize) {
+            if let Some(index) = extent.writing.iter().position(|&other| other == id) {
+                extent.writing.swap_remove(index);
+            }
+            extent.exclusive -= u32::from(operation.is_exclusive());
+        }
+        actions.push(Action::Done { operation: id, result });
+    }
+
+    /// Lets every waiting operation try again, in order; those that still cannot go on wait again. While
+    /// one tries, only those ahead of it stand in line.
+    fn retry_waiting(&mut self, extent: u32, actions: &mut Vec<Action>) {
+        let extent = &mut self.extents[extent as usize];
+        if extent.state != State::Ready || extent.waiting.is_empty() {
+            return;
+        }
+        for id in std::mem::take(&mut extent.waiting) {
+            self.proceed(id, actions);
+        }
+    }
+
+    /// Asks that all acknowledged writes become stable; ends with [`Action::Flushed`].
+    pub fn flush(&mut self, flush: u32, actions: &mut Vec<Action>) {
+        let mut waits = 0;
+        for &index in &self.touched {
+            match self.extents[index as usize].sync.join(flush) {
+                Join::Clean => continue,
+                Join::Wait => {}
+                Join::Begin => actions.push(Action::Sync { extent: index }),
+            }
+            waits += 1;
+        }
+        if waits == 0 {
+            actions.push(Action::Flushed { flush, result: self.flush_result(true) });
+        } else {
+            self.flushes.begin(flush, waits);
+        }
+    }
+
+    fn flush_result(&self, succeeded: bool) -> Result<(), Fault> {
+        if succeeded && !self.has_lost_writes { Ok(()) } else { Err(Fault::Broken) }
+    }
+
+    /// The answer to [`Action::Sync`]. A sync that failed is never tried again: what it should have made
+    /// stable may be gone, so the extent is retired.
+    pub fn synced(&mut self, extent: u32, result: Result<(), Fault>, actions: &mut Vec<Action>) {
+        if result.is_err() {
+            self.extents[extent as usize].sync.is_dirty = true;
+            self.retire(extent, actions);
+            return;
+        }
+        let (served, is_next_wanted) = self.extents[extent as usize].sync.ended();
+        if is_next_wanted {
+            actions.push(Action::Sync { extent });
+        }
+        if !self.extents[extent as usize].sync.concerns_flush() {
+            self.untouch(extent);
+        }
+        self.finish_flushes(served, true, actions);
+    }
+
+    fn finish_flushes(&mut self, served: Vec<u32>, succeeded: bool, actions: &mut Vec<Action>) {
+        for flush in served {
+            if let Some(all_succeeded) = self.flushes.extent_done(flush, succeeded) {
+                actions.push(Action::Flushed { flush, result: self.flush_result(all_succeeded) });
+            }
+        }
+    }
+
+    /// Takes an extent out of service: everything that waits for it fails, and all that comes.
+    pub fn retire(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let Some(extent) = self.extents.get_mut(index as usize) else { return };
+        if extent.state == State::Retired {
+            return;
+        }
+        extent.state = State::Retired;
+        self.has_lost_writes |= extent.sync.concerns_flush();
+        let waiting = std::mem::take(&mut extent.waiting);
+        let flushes = extent.sync.abandon();
+        self.untouch(index);
+        actions.push(Action::Retire { extent: index });
+        for id in waiting {
+            self.finish(id, Err(Fault::Broken), actions);
+        }
+        self.finish_flushes(flushes, false, actions);
+    }
+}
