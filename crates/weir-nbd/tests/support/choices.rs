@@ -1,0 +1,76 @@
+//! Decisions taken from bytes, so that a fuzzer or a seeded generator can steer what is built.
+
+/// A supply of decisions. When the bytes are used up every decision is the first one.
+pub struct Choices<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Choices<'a> {
+    pub fn new(bytes: &'a [u8]) -> Choices<'a> {
+        Choices { bytes }
+    }
+
+    pub fn is_used_up(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// All bytes not yet used.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.bytes.split_first() else {
+            return 0;
+        };
+        self.bytes = rest;
+        *first
+    }
+
+    pub fn number16(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+
+    pub fn number32(&mut self) -> u32 {
+        u32::from(self.number16()) << 16 | u32::from(self.number16())
+    }
+
+    pub fn number64(&mut self) -> u64 {
+        u64::from(self.number32()) << 32 | u64::from(self.number32())
+    }
+
+    /// True once in `odds` times, and never once the bytes are used up.
+    pub fn one_in(&mut self, odds: u8) -> bool {
+        self.byte() % odds == odds - 1
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::from(self.byte()) % from.len()]
+    }
+
+    /// Sizes of the fragments in which a stream arrives, to be repeated; not all are 0.
+    pub fn cuts(&mut self) -> [usize; 4] {
+        let mut cuts = [0; 4].map(|_: usize| match self.byte() {
+            255 => usize::MAX >> 8,
+            size => usize::from(size),
+        });
+        cuts[3] = cuts[3].max(1);
+        cuts
+    }
+}
+
+/// A seeded generator of bytes (splitmix64), the same on every machine.
+pub struct Seeded(pub u64);
+
+impl Seeded {
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.number() as u8).collect()
+    }
+}
