@@ -6,7 +6,11 @@
 
 mod arguments;
 mod bench;
+mod demo;
+mod numbers;
+mod report;
 mod tidy;
+mod world;
 
 use anyhow::{Result, bail};
 
@@ -16,11 +20,21 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   setup                            install the programs that tests, demo and benches need
-  tidy                             check formatting, lints, crate edges, purity, promises, house style
+  tidy [--sources-only]            check formatting, lints, crate edges, purity, promises, house style
+  demo [--keep] [--output DIR] [--disk DIR]
+                                   show a noisy neighbour being given a ceiling
+  bench NAME|all [--quick] [--json FILE] [--disk DIR]
+                                   measure beside peers: nbd, ceiling, shared, modify, neighbour
 ";
 
 fn run(mut arguments: Arguments) -> Result<()> {
     match arguments.word().as_deref() {
+        Some("bench") => bench::run(arguments),
+        Some("demo") => demo::run(arguments),
+        Some("setup") => {
+            arguments.finish()?;
+            world::tools::setup()
+        }
         Some("tidy") => tidy::run(arguments),
         Some("help") | None => {
             print!("{HELP}");

@@ -1,4 +1,114 @@
-//! Benches.
+//! `cargo xtask bench NAME`: measurements beside peers, in turn in one run, as ratios.
 
-/// Names.
-pub const NAMES: [&str; 5] = ["nbd", "ceiling", "shared", "modify", "neighbour"];
+mod ceiling;
+mod combination;
+mod modify;
+mod nbd;
+mod neighbour;
+mod peers;
+mod shared;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::arguments::Arguments;
+use crate::report::Report;
+use crate::tidy::repository_root;
+use crate::world::daemon::Daemon;
+use crate::world::fio::Load;
+use crate::world::folder::Folder;
+use crate::world::tools;
+
+/// Bytes of one gibibyte.
+const GIB: u64 = 1 << 30;
+/// Bytes of one mebibyte.
+const MIB: u64 = 1 << 20;
+
+type Bench = fn(&Options) -> Result<Report>;
+
+const BENCHES: [(&str, Bench); 5] = [
+    ("nbd", nbd::run),
+    ("ceiling", ceiling::run),
+    ("shared", shared::run),
+    ("modify", modify::run),
+    ("neighbour", neighbour::run),
+];
+
+/// What all benches may be told.
+pub struct Options {
+    is_quick: bool,
+    disk: Option<PathBuf>,
+    binary: PathBuf,
+}
+
+/// Whether there is a bench of this name.
+pub fn exists(name: &str) -> bool {
+    BENCHES.iter().any(|(known, _)| *known == name)
+}
+
+/// Runs one bench, or all of them.
+pub fn run(mut arguments: Arguments) -> Result<()> {
+    let names = BENCHES.map(|(name, _)| name).join(", ");
+    let name = arguments.word().with_context(|| format!("which bench: all, {names}"))?;
+    let is_quick = arguments.flag("--quick");
+    let json = arguments.option("--json")?.map(PathBuf::from);
+    let disk = arguments.option("--disk")?.map(PathBuf::from);
+    arguments.finish()?;
+    let chosen: Vec<_> = BENCHES.iter().filter(|(known, _)| *known == name || name == "all").collect();
+    if chosen.is_empty() {
+        bail!("there is no bench '{name}'; there are all, {names}");
+    }
+    if json.is_some() && chosen.len() > 1 {
+        bail!("--json goes with one bench at a time");
+    }
+    tools::require(&["fio", "nbdkit", "qemu-nbd", "qemu-storage-daemon", "setpriv"])?;
+    let options = Options { is_quick, disk, binary: tools::weir_binary(&repository_root())? };
+    let mut verdict = Ok(());
+    for (name, bench) in chosen {
+        println!(
+            "## bench {name}{}\n",
+            if options.is_quick { " (quick: too short to judge by)" } else { "" }
+        );
+        verdict = verdict.and(bench(&options)?.finish(json.as_deref()));
+        println!();
+    }
+    verdict
+}
+
+/// A daemon on a new folder in memory, for benches in which the media must not matter.
+struct Stage {
+    daemon: Daemon,
+    folder: Folder,
+}
+
+impl Stage {
+    fn in_memory(options: &Options, name: &str) -> Result<Stage> {
+        let folder = Folder::in_memory(&format!("weir-bench-{name}"))?;
+        let daemon = Daemon::start(&options.binary, &folder.path().join("state"))?;
+        Ok(Stage { daemon, folder })
+    }
+
+    /// Makes a volume in the default tenant and writes all of it.
+    fn create_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        self.daemon.run(&format!("volume create {name} --size {}MiB", size_bytes / MIB))?;
+        let fill = Load::fill(format!("fill-{name}"), self.daemon.volume(name), size_bytes);
+        fill.run(self.folder.path()).map(drop)
+    }
+
+    /// A load on a volume, to be changed by the caller.
+    fn load(&self, name: &str, volume: &str, size_bytes: u64) -> Load {
+        Load::new(name, self.daemon.volume(volume), size_bytes)
+    }
+
+    /// Makes a policy group with one ceiling for each member, or for all members together.
+    fn create_policy(&self, name: &str, limit: &str, is_shared: bool) -> Result<()> {
+        let line = format!("qos policy-group create {name} -max-throughput {limit} -is-shared {is_shared}");
+        self.daemon.run(&line).map(drop)
+    }
+
+    /// Puts a volume under a policy group, or under none.
+    fn bind(&self, volume: &str, policy: &str) -> Result<()> {
+        self.daemon.run(&format!("volume modify -volume {volume} -qos-policy-group {policy}")).map(drop)
+    }
+}

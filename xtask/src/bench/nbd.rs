@@ -1,0 +1,250 @@
+//! What serving costs: Weir beside nbdkit and qemu-nbd, with fio on the bare file as the limit.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{GIB, Options};
+use crate::numbers::median;
+use crate::report::{Report, grouped, print_table};
+use crate::tidy::repository_root;
+use crate::world::daemon::Daemon;
+use crate::world::fio::{Load, Target};
+use crate::world::folder::Folder;
+use crate::world::peers::Peer;
+use crate::world::process::Process;
+
+/// One way of loading a server.
+struct Workload {
+    name: &'static str,
+    pattern: &'static str,
+    block_bytes: u64,
+    depth: u32,
+}
+
+const fn workload(name: &'static str, pattern: &'static str, block_bytes: u64, depth: u32) -> Workload {
+    Workload { name, pattern, block_bytes, depth }
+}
+
+const WORKLOADS: [Workload; 5] = [
+    workload("4 KiB read QD1", "randread", 4096, 1),
+    workload("4 KiB write QD1", "randwrite", 4096, 1),
+    workload("4 KiB read QD32", "randread", 4096, 32),
+    workload("4 KiB write QD32", "randwrite", 4096, 32),
+    workload("128 KiB read QD16", "randread", 128 << 10, 16),
+];
+
+/// Who serves. The order is that of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    Bare,
+    Weir,
+    WeirWithPolicy,
+    Nbdkit,
+    QemuNbd,
+}
+
+const SERVERS: [(Server, &str); 5] = [
+    (Server::Bare, "bare file (fio io_uring)"),
+    (Server::Weir, "weir"),
+    (Server::WeirWithPolicy, "weir, policy bound"),
+    (Server::Nbdkit, "nbdkit file"),
+    (Server::QemuNbd, "qemu-nbd io_uring"),
+];
+
+/// The servers on one medium, each with a file of its own.
+struct Servers {
+    folder: Folder,
+    daemon: Daemon,
+    nbdkit: Peer,
+    qemu_nbd: Peer,
+    size_bytes: u64,
+}
+
+/// One measurement, or the medians of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    iops: f64,
+    p50_us: f64,
+    p99_us: f64,
+    processor_us: f64,
+}
+
+/// Measures on a memory-backed file and on disk.
+pub fn run(options: &Options) -> Result<Report> {
+    let mut report = Report::new("nbd");
+    let root = repository_root();
+    let memory = Folder::in_memory("weir-bench-nbd")?;
+    measure_medium(options, memory, false, &mut report)?;
+    let disk = Folder::on_disk(options.disk.as_deref(), &root, "weir-bench-nbd")?;
+    measure_medium(options, disk, true, &mut report)?;
+    Ok(report)
+}
+
+fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut Report) -> Result<()> {
+    let medium = if is_disk { "disk" } else { "memory" };
+    let mut servers = Servers::start(options, folder, is_disk)?;
+    let mut medians = Vec::new();
+    for workload in &WORKLOADS {
+        let figures = measure_workload(options, &mut servers, workload)?;
+        medians.push((workload, figures));
+    }
+    print_medium(medium, &medians);
+    for (workload, figures) in &medians {
+        claim(report, is_disk, workload, figures);
+        for ((_, server), f) in SERVERS.iter().zip(figures) {
+            report.row(json!({"medium": medium, "workload": workload.name, "server": server, "iops": f.iops,
+                "p50_us": f.p50_us, "p99_us": f.p99_us, "processor_us_per_request": f.processor_us}));
+        }
+    }
+    Ok(())
+}
+
+/// Every server in turn, several rounds, so that a slow minute of the machine hits all of them alike.
+fn measure_workload(options: &Options, servers: &mut Servers, workload: &Workload) -> Result<Vec<Figures>> {
+    let (rounds, seconds) = if options.is_quick { (1, 2) } else { (3, 6) };
+    let mut rounds_by_server = vec![Vec::new(); SERVERS.len()];
+    for _ in 0..rounds {
+        for (figures, (server, _)) in rounds_by_server.iter_mut().zip(SERVERS) {
+            figures.push(servers.measure(server, workload, seconds)?);
+        }
+    }
+    Ok(rounds_by_server.iter().map(|rounds| medians_of(rounds)).collect())
+}
+
+fn medians_of(rounds: &[Figures]) -> Figures {
+    Figures {
+        iops: median(rounds.iter().map(|f| f.iops)),
+        p50_us: median(rounds.iter().map(|f| f.p50_us)),
+        p99_us: median(rounds.iter().map(|f| f.p99_us)),
+        processor_us: median(rounds.iter().map(|f| f.processor_us)),
+    }
+}
+
+impl Servers {
+    fn start(options: &Options, folder: Folder, is_disk: bool) -> Result<Servers> {
+        let size_bytes = if options.is_quick { GIB / 4 } else { GIB };
+        let path = folder.path().to_owned();
+        for name in ["bare", "nbdkit", "qemu-nbd"] {
+            fill_file(&path, name, size_bytes)?;
+        }
+        let daemon = Daemon::start(&options.binary, &path.join("state"))?;
+        daemon.run("qos policy-group create wide -max-throughput 900000000IOPS,900GB/s -is-shared false")?;
+        for name in ["plain", "bound"] {
+            daemon.run(&format!("volume create {name} --size {}MiB", size_bytes >> 20))?;
+            Load::fill(format!("fill-{name}"), daemon.volume(name), size_bytes).run(&path)?;
+        }
+        daemon.run("volume modify -volume bound -qos-policy-group wide")?;
+        let nbdkit = Peer::nbdkit(&path, &path.join("nbdkit"), is_disk)?;
+        let qemu_nbd = Peer::qemu_nbd(&path, &path.join("qemu-nbd"))?;
+        Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes })
+    }
+
+    fn target(&self, server: Server) -> Target {
+        match server {
+            Server::Bare => Target::File(self.folder.path().join("bare")),
+            Server::Weir => self.daemon.volume("plain"),
+            Server::WeirWithPolicy => self.daemon.volume("bound"),
+            Server::Nbdkit => self.nbdkit.target(),
+            Server::QemuNbd => self.qemu_nbd.target(),
+        }
+    }
+
+    fn process(&mut self, server: Server) -> Option<&Process> {
+        match server {
+            Server::Bare => None,
+            Server::Weir | Server::WeirWithPolicy => Some(self.daemon.process()),
+            Server::Nbdkit => Some(self.nbdkit.process()),
+            Server::QemuNbd => Some(self.qemu_nbd.process()),
+        }
+    }
+
+    fn processor_seconds(&mut self, server: Server) -> Result<f64> {
+        self.process(server).map_or(Ok(0.0), Process::processor_seconds)
+    }
+
+    fn measure(&mut self, server: Server, workload: &Workload, seconds: u64) -> Result<Figures> {
+        let load = Load {
+            pattern: workload.pattern,
+            block_bytes: workload.block_bytes,
+            depth: workload.depth,
+            seconds,
+            ..Load::new("load", self.target(server), self.size_bytes)
+        };
+        let before = self.processor_seconds(server)?;
+        let outcome = load.run(self.folder.path())?;
+        let used = self.processor_seconds(server)? - before;
+        Ok(Figures {
+            iops: outcome.iops,
+            p50_us: outcome.p50_us,
+            p99_us: outcome.p99_us,
+            processor_us: used * 1e6 / outcome.requests.max(1) as f64,
+        })
+    }
+}
+
+fn fill_file(folder: &Path, name: &str, size_bytes: u64) -> Result<()> {
+    let target = Target::File(folder.join(name));
+    Load::fill(format!("fill-{name}"), target, size_bytes).run(folder).map(drop)
+}
+
+fn print_medium(medium: &str, medians: &[(&Workload, Vec<Figures>)]) {
+    let headings =
+        ["workload", "server", "IOPS", "of bare", "p50 µs", "p99 µs", "CPU µs/req", "of nbdkit", "of qemu"];
+    println!("on {medium}, one connection over a Unix socket:");
+    let mut rows = Vec::new();
+    for (workload, figures) in medians {
+        let of = |server: Server| figures[server as usize];
+        for ((server, name), f) in SERVERS.iter().zip(figures) {
+            let ratio = |other: f64| {
+                if *server == Server::Bare || other == 0.0 {
+                    "".to_owned()
+                } else {
+                    format!("{:.2}", f.processor_us / other)
+                }
+            };
+            rows.push(vec![
+                workload.name.to_owned(),
+                (*name).to_owned(),
+                grouped(f.iops),
+                format!("{:.2}", f.iops / of(Server::Bare).iops.max(1.0)),
+                format!("{:.1}", f.p50_us),
+                format!("{:.1}", f.p99_us),
+                if *server == Server::Bare { String::new() } else { format!("{:.2}", f.processor_us) },
+                ratio(of(Server::Nbdkit).processor_us),
+                ratio(of(Server::QemuNbd).processor_us),
+            ]);
+        }
+    }
+    print_table(&headings, rows);
+}
+
+/// The targets, each beside what was found.
+fn claim(report: &mut Report, is_disk: bool, workload: &Workload, figures: &[Figures]) {
+    let of = |server: Server| figures[server as usize];
+    let (weir, name) = (of(Server::Weir), workload.name);
+    let medium = if is_disk { "on disk" } else { "in memory" };
+    if workload.depth == 1 {
+        let found = format!("{:.1} µs beside {:.1} µs", weir.p50_us, of(Server::Nbdkit).p50_us);
+        let what = format!("{name} {medium}: lower median latency than nbdkit's");
+        report.claim(what, found, weir.p50_us < of(Server::Nbdkit).p50_us);
+    }
+    if workload.depth != 32 {
+        return;
+    }
+    if is_disk {
+        let ratio = weir.iops / of(Server::Bare).iops.max(1.0);
+        let what = format!("{name} {medium}: at least 0.9 of the IOPS on the bare file");
+        report.claim(what, format!("{ratio:.3}"), ratio >= 0.9);
+        return;
+    }
+    for (peer, peer_name, limit) in [(Server::Nbdkit, "nbdkit", 0.55), (Server::QemuNbd, "qemu-nbd", 0.3)] {
+        let ratio = weir.processor_us / of(peer).processor_us.max(f64::MIN_POSITIVE);
+        let what = format!("{name} {medium}: at most {limit} of {peer_name}'s processor time per request");
+        report.claim(what, format!("{ratio:.3}"), ratio <= limit);
+    }
+    let ratio = of(Server::WeirWithPolicy).iops / weir.iops.max(1.0);
+    let what = format!("{name} {medium}: at least 0.98 of the IOPS under a policy that does not limit");
+    report.claim(what, format!("{ratio:.3}"), ratio >= 0.98);
+}

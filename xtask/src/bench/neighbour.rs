@@ -1,0 +1,97 @@
+//! A volume under a low limit is hit by far more than it may do: the daemon's memory stays bounded, and an
+//! unlimited neighbour hardly notices.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{MIB, Options, Stage};
+use crate::numbers::median;
+use crate::report::{Report, grouped, print_table};
+use crate::world::fio::{Load, Outcome};
+
+const VOLUME_BYTES: u64 = 256 * MIB;
+/// Connections of the attacker.
+const CONNECTIONS: u32 = 16;
+/// Memory that one reactor's buffers may take: `weir_types::bounds::BUFFER_POOL_BYTES`.
+const BUFFER_POOL_BYTES: u64 = 64 << 20;
+/// Memory that one connection's socket may take: `weir_types::bounds::RECEIVE_BUFFER_BYTES`.
+const RECEIVE_BUFFER_BYTES: u64 = 256 << 10;
+/// Memory for everything else that grows with connections and requests, in bytes.
+const SLACK_BYTES: u64 = 8 << 20;
+
+/// Measures the neighbour alone and beside the attacker, in turn.
+pub fn run(options: &Options) -> Result<Report> {
+    let mut stage = Stage::in_memory(options, "neighbour")?;
+    stage.create_policy("slow", "1MB/s", false)?;
+    for volume in ["attacked", "neighbour"] {
+        stage.create_volume(volume, VOLUME_BYTES)?;
+    }
+    let (rounds, seconds) = if options.is_quick { (1, 2) } else { (5, 8) };
+    let (mut alone, mut beside, mut grown) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..rounds {
+        alone.push(load_neighbour(&stage, seconds)?);
+        stage.bind("attacked", "slow")?;
+        let before = stage.daemon.process().resident_bytes()?;
+        let attacker = attack(&stage, seconds + 4).start(stage.folder.path())?;
+        std::thread::sleep(Duration::from_secs(2));
+        beside.push(load_neighbour(&stage, seconds)?);
+        grown = stage.daemon.process().resident_bytes()?.saturating_sub(before).max(grown);
+        attacker.stop();
+        stage.bind("attacked", "none")?;
+        attacker.finish()?;
+    }
+    let mut report = Report::new("neighbour");
+    judge(&alone, &beside, grown, &mut report);
+    Ok(report)
+}
+
+fn load_neighbour(stage: &Stage, seconds: u64) -> Result<Outcome> {
+    let load = Load { depth: 8, seconds, ..stage.load("neighbour", "neighbour", VOLUME_BYTES) };
+    load.run(stage.folder.path())
+}
+
+fn attack(stage: &Stage, seconds: u64) -> Load {
+    Load {
+        pattern: "randwrite",
+        block_bytes: MIB,
+        depth: 32,
+        jobs: CONNECTIONS,
+        seconds,
+        ..stage.load("attack", "attacked", VOLUME_BYTES)
+    }
+}
+
+/// What the daemon may grow by: every buffer of every reactor, and every connection's socket buffer.
+fn growth_bytes_max() -> u64 {
+    let reactors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    reactors * BUFFER_POOL_BYTES + u64::from(CONNECTIONS) * RECEIVE_BUFFER_BYTES + SLACK_BYTES
+}
+
+fn judge(alone: &[Outcome], beside: &[Outcome], grown: u64, report: &mut Report) {
+    let of = |outcomes: &[Outcome], what: fn(&Outcome) -> f64| median(outcomes.iter().map(what));
+    let row = |name: &str, outcomes: &[Outcome]| {
+        let latency = |what| format!("{:.1}", of(outcomes, what));
+        vec![name.to_owned(), grouped(of(outcomes, |o| o.iops)), latency(|o| o.p50_us), latency(|o| o.p99_us)]
+    };
+    print_table(&["neighbour", "IOPS", "p50 µs", "p99 µs"], [row("alone", alone), row("beside", beside)]);
+    let moved = of(beside, |o| o.p99_us) / of(alone, |o| o.p99_us).max(1.0);
+    let megabytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB as f64);
+    report.row(json!({"p99_ratio": moved, "grown_bytes": grown}));
+    let what = "99th percentile of the neighbour moves by at most 20 %";
+    report.claim(what, format!("{:+.1} %", (moved - 1.0) * 100.0), moved <= 1.2);
+    let what = format!("the daemon grows by at most {}", megabytes(growth_bytes_max()));
+    report.claim(what, megabytes(grown), grown <= growth_bytes_max());
+}
+
+#[cfg(test)]
+mod tests {
+    /// The bound is stated in another crate, which this one only knows by its sources.
+    #[test]
+    fn the_bounds_are_those_of_the_daemon() {
+        let bounds = include_str!("../../../crates/weir-types/src/bounds.rs");
+        assert!(bounds.contains("BUFFER_POOL_BYTES: usize = 64 << 20;"));
+        assert!(bounds.contains("RECEIVE_BUFFER_BYTES: usize = 256 << 10;"));
+    }
+}

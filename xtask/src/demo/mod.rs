@@ -1,0 +1,227 @@
+//! `cargo xtask demo`: a noisy neighbour is given a ceiling while everything runs.
+//!
+//! Three volumes are served to fio, one of them turns noisy, and policies changed on the way give the others
+//! their service back; then two volumes share one budget. What is shown comes from fio's own logs.
+
+mod chart;
+mod claims;
+mod phases;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::arguments::Arguments;
+use crate::numbers::rate;
+use crate::report::{Report, grouped, print_table};
+use crate::tidy::repository_root;
+use crate::world::daemon::Daemon;
+use crate::world::fio::{Completion, Load, Log, Running};
+use crate::world::folder::Folder;
+use crate::world::tools;
+use phases::{PHASES, Phase};
+
+/// The volumes, by their names in the tenant.
+const VOLUMES: [&str; 3] = ["vol1", "vol2", "vol3"];
+/// The tenant that owns the volumes.
+const TENANT: &str = "svm01";
+/// Size of each volume in bytes.
+const VOLUME_BYTES: u64 = 1 << 30;
+/// Time for a change to settle before counting begins, in seconds.
+const SETTLE_SECONDS: u64 = 2;
+/// Time over which each phase is counted, in seconds.
+const COUNT_SECONDS: u64 = 8;
+/// An upper bound on the whole run, in seconds; fio is stopped long before.
+const LOAD_SECONDS: u64 = 600;
+
+/// Time in which a phase was counted, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    begin_ms: u64,
+    from_ms: u64,
+    to_ms: u64,
+}
+
+/// Completions of each volume.
+type Logs = [Vec<Completion>; 3];
+/// IOPS of each volume in each phase.
+type Rates = Vec<[f64; 3]>;
+
+/// A running demo.
+struct Demo {
+    daemon: Daemon,
+    logs_folder: Folder,
+    running: Vec<(usize, Running)>,
+    logs: Logs,
+}
+
+/// Runs the demo.
+pub fn run(mut arguments: Arguments) -> Result<()> {
+    let is_kept = arguments.flag("--keep");
+    let output = arguments.option("--output")?.map(PathBuf::from);
+    let disk = arguments.option("--disk")?.map(PathBuf::from);
+    arguments.finish()?;
+    tools::require(&["fio", "setpriv"])?;
+    let root = repository_root();
+    let binary = tools::weir_binary(&root)?;
+    let output = output.unwrap_or_else(|| root.join("demo-output"));
+    std::fs::create_dir_all(&output)?;
+    let mut folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo")?;
+    let mut demo = Demo::start(&binary, &folder, &root, disk.as_deref())?;
+    let windows = demo.play()?;
+    let rates = demo.rates(&windows);
+    print_rates(&rates);
+    let chart = output.join("timeline.svg");
+    std::fs::write(&chart, chart::draw(&demo.logs, &windows, &PHASES))?;
+    println!("timeline: {}\n", chart.display());
+    let verdict = report(&rates).finish(Some(&output.join("demo.json")));
+    if is_kept {
+        demo.leave_running(&binary);
+        folder.keep();
+    } else {
+        demo.daemon.process().stop()?;
+    }
+    verdict
+}
+
+impl Demo {
+    fn start(binary: &Path, folder: &Folder, root: &Path, disk: Option<&Path>) -> Result<Demo> {
+        let state = folder.path().join("state");
+        println!("$ weir serve --state {}", state.display());
+        let mut daemon = Daemon::start_detached(binary, &state)?;
+        print!("{}", daemon.process().output());
+        println!("$ export WEIR_SERVER={}", daemon.server());
+        daemon.be_talkative();
+        let logs_folder = Folder::on_disk(disk, root, "weir-demo-logs")?;
+        Ok(Demo { daemon, logs_folder, running: Vec::new(), logs: Logs::default() })
+    }
+
+    /// All phases in turn; the windows in which they are counted.
+    fn play(&mut self) -> Result<Vec<Window>> {
+        self.daemon.run(&format!("tenant create {TENANT}"))?;
+        for volume in VOLUMES {
+            self.daemon.run(&format!("volume create {volume} --size 1 --tenant {TENANT}"))?;
+        }
+        println!("# fio writes each volume once, so that all of them stand on written space");
+        for (index, volume) in VOLUMES.iter().enumerate() {
+            let fill = Load::fill(format!("fill-{volume}"), self.target(index), VOLUME_BYTES);
+            fill.run(self.logs_folder.path())?;
+        }
+        let mut windows = Vec::new();
+        for (number, phase) in PHASES.iter().enumerate() {
+            println!("\n== phase {}: {}", number + 1, phase.title);
+            windows.push(self.play_phase(phase)?);
+        }
+        self.wind_up()?;
+        Ok(windows)
+    }
+
+    fn play_phase(&mut self, phase: &Phase) -> Result<Window> {
+        for (volume, jobs) in phase.loads {
+            self.stop_load(*volume)?;
+            self.start_load(*volume, *jobs)?;
+        }
+        for line in phase.commands {
+            self.daemon.run(line)?;
+        }
+        let begin_ms = now_ms();
+        std::thread::sleep(Duration::from_secs(SETTLE_SECONDS));
+        let from_ms = now_ms();
+        std::thread::sleep(Duration::from_secs(COUNT_SECONDS));
+        let to_ms = now_ms();
+        self.daemon.run("qos statistics volume performance show")?;
+        Ok(Window { begin_ms, from_ms, to_ms })
+    }
+
+    fn target(&self, volume: usize) -> crate::world::fio::Target {
+        self.daemon.volume(&format!("{TENANT}/{}", VOLUMES[volume]))
+    }
+
+    /// The document's load. Clients give way to the server here, since in life they run elsewhere.
+    fn start_load(&mut self, volume: usize, jobs: u32) -> Result<()> {
+        let name = format!("{}-{jobs}-jobs", VOLUMES[volume]);
+        println!("# fio on {}: {jobs} jobs, --rw=randrw --bs=4k --iodepth=256", VOLUMES[volume]);
+        let load = Load {
+            pattern: "randrw",
+            depth: 256,
+            jobs,
+            seconds: LOAD_SECONDS,
+            log: Log::SinceEpoch,
+            extra: vec!["--nice=10".to_owned()],
+            ..Load::new(name, self.target(volume), VOLUME_BYTES)
+        };
+        self.running.push((volume, load.start(self.logs_folder.path())?));
+        Ok(())
+    }
+
+    /// Ends the load on a volume, if there is one, and keeps its log.
+    fn stop_load(&mut self, volume: usize) -> Result<()> {
+        let (ending, staying) =
+            std::mem::take(&mut self.running).into_iter().partition(|(of, _)| *of == volume);
+        self.running = staying;
+        self.collect(ending)
+    }
+
+    fn collect(&mut self, ending: Vec<(usize, Running)>) -> Result<()> {
+        ending.iter().for_each(|(_, running)| running.stop());
+        for (volume, running) in ending {
+            let outcome = running.finish()?;
+            anyhow::ensure!(
+                outcome.error == 0,
+                "fio failed on {} with error {}",
+                VOLUMES[volume],
+                outcome.error
+            );
+            self.logs[volume].extend(outcome.completions);
+        }
+        Ok(())
+    }
+
+    fn wind_up(&mut self) -> Result<()> {
+        println!("\n== the end: policies are released, so that what still waits completes");
+        self.daemon.run(&format!("volume modify -volume vol1 -vserver {TENANT} -qos-policy-group none"))?;
+        self.daemon.run(&format!("volume modify -volume vol2 -vserver {TENANT} -qos-policy-group none"))?;
+        let ending = std::mem::take(&mut self.running);
+        self.collect(ending)
+    }
+
+    fn rates(&self, windows: &[Window]) -> Rates {
+        let of = |window: &Window| {
+            std::array::from_fn(|volume| rate(&self.logs[volume], window.from_ms, window.to_ms))
+        };
+        windows.iter().map(of).collect()
+    }
+
+    fn leave_running(mut self, binary: &Path) {
+        let (server, id) = (self.daemon.server(), self.daemon.process().id());
+        println!("\nThe daemon keeps running. To reach it:\n  export WEIR_SERVER={server}");
+        println!("  {} volume list", binary.display());
+        println!("To end it:\n  kill {id}");
+        self.daemon.process().keep();
+    }
+}
+
+fn now_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn print_rates(rates: &Rates) {
+    println!("\nIOPS as fio counted them, over {COUNT_SECONDS} s of each phase:\n");
+    let rows = PHASES.iter().zip(rates).enumerate().map(|(index, (phase, rates))| {
+        let name = format!("{}. {}", index + 1, phase.title);
+        std::iter::once(name).chain(rates.iter().map(|&rate| grouped(rate))).collect()
+    });
+    print_table(&["phase", "vol1", "vol2", "vol3"], rows);
+}
+
+fn report(rates: &Rates) -> Report {
+    let mut report = Report::new("demo");
+    for (phase, rates) in PHASES.iter().zip(rates) {
+        report.row(json!({"phase": phase.title, "vol1": rates[0], "vol2": rates[1], "vol3": rates[2]}));
+    }
+    claims::judge(rates, &mut report);
+    report
+}

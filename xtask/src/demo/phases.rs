@@ -1,0 +1,67 @@
+//! What happens in each phase of the demo.
+
+/// One phase: loads that begin, then commands.
+pub struct Phase {
+    /// What it shows.
+    pub title: &'static str,
+    /// Volumes, by index, with the number of jobs of the load that replaces the one before.
+    pub loads: &'static [(usize, u32)],
+    /// Commands, as after the program's name.
+    pub commands: &'static [&'static str],
+}
+
+/// Index of each phase in [`PHASES`].
+pub mod index {
+    /// Three equal loads.
+    pub const EQUAL: usize = 0;
+    /// Volume 1 is noisy.
+    pub const NOISY: usize = 1;
+    /// Volume 1 may do 1000 IOPS.
+    pub const THOUSAND: usize = 3;
+    /// Volume 1 may do 2000 IOPS.
+    pub const TWO_THOUSAND: usize = 4;
+    /// Volumes 1 and 2 may do 2000 IOPS each.
+    pub const EACH: usize = 5;
+    /// Volumes 1 and 2 may do 3000 IOPS together.
+    pub const TOGETHER: usize = 6;
+}
+
+/// The phases in order.
+pub const PHASES: [Phase; 7] = [
+    Phase { title: "three volumes, 2 jobs each", loads: &[(0, 2), (1, 2), (2, 2)], commands: &[] },
+    Phase { title: "vol1 turns noisy: 32 jobs", loads: &[(0, 32)], commands: &[] },
+    Phase {
+        title: "vol1 under policy1: 10000 IOPS",
+        loads: &[],
+        commands: &[
+            "qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false",
+            "qos policy-group show -policy-group policy1",
+            "volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1",
+        ],
+    },
+    Phase {
+        title: "policy1 modified: 1000 IOPS",
+        loads: &[],
+        commands: &["qos policy-group modify policy1 -max-throughput 1000IOPS,200MB/s"],
+    },
+    Phase {
+        title: "policy1 modified: 2000 IOPS",
+        loads: &[],
+        commands: &["qos policy-group modify policy1 -max-throughput 2000IOPS,200MB/s"],
+    },
+    Phase {
+        title: "vol2 under policy1 too: 2000 each",
+        loads: &[],
+        commands: &["volume modify -volume vol2 -vserver svm01 -qos-policy-group policy1"],
+    },
+    Phase {
+        title: "vol1 and vol2 share 3000 IOPS",
+        loads: &[],
+        commands: &[
+            "qos policy-group create policy1-shared -vserver svm01 -max-throughput 3000IOPS,200MB/s -is-shared true",
+            "volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1-shared",
+            "volume modify -volume vol2 -vserver svm01 -qos-policy-group policy1-shared",
+            "qos policy-group show -policy-group policy1-shared",
+        ],
+    },
+];

@@ -1,0 +1,107 @@
+//! Arithmetic on measurements.
+
+use crate::world::fio::Completion;
+
+/// The middle of some numbers; 0 if there are none.
+pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_by(f64::total_cmp);
+    match numbers.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => numbers[count / 2],
+        count => (numbers[count / 2 - 1] + numbers[count / 2]) / 2.0,
+    }
+}
+
+/// Completions in `[from_ms, to_ms)`; they are in order.
+pub fn between(completions: &[Completion], from_ms: u64, to_ms: u64) -> &[Completion] {
+    let start = completions.partition_point(|completion| completion.at_ms < from_ms);
+    let end = completions.partition_point(|completion| completion.at_ms < to_ms);
+    &completions[start..end.max(start)]
+}
+
+/// Completions per second in `[from_ms, to_ms)`.
+pub fn rate(completions: &[Completion], from_ms: u64, to_ms: u64) -> f64 {
+    let seconds = to_ms.saturating_sub(from_ms).max(1) as f64 / 1000.0;
+    between(completions, from_ms, to_ms).len() as f64 / seconds
+}
+
+/// The latency in microseconds that `per_cent` of the completions do not exceed; 0 if there are none.
+pub fn percentile_us(completions: &[Completion], per_cent: usize) -> f64 {
+    let mut all: Vec<u64> = completions.iter().map(|completion| completion.latency_ns).collect();
+    all.sort_unstable();
+    let rank = (all.len() * per_cent).div_ceil(100).max(1);
+    all.get(rank - 1).map_or(0.0, |&latency_ns| latency_ns as f64 / 1000.0)
+}
+
+/// The count that differs most from `expected`, over windows of `width_ms` from `from_ms` to `to_ms`.
+pub fn worst_window(
+    completions: &[Completion],
+    from_ms: u64,
+    to_ms: u64,
+    width_ms: u64,
+    expected: f64,
+) -> f64 {
+    let starts = (from_ms..to_ms.saturating_sub(width_ms - 1)).step_by(width_ms as usize);
+    let counts = starts.map(|start| between(completions, start, start + width_ms).len() as f64);
+    counts.max_by(|a, b| (a - expected).abs().total_cmp(&(b - expected).abs())).unwrap_or(0.0)
+}
+
+/// How many requests at most had completed ahead of a schedule of `rate` per second since the first one.
+pub fn ahead_of_schedule(completions: &[Completion], rate: f64) -> f64 {
+    let Some(first) = completions.first() else { return 0.0 };
+    let due = |at_ms: u64| 1.0 + (at_ms - first.at_ms) as f64 / 1000.0 * rate;
+    let ahead = completions.iter().enumerate().map(|(index, c)| (index + 1) as f64 - due(c.at_ms));
+    ahead.fold(0.0, f64::max)
+}
+
+/// Whether a count is within a fraction of what is expected, or within one of it.
+pub fn is_near(count: f64, expected: f64, tolerance: f64) -> bool {
+    (count - expected).abs() <= (expected * tolerance).max(1.0)
+}
+
+/// How far a number is from what is expected, in per cent.
+pub fn off_per_cent(number: f64, expected: f64) -> f64 {
+    (number / expected - 1.0) * 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_ms(count: u64, step_ms: u64) -> Vec<Completion> {
+        (0..count)
+            .map(|index| Completion { at_ms: index * step_ms, latency_ns: (index + 1) * 1000 })
+            .collect()
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median([]), 0.0);
+    }
+
+    #[test]
+    fn rates_and_windows_are_counted() {
+        let completions = every_ms(2000, 1);
+        assert_eq!(rate(&completions, 500, 1500), 1000.0);
+        assert_eq!(worst_window(&completions, 0, 2000, 100, 100.0), 100.0);
+        assert_eq!(worst_window(&completions, 0, 3000, 1000, 1000.0), 0.0);
+        assert_eq!(percentile_us(&completions, 99), 1980.0);
+        assert_eq!(percentile_us(&[], 99), 0.0);
+    }
+
+    #[test]
+    fn a_burst_is_ahead_of_schedule_and_a_steady_stream_is_not() {
+        assert_eq!(ahead_of_schedule(&every_ms(1000, 1), 1000.0), 0.0);
+        let burst = vec![Completion { at_ms: 5, latency_ns: 1 }; 50];
+        assert_eq!(ahead_of_schedule(&burst, 1000.0), 49.0);
+    }
+
+    #[test]
+    fn near_means_a_fraction_or_one() {
+        assert!(is_near(29.0, 30.0, 0.001) && !is_near(28.0, 30.0, 0.001));
+        assert!(is_near(30_030.0, 30_000.0, 0.001) && !is_near(30_031.0, 30_000.0, 0.001));
+    }
+}

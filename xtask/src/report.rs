@@ -1,0 +1,106 @@
+//! What a bench or the demo has to say: tables for people, numbers for programs, and whether the claims hold.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+
+/// A collection of rows and claims.
+pub struct Report {
+    name: String,
+    rows: Vec<Value>,
+    claims: Vec<Claim>,
+}
+
+struct Claim {
+    what: String,
+    found: String,
+    holds: bool,
+}
+
+impl Report {
+    /// A report with nothing in it.
+    pub fn new(name: &str) -> Report {
+        Report { name: name.to_owned(), rows: Vec::new(), claims: Vec::new() }
+    }
+
+    /// Adds a row for programs.
+    pub fn row(&mut self, row: Value) {
+        self.rows.push(row);
+    }
+
+    /// Adds a claim, with what was found.
+    pub fn claim(&mut self, what: impl Into<String>, found: impl Into<String>, holds: bool) {
+        self.claims.push(Claim { what: what.into(), found: found.into(), holds });
+    }
+
+    /// Prints the claims, writes the file if one is wanted, and fails if a claim does not hold.
+    pub fn finish(self, file: Option<&Path>) -> Result<()> {
+        for claim in &self.claims {
+            println!("{}  {}: {}", if claim.holds { "PASS" } else { "FAIL" }, claim.what, claim.found);
+        }
+        if let Some(path) = file {
+            let text = serde_json::to_string_pretty(&self.to_json())?;
+            std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let failed = self.claims.iter().filter(|claim| !claim.holds).count();
+        if failed > 0 {
+            bail!("{}: {failed} of {} claims do not hold", self.name, self.claims.len());
+        }
+        Ok(())
+    }
+
+    fn to_json(&self) -> Value {
+        let claim = |claim: &Claim| json!({"claim": claim.what, "found": claim.found, "holds": claim.holds});
+        let claims: Vec<Value> = self.claims.iter().map(claim).collect();
+        json!({"name": self.name, "rows": self.rows, "claims": claims})
+    }
+}
+
+/// Prints a table: the first column to the left, numbers to the right.
+pub fn print_table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(headings.iter().copied());
+    for row in rows {
+        table.add_row(row);
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_cell_alignment(if index == 0 { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    println!("{table}\n");
+}
+
+/// A whole number with blanks between the thousands.
+pub fn grouped(number: f64) -> String {
+    let digits = format!("{:.0}", number.max(0.0));
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_does_not_hold_fails_the_report() {
+        let mut report = Report::new("test");
+        report.claim("one is one", "1", true);
+        assert!(report.finish(None).is_ok());
+        let mut report = Report::new("test");
+        report.claim("one is two", "1", false);
+        assert!(report.finish(None).is_err());
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!(grouped(1_234_567.4), "1 234 567");
+        assert_eq!(grouped(12.0), "12");
+    }
+}

@@ -1,0 +1,83 @@
+//! The daemon under test, as an operator meets it: started from the shell, spoken to by its command line.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::fio::Target;
+use super::process::Process;
+
+/// What the daemon's first line begins with.
+const READY: &str = "weir is ready";
+
+/// A running daemon.
+pub struct Daemon {
+    binary: PathBuf,
+    state: PathBuf,
+    process: Process,
+    is_talkative: bool,
+}
+
+impl Daemon {
+    /// Starts a daemon on a state folder.
+    pub fn start(binary: &Path, state: &Path) -> Result<Daemon> {
+        Daemon::launch(binary, state, Process::start)
+    }
+
+    /// Starts a daemon that can be left running.
+    pub fn start_detached(binary: &Path, state: &Path) -> Result<Daemon> {
+        Daemon::launch(binary, state, Process::start_detached)
+    }
+
+    fn launch(
+        binary: &Path,
+        state: &Path,
+        start: fn(&str, &Path, &str, &[String]) -> Result<Process>,
+    ) -> Result<Daemon> {
+        std::fs::create_dir_all(state)?;
+        let log_folder = state.parent().unwrap_or(state);
+        let arguments = ["serve", "--state", &state.to_string_lossy()].map(str::to_owned);
+        let mut process = start("weir", log_folder, &binary.to_string_lossy(), &arguments)?;
+        process.wait_until(|process| process.output().lines().any(|line| line.starts_with(READY)))?;
+        Ok(Daemon { binary: binary.to_owned(), state: state.to_owned(), process, is_talkative: false })
+    }
+
+    /// From now on prints every command before running it, and what it answers.
+    pub fn be_talkative(&mut self) {
+        self.is_talkative = true;
+    }
+
+    /// Runs a command line, written as after the program's name; returns what it printed.
+    pub fn run(&self, line: &str) -> Result<String> {
+        if self.is_talkative {
+            println!("$ weir {line}");
+        }
+        let mut command = Command::new(&self.binary);
+        command.args(line.split_whitespace()).env("WEIR_SERVER", self.server());
+        let output = command.output().with_context(|| format!("cannot run weir {line}"))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            bail!("weir {line}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        if self.is_talkative && !text.trim().is_empty() {
+            println!("{}", text.trim_end());
+        }
+        Ok(text)
+    }
+
+    /// Where the command line finds the daemon.
+    pub fn server(&self) -> String {
+        format!("unix:{}", self.state.join("api.sock").display())
+    }
+
+    /// A volume as a client's target; the name is `NAME` or `TENANT/NAME`.
+    pub fn volume(&self, name: &str) -> Target {
+        Target::Nbd { socket: self.state.join("nbd.sock"), export: name.to_owned() }
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}

@@ -1,0 +1,107 @@
+//! Folders that go away, in memory or on a real disk.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Where memory-backed files lie.
+const MEMORY: &str = "/dev/shm";
+
+/// A new, empty folder that is removed with everything in it when dropped, unless kept.
+pub struct Folder {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Folder {
+    /// Makes a folder below `parent`.
+    pub fn new(parent: &Path, name: &str) -> Result<Folder> {
+        let path = parent.join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Folder { path, is_kept: false })
+    }
+
+    /// Makes a folder in memory.
+    pub fn in_memory(name: &str) -> Result<Folder> {
+        if filesystem_of(Path::new(MEMORY)).as_deref() != Some("tmpfs") {
+            bail!("{MEMORY} is not a memory filesystem");
+        }
+        Folder::new(Path::new(MEMORY), name)
+    }
+
+    /// Makes a folder on a disk: below `wanted` if given, else where temporary or built files go.
+    pub fn on_disk(wanted: Option<&Path>, root: &Path, name: &str) -> Result<Folder> {
+        if let Some(wanted) = wanted {
+            return Folder::new(wanted, name);
+        }
+        let candidates = [std::env::temp_dir(), PathBuf::from("/var/tmp"), root.join("target")];
+        let is_disk = |path: &&PathBuf| filesystem_of(path).is_some_and(|kind| kind != "tmpfs");
+        match candidates.iter().find(is_disk) {
+            Some(parent) => Folder::new(parent, name),
+            None => bail!("no folder on a disk found; name one"),
+        }
+    }
+
+    /// The folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves the folder in place when dropped.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Nothing can be done about a folder that cannot be removed, and nothing depends on it.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Type of the filesystem that holds a path.
+fn filesystem_of(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+    let fields = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        Some((fields.next()?, fields.next()?))
+    });
+    let holding = fields.filter(|(point, _)| path.starts_with(point));
+    holding.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind.to_owned())
+}
+
+/// Whole disk, as `MAJOR:MINOR`, that holds a path; `None` if no single disk does.
+pub fn disk_of(path: &Path) -> Option<String> {
+    use std::os::linux::fs::MetadataExt;
+    let device = std::fs::metadata(path).ok()?.st_dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let entry = PathBuf::from(format!("/sys/dev/block/{major}:{minor}")).canonicalize().ok()?;
+    let disk = if entry.join("partition").exists() { entry.parent()?.to_owned() } else { entry };
+    Some(std::fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_goes_away_unless_kept() {
+        let mut folder = Folder::new(&std::env::temp_dir(), "weir-folder-test").unwrap();
+        let path = folder.path().to_owned();
+        assert!(path.is_dir());
+        folder.keep();
+        drop(folder);
+        assert!(path.is_dir());
+        drop(Folder { path: path.clone(), is_kept: false });
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_root_lies_on_some_filesystem() {
+        assert!(filesystem_of(Path::new("/proc/self")).is_some_and(|kind| kind == "proc"));
+    }
+}

@@ -1,0 +1,131 @@
+//! Other servers of the same file, to be measured beside Weir in the same run.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::fio::Target;
+use super::process::Process;
+
+/// A peer that serves a file on a Unix socket.
+pub struct Peer {
+    process: Process,
+    socket: PathBuf,
+}
+
+impl Peer {
+    /// nbdkit's file plugin. On a disk it is told to keep out of the page cache, as far as it can.
+    pub fn nbdkit(folder: &Path, file: &Path, is_disk: bool) -> Result<Peer> {
+        let socket = folder.join("nbdkit.sock");
+        let mut arguments = words(&["-f", "-U", &text(&socket), "file", &text(file)]);
+        if is_disk {
+            arguments.push("cache=none".to_owned());
+        }
+        Peer::start("nbdkit", folder, "nbdkit", &arguments, socket)
+    }
+
+    /// nbdkit's rate filter before its file plugin.
+    pub fn nbdkit_rate(folder: &Path, name: &str, file: &Path, bytes_per_second: u64) -> Result<Peer> {
+        let socket = folder.join(format!("{name}.sock"));
+        let rate = format!("rate={}", bytes_per_second * 8);
+        let arguments = words(&["-f", "-U", &text(&socket), "--filter=rate", "file", &text(file), &rate]);
+        Peer::start(name, folder, "nbdkit", &arguments, socket)
+    }
+
+    /// qemu-nbd with io_uring, past the page cache.
+    pub fn qemu_nbd(folder: &Path, file: &Path) -> Result<Peer> {
+        let socket = folder.join("qemu-nbd.sock");
+        let fixed = "--persistent --shared=0 --format=raw --cache=none --aio=io_uring --socket";
+        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+        arguments.extend([text(&socket), text(file)]);
+        Peer::start("qemu-nbd", folder, "qemu-nbd", &arguments, socket)
+    }
+
+    /// QEMU's throttle group before the same. `limit` is a property of the group, such as `x-iops-total=1000`.
+    pub fn qemu_throttle(folder: &Path, name: &str, file: &Path, limit: &str) -> Result<Peer> {
+        let socket = folder.join(format!("{name}.sock"));
+        let file = format!("driver=file,node-name=file,filename={},cache.direct=on,aio=io_uring", text(file));
+        let arguments = words(&[
+            "--object",
+            &format!("throttle-group,id=group,{limit}"),
+            "--blockdev",
+            &file,
+            "--blockdev",
+            "driver=throttle,node-name=throttle,throttle-group=group,file=file",
+            "--nbd-server",
+            &format!("addr.type=unix,addr.path={}", text(&socket)),
+            "--export",
+            "type=nbd,id=export,node-name=throttle,name=,writable=on",
+        ]);
+        Peer::start(name, folder, "qemu-storage-daemon", &arguments, socket)
+    }
+
+    fn start(
+        name: &str,
+        folder: &Path,
+        program: &str,
+        arguments: &[String],
+        socket: PathBuf,
+    ) -> Result<Peer> {
+        let mut process = Process::start(name, folder, program, arguments)?;
+        process.wait_until(|_| std::os::unix::net::UnixStream::connect(&socket).is_ok())?;
+        Ok(Peer { process, socket })
+    }
+
+    /// What a client loads.
+    pub fn target(&self) -> Target {
+        Target::Nbd { socket: self.socket.clone(), export: String::new() }
+    }
+
+    /// The process.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// A control group (version 1) that limits reads and writes of a disk; removed when dropped.
+pub struct BlockGroup {
+    folder: PathBuf,
+}
+
+impl BlockGroup {
+    /// Where version 1 of the block controller is mounted.
+    const CONTROLLER: &'static str = "/sys/fs/cgroup/blkio";
+
+    /// Whether there is such a controller here that can limit.
+    pub fn is_available() -> bool {
+        Path::new(Self::CONTROLLER).join("blkio.throttle.read_iops_device").exists()
+    }
+
+    /// Makes a group. `unit` is `iops` or `bps`, `disk` is `MAJOR:MINOR`.
+    pub fn new(name: &str, disk: &str, unit: &str, rate: u64) -> Result<BlockGroup> {
+        let folder = Path::new(Self::CONTROLLER).join(format!("weir-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).context("cannot create a control group")?;
+        let group = BlockGroup { folder };
+        for direction in ["read", "write"] {
+            let file = group.folder.join(format!("blkio.throttle.{direction}_{unit}_device"));
+            std::fs::write(&file, format!("{disk} {rate}")).context("cannot set a limit")?;
+        }
+        Ok(group)
+    }
+
+    /// A file as a target from within the group.
+    pub fn target(&self, file: &Path) -> Target {
+        Target::FileInGroup { file: file.to_owned(), group: self.folder.clone() }
+    }
+}
+
+impl Drop for BlockGroup {
+    fn drop(&mut self) {
+        // A group that a process is still leaving cannot be removed; it does no harm.
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}

@@ -1,0 +1,160 @@
+//! Processes that we started: they end with us, and their use of processor and memory can be read.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process that is ended when dropped.
+pub struct Process {
+    name: String,
+    child: Child,
+    output: PathBuf,
+    is_kept: bool,
+}
+
+impl Process {
+    /// Starts a program with its output in `folder/NAME.log`. It dies with this program, however that ends.
+    pub fn start(name: &str, folder: &Path, program: &str, arguments: &[String]) -> Result<Process> {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", program]).args(arguments);
+        Process::spawn(name, folder, command)
+    }
+
+    /// Starts a program that may outlive this one, if kept.
+    pub fn start_detached(name: &str, folder: &Path, program: &str, arguments: &[String]) -> Result<Process> {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(program);
+        command.args(arguments).process_group(0);
+        Process::spawn(name, folder, command)
+    }
+
+    fn spawn(name: &str, folder: &Path, mut command: Command) -> Result<Process> {
+        let output = folder.join(format!("{name}.log"));
+        let file =
+            std::fs::File::create(&output).with_context(|| format!("cannot create {}", output.display()))?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Process { name: name.to_owned(), child, output, is_kept: false })
+    }
+
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed so far.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap_or_default()
+    }
+
+    /// Waits until `is_ready` is true; fails if the process ends first or 20 s pass.
+    pub fn wait_until(&mut self, is_ready: impl Fn(&Process) -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !is_ready(self) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended with {status}: {}", self.name, self.output().trim());
+            }
+            if start.elapsed() > Duration::from_secs(20) {
+                bail!("{} is not ready after 20 s: {}", self.name, self.output().trim());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of the process; kills it and fails if that takes longer than `patience`.
+    pub fn wait(&mut self, patience: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => bail!("{} ended with {status}: {}", self.name, self.output().trim()),
+                None if start.elapsed() > patience => {
+                    self.kill();
+                    bail!("{} did not end within {patience:?}", self.name);
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // A process that has ended already needs no signal.
+        let _ = id.map(|id| kill_process(id, signal));
+    }
+
+    /// Leaves the process running when dropped.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// Asks the process to end, and makes it end if it does not.
+    pub fn stop(&mut self) -> Result<()> {
+        self.signal(Signal::TERM);
+        self.wait(Duration::from_secs(10))
+    }
+
+    fn kill(&mut self) {
+        // Both fail only if the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Processor time that all threads have used, in seconds, user and system together.
+    pub fn processor_seconds(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        let ticks = ticks_of(&stat).with_context(|| format!("/proc/{}/stat is odd", self.id()))?;
+        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Memory in use, in bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+        number.map(|kibibytes| kibibytes * 1024).context("the process has no memory")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.kill();
+        }
+    }
+}
+
+/// utime and stime of `/proc/PID/stat`; the program's name may hold blanks and brackets.
+fn ticks_of(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_past_an_odd_name() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 0 1 2 3 4 50 6 9 9 20 0 1 0";
+        assert_eq!(ticks_of(stat), Some(56));
+        assert_eq!(ticks_of("7"), None);
+    }
+
+    #[test]
+    fn a_process_ends_with_its_guard() {
+        let folder = std::env::temp_dir();
+        let name = format!("weir-sleep-{}", std::process::id());
+        let process = Process::start(&name, &folder, "sleep", &["60".to_owned()]).unwrap();
+        let path = PathBuf::from(format!("/proc/{}", process.id()));
+        assert!(path.exists());
+        drop(process);
+        assert!(!path.exists());
+        std::fs::remove_file(folder.join(format!("{name}.log"))).unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! Programs that are not ours, and the packages that bring them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Programs with the Debian package that holds each.
+const PACKAGES: [(&str, &str); 10] = [
+    ("fio", "fio"),
+    ("nbdcopy", "libnbd-bin"),
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdkit", "nbdkit"),
+    ("python3", "python3"),
+    ("qemu-img", "qemu-utils"),
+    ("qemu-io", "qemu-utils"),
+    ("qemu-nbd", "qemu-utils"),
+    ("qemu-storage-daemon", "qemu-system-common"),
+    ("sqlite3", "sqlite3"),
+];
+/// libnbd's Python module belongs to the system's own interpreter, whichever `python3` comes first in PATH.
+const SYSTEM_PYTHON: &str = "/usr/bin/python3";
+/// Package of libnbd's Python module.
+const PYTHON_PACKAGE: &str = "python3-libnbd";
+
+/// Finds a program in PATH or in the folders of system programs.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+}
+
+/// Fails with the packages to install unless all programs are there.
+pub fn require(programs: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = programs.iter().copied().filter(|program| find(program).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages = packages_of(&missing).join(" ");
+    bail!("{} not found; install with: apt-get install {packages}", missing.join(", "))
+}
+
+/// `cargo xtask setup`: installs what is missing, or says what to install.
+pub fn setup() -> Result<()> {
+    let missing: Vec<&str> =
+        PACKAGES.iter().map(|(program, _)| *program).filter(|program| find(program).is_none()).collect();
+    let mut packages = packages_of(&missing);
+    if !has_python_module() {
+        packages.push(PYTHON_PACKAGE);
+    }
+    if packages.is_empty() {
+        println!("setup: every program is there");
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() || find("apt-get").is_none() {
+        bail!("some programs are missing; as root: apt-get install {}", packages.join(" "));
+    }
+    install(&packages)
+}
+
+fn packages_of(programs: &[&str]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|(program, _)| programs.contains(program))
+        .map(|(_, package)| *package)
+        .collect();
+    packages.dedup();
+    packages
+}
+
+fn has_python_module() -> bool {
+    let mut command = Command::new(SYSTEM_PYTHON);
+    let output = command.args(["-c", "import nbd"]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    println!("setup: installing {}", packages.join(" "));
+    run_apt(&["update", "-q"])?;
+    let arguments = ["install", "-q", "--yes", "--no-install-recommends"];
+    run_apt(&arguments.iter().chain(packages).copied().collect::<Vec<_>>())
+}
+
+fn run_apt(arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    let status = command.status().context("cannot run apt-get")?;
+    if !status.success() {
+        bail!("apt-get {} failed with {status}", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Builds the daemon for measuring, and returns its path. `WEIR_BINARY` names another one.
+pub fn weir_binary(root: &Path) -> Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("WEIR_BINARY") {
+        return Ok(PathBuf::from(binary));
+    }
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--release", "--package=weir"]).current_dir(root);
+    if !command.status().context("cannot run cargo")?.success() {
+        bail!("cannot build weir");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    Ok(root.join(target).join("release/weir"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_reported_with_its_package() {
+        assert_eq!(packages_of(&["qemu-nbd", "qemu-io", "fio"]), ["fio", "qemu-utils"]);
+        assert!(require(&["sh"]).is_ok());
+        assert!(require(&["no-such-program-anywhere"]).is_err());
+    }
+}
