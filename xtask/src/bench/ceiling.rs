@@ -12,7 +12,7 @@ use serde_json::json;
 use super::combination::{Combination, DEPTHS, LIMITS, Limit, PATTERNS, Verdict};
 use super::{MIB, Options, Stage, peers};
 use crate::numbers::ahead_of_schedule;
-use crate::report::{Report, print_table};
+use crate::report::{Report, milliseconds, print_table};
 use crate::world::fio::{Completion, Load, Log};
 
 /// Size of each volume in bytes.
@@ -100,6 +100,8 @@ fn measure_batch(
             .daemon
             .run(&format!("qos policy-group modify p{index} -max-throughput {}", cell.limit.text()))?;
         stage.bind(&format!("v{index}"), &format!("p{index}"))?;
+    }
+    for (index, cell) in batch.iter().enumerate() {
         running.push(load_of(stage, index, cell, seconds).start(stage.folder.path())?);
     }
     // What waits behind a low limit when the time is up would take minutes to complete: it is released.
@@ -152,7 +154,7 @@ fn record(report: &mut Report, cell: &Combination, verdict: &Verdict, error: i64
 
 fn print_matrix(rows: Vec<Row>) {
     let headings =
-        ["limit", "QD", "direction", "off %", "worst second %", "ahead", "p50 ms", "p99 ms", "ideal ms"];
+        ["limit", "QD", "direction", "off %", "worst second %", "ahead", "p50 ms", "p99 ms", "ideal ms", ""];
     let rows = rows.into_iter().map(|(cell, verdict)| {
         vec![
             cell.limit.text(),
@@ -161,9 +163,10 @@ fn print_matrix(rows: Vec<Row>) {
             format!("{:+.3}", verdict.rate_off()),
             format!("{:+.2}", verdict.second_off()),
             format!("{:.0}", verdict.ahead),
-            format!("{:.3}", verdict.p50_us / 1000.0),
-            format!("{:.3}", verdict.p99_us / 1000.0),
-            format!("{:.3}", verdict.ideal_us / 1000.0),
+            milliseconds(verdict.p50_us),
+            milliseconds(verdict.p99_us),
+            milliseconds(verdict.ideal_us),
+            if verdict.is_good() { "good" } else { "NOT GOOD" }.to_owned(),
         ]
     });
     print_table(&headings, rows);

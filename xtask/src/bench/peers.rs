@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::combination::{Combination, Limit, Verdict};
 use super::{MIB, Options};
-use crate::report::{Report, print_table};
+use crate::report::{Report, milliseconds, print_table};
 use crate::tidy::repository_root;
 use crate::world::fio::{Load, Log, Target};
 use crate::world::folder::{Folder, disk_of};
@@ -131,8 +131,8 @@ fn cells_of(subject: &Subject, verdict: &Verdict) -> Vec<String> {
         format!("{:+.3}", verdict.rate_off()),
         format!("{:+.2}", verdict.second_off()),
         format!("{:.0}", verdict.ahead),
-        format!("{:.3}", verdict.p50_us / 1000.0),
-        format!("{:.3}", verdict.p99_us / 1000.0),
-        format!("{:.3}", verdict.ideal_us / 1000.0),
+        milliseconds(verdict.p50_us),
+        milliseconds(verdict.p99_us),
+        milliseconds(verdict.ideal_us),
     ]
 }

@@ -104,7 +104,7 @@ impl Panel {
     }
 
     fn y(&self, iops: f64) -> f64 {
-        self.top + self.height * (1.0 - iops.min(self.iops_max) / self.iops_max)
+        self.top + self.height * (1.0 - iops / self.iops_max)
     }
 
     fn draw_frame(&self, svg: &mut String, name: &str, marks: &[f64]) {
@@ -141,12 +141,17 @@ impl Panel {
     }
 
     fn draw_lines(&self, svg: &mut String, lines: &[Line]) {
+        let (width, id) = (WIDTH - LEFT - RIGHT, format!("panel{:.0}", self.top));
+        let rectangle =
+            format!("x=\"{LEFT}\" y=\"{}\" width=\"{width}\" height=\"{}\"", self.top, self.height + 2.0);
+        put!(svg, "<clipPath id=\"{id}\"><rect {rectangle}/></clipPath><g clip-path=\"url(#{id})\">");
         for (line, colour) in lines.iter().zip(COLOURS) {
             let points =
                 line.iter().map(|(seconds, iops)| format!("{:.1},{:.1}", self.x(*seconds), self.y(*iops)));
             let points = points.collect::<Vec<_>>().join(" ");
             put!(svg, "<polyline class=\"line\" stroke=\"{colour}\" points=\"{points}\"/>");
         }
+        put!(svg, "</g>");
     }
 }
 

@@ -119,6 +119,7 @@ impl Demo {
     }
 
     fn play_phase(&mut self, phase: &Phase) -> Result<Window> {
+        let begin_ms = now_ms();
         for (volume, jobs) in phase.loads {
             self.stop_load(*volume)?;
             self.start_load(*volume, *jobs)?;
@@ -126,7 +127,6 @@ impl Demo {
         for line in phase.commands {
             self.daemon.run(line)?;
         }
-        let begin_ms = now_ms();
         std::thread::sleep(Duration::from_secs(SETTLE_SECONDS));
         let from_ms = now_ms();
         std::thread::sleep(Duration::from_secs(COUNT_SECONDS));
