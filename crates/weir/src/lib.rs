@@ -1,5 +1,11 @@
 //! The daemon: data plane, exports, control, API and command line.
 
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod control;
 pub mod dataplane;
 pub mod exports;
+pub mod metrics;
 pub mod statistics;
+pub mod store;

@@ -1,2 +1,5 @@
 //! `weir`: the daemon and its command line in one binary.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    weir::cli::run(std::env::args_os())
+}

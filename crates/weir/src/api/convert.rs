@@ -1,0 +1,175 @@
+//! From the words of the API to those of control, with every value checked, and back.
+
+use weir_types::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX};
+use weir_types::{Limits, Name, Throughput};
+
+use super::types::{
+    BoundPolicy, IoPriority, LatencyBucket, OperationSample, PolicyGroup, PolicyGroupSample, PolicyLimits,
+    Rates, Tenant, Volume, VolumeLife, VolumeSample,
+};
+use crate::control::records::{PolicyGroupRecord, TenantRecord, VolumeState};
+use crate::control::totals::{OperationTotals, Totals};
+use crate::control::{self, ControlError, Outcome, PolicyChange, PolicyGroupView, VolumeView};
+
+/// The point at which a write is stable, while a volume has one replica and no profile.
+const ACK_POINT: &str = "stable on 1 replica at flush or FUA";
+
+/// Reads a name.
+pub fn name(text: &str) -> Outcome<Name> {
+    Name::new(text).map_err(|error| ControlError::invalid(error.to_string()))
+}
+
+/// Reads a name that may be absent.
+pub fn optional_name(text: Option<&str>) -> Outcome<Option<Name>> {
+    text.map(name).transpose()
+}
+
+/// Reads what should become of a volume's policy.
+pub fn policy_change(text: Option<&str>) -> Outcome<Option<PolicyChange>> {
+    match text {
+        None => Ok(None),
+        Some(text) if text.eq_ignore_ascii_case("none") => Ok(Some(PolicyChange::Release)),
+        Some(text) => Ok(Some(PolicyChange::Bind(name(text)?))),
+    }
+}
+
+/// Checks a pair of rates.
+pub fn throughput(rates: Rates) -> Outcome<Throughput> {
+    let check = |rate: Option<u64>, max: u64, unit: &str| match rate {
+        Some(rate) if !(1..=max).contains(&rate) => Err(ControlError::invalid(format!(
+            "rate {rate}{unit} is not accepted; a rate from 1{unit} to {max}{unit} is"
+        ))),
+        _ => Ok(()),
+    };
+    check(rates.iops, RATE_IOPS_MAX, "IOPS")?;
+    check(rates.bytes_per_second, RATE_BYTES_PER_SECOND_MAX, "B/s")?;
+    Ok(rates.into())
+}
+
+/// Checks all ceilings of a policy group.
+pub fn limits(limits: PolicyLimits) -> Outcome<Limits> {
+    Ok(Limits {
+        total: throughput(limits.total)?,
+        read: throughput(limits.read)?,
+        write: throughput(limits.write)?,
+    })
+}
+
+impl From<TenantRecord> for Tenant {
+    fn from(record: TenantRecord) -> Tenant {
+        Tenant { name: record.name.into(), created_at: record.created_at }
+    }
+}
+
+impl From<PolicyGroupRecord> for BoundPolicy {
+    fn from(record: PolicyGroupRecord) -> BoundPolicy {
+        BoundPolicy {
+            id: record.id.0,
+            name: record.name.into(),
+            is_shared: record.is_shared,
+            limits: record.limits.into(),
+        }
+    }
+}
+
+impl From<PolicyGroupView> for PolicyGroup {
+    fn from(view: PolicyGroupView) -> PolicyGroup {
+        let record = view.record;
+        PolicyGroup {
+            id: record.id.0,
+            number: record.number,
+            tenant: record.tenant.into(),
+            name: record.name.into(),
+            class: "user-defined".to_owned(),
+            limits: record.limits.into(),
+            is_shared: record.is_shared,
+            workloads: view.workloads as u64,
+            created_at: record.created_at,
+        }
+    }
+}
+
+impl From<VolumeView> for Volume {
+    fn from(view: VolumeView) -> Volume {
+        let record = view.record;
+        Volume {
+            export_name: record.export_name(),
+            id: record.id.0,
+            tenant: record.tenant.into(),
+            name: record.name.into(),
+            size_bytes: record.size_bytes,
+            used_bytes: view.used_bytes,
+            io_priority: IoPriority::from(record.io_priority),
+            state: record.state.into(),
+            qos_policy_group: view.policy.map(BoundPolicy::from),
+            ack_point: ACK_POINT.to_owned(),
+            connections: view.snapshot.map_or(0, |snapshot| snapshot.connections),
+            created_at: record.created_at,
+        }
+    }
+}
+
+impl From<VolumeState> for VolumeLife {
+    fn from(state: VolumeState) -> VolumeLife {
+        match state {
+            VolumeState::Creating => VolumeLife::Creating,
+            VolumeState::Online => VolumeLife::Online,
+            VolumeState::Deleting => VolumeLife::Deleting,
+        }
+    }
+}
+
+impl From<OperationTotals> for OperationSample {
+    fn from(totals: OperationTotals) -> OperationSample {
+        let mut above_ns = 0;
+        let bucket = |(up_to_ns, count)| LatencyBucket {
+            above_ns: std::mem::replace(&mut above_ns, up_to_ns),
+            up_to_ns,
+            count,
+        };
+        OperationSample {
+            operations: totals.operations,
+            bytes: totals.bytes,
+            errors: totals.errors,
+            delayed: totals.delayed,
+            delayed_ns: totals.delayed_ns,
+            media_ns: totals.media_ns,
+            latency_sum_ns: totals.latency_sum_ns,
+            latency_buckets: totals.latency.into_iter().map(bucket).filter(|b| b.count > 0).collect(),
+        }
+    }
+}
+
+impl From<control::VolumeSample> for VolumeSample {
+    fn from(sample: control::VolumeSample) -> VolumeSample {
+        let totals = Totals::from(&sample.snapshot);
+        VolumeSample {
+            id: sample.record.id.0,
+            tenant: sample.record.tenant.into(),
+            volume: sample.record.name.into(),
+            qos_policy_group: sample.policy.map(|policy| policy.name.into()),
+            read: totals.read.into(),
+            write: totals.write.into(),
+            other: totals.other.into(),
+            queue_depth: sample.snapshot.queue_depth,
+            queue_depth_delayed: sample.snapshot.queue_depth_delayed,
+            connections: sample.snapshot.connections,
+        }
+    }
+}
+
+impl From<control::PolicyGroupSample> for PolicyGroupSample {
+    fn from(sample: control::PolicyGroupSample) -> PolicyGroupSample {
+        PolicyGroupSample {
+            id: sample.record.id.0,
+            tenant: sample.record.tenant.into(),
+            policy_group: sample.record.name.into(),
+            workloads: sample.workloads as u64,
+            read: sample.totals.read.into(),
+            write: sample.totals.write.into(),
+            other: sample.totals.other.into(),
+            queue_depth: sample.queue_depth,
+            queue_depth_delayed: sample.queue_depth_delayed,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The REST API: control's operations under `/v1`, their description at `/openapi.json`, and `/metrics`.
+
+mod answer;
+mod convert;
+mod documents;
+mod listen;
+mod metrics;
+mod policies;
+mod statistics;
+mod status;
+mod tenants;
+pub mod types;
+mod volumes;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use tokio::sync::Semaphore;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use documents::openapi_document;
+pub use listen::{ApiListeners, ListenError};
+
+use crate::control::Control;
+use crate::control::bounds::{API_BODY_BYTES_MAX, API_WORKERS_MAX};
+use answer::ApiError;
+
+/// What the API tells about the daemon besides what control knows.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Data-plane threads.
+    pub reactors: usize,
+    /// The state folder.
+    pub state_directory: String,
+    /// Where the API listens.
+    pub api_listeners: Vec<String>,
+    /// Where NBD clients attach.
+    pub nbd_listeners: Vec<String>,
+    /// The cluster's name from the configuration.
+    pub cluster_id: Option<String>,
+    /// What in the configuration has no effect yet.
+    pub warnings: Vec<String>,
+}
+
+/// What every handler works with.
+#[derive(Clone)]
+struct Context {
+    control: Arc<Control>,
+    facts: Arc<Facts>,
+    workers: Arc<Semaphore>,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Weir",
+        description = "Block storage with exact limits. All values are in base units: bytes, bytes per second, nanoseconds."
+    ),
+    tags(
+        (name = "status", description = "How the daemon is"),
+        (name = "tenants", description = "Owners of volumes and policy groups"),
+        (name = "volumes", description = "Block devices"),
+        (name = "policy groups", description = "Named ceilings"),
+        (name = "statistics", description = "What was done and how long it took"),
+    )
+)]
+struct Description;
+
+/// All operations with their description.
+fn operations() -> OpenApiRouter<Context> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(status::status))
+        .routes(routes!(tenants::list, tenants::create))
+        .routes(routes!(tenants::delete))
+        .routes(routes!(volumes::list, volumes::create))
+        .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
+        .routes(routes!(volumes::resize))
+        .routes(routes!(policies::list, policies::create))
+        .routes(routes!(policies::inspect, policies::modify, policies::delete))
+        .routes(routes!(policies::rename))
+        .routes(routes!(statistics::volumes))
+        .routes(routes!(statistics::policy_groups))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(documents::openapi))
+}
+
+/// The API of a running daemon.
+pub fn router(control: Arc<Control>, facts: Facts) -> Router {
+    let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
+    let (router, _) = operations().split_for_parts();
+    router
+        .fallback(answer::no_such_path)
+        .method_not_allowed_fallback(answer::no_such_method)
+        .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
+        .with_state(Context { control, facts: Arc::new(facts), workers })
+}
+
+impl Context {
+    /// Runs an operation of control, which may wait for files and for the data plane, outside the API's own
+    /// thread; at most [`API_WORKERS_MAX`] run at a time.
+    async fn run<T, E>(
+        &self,
+        operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        let permit = self.workers.clone().acquire_owned().await.map_err(ApiError::unexpected)?;
+        let control = self.control.clone();
+        let work = move || {
+            let _permit = permit;
+            operation(&control)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(ApiError::unexpected)?.map_err(E::into)
+    }
+}

@@ -1,0 +1,55 @@
+//! `/v1/statistics`
+
+use axum::Json;
+use axum::extract::State;
+
+use super::answer::{Answer, Query};
+use super::types::{
+    ErrorBody, PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, VolumeSample,
+    VolumeStatistics, VolumeStatisticsQuery,
+};
+use super::{Context, convert};
+
+/// Totals by volume; rates are differences of two samples.
+#[utoipa::path(
+    get, path = "/v1/statistics/volumes", tag = "statistics", operation_id = "volumeStatistics",
+    params(VolumeStatisticsQuery),
+    responses((status = 200, description = "Totals since the daemon started", body = VolumeStatistics),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn volumes(
+    State(context): State<Context>,
+    Query(query): Query<VolumeStatisticsQuery>,
+) -> Answer<VolumeStatistics> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let volume = convert::optional_name(query.volume.as_deref())?;
+    let sample = move |control: &crate::control::Control| {
+        let timestamp_ns = control.uptime_ns();
+        control.volume_samples(tenant.as_ref(), volume.as_ref()).map(|samples| (timestamp_ns, samples))
+    };
+    let (timestamp_ns, samples) = context.run(sample).await?;
+    let volumes = samples.into_iter().map(VolumeSample::from).collect();
+    Ok(Json(VolumeStatistics { timestamp_ns, volumes }))
+}
+
+/// Totals by policy group: what its members did while they were members.
+#[utoipa::path(
+    get, path = "/v1/statistics/policy-groups", tag = "statistics", operation_id = "policyGroupStatistics",
+    params(PolicyGroupStatisticsQuery),
+    responses((status = 200, description = "Totals since the daemon started", body = PolicyGroupStatistics),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn policy_groups(
+    State(context): State<Context>,
+    Query(query): Query<PolicyGroupStatisticsQuery>,
+) -> Answer<PolicyGroupStatistics> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let group = convert::optional_name(query.policy_group.as_deref())?;
+    let sample = move |control: &crate::control::Control| {
+        let timestamp_ns = control.uptime_ns();
+        control.policy_group_samples(tenant.as_ref(), group.as_ref()).map(|samples| (timestamp_ns, samples))
+    };
+    let (timestamp_ns, samples) = context.run(sample).await?;
+    let policy_groups = samples.into_iter().map(PolicyGroupSample::from).collect();
+    Ok(Json(PolicyGroupStatistics { timestamp_ns, policy_groups }))
+}

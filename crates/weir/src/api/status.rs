@@ -1,0 +1,78 @@
+//! `/v1/status`
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use weir_types::VolumeId;
+
+use super::answer::Answer;
+use super::types::{Alarm, Drive, ErrorBody, Health, Status, VolumeSummary};
+use super::{Context, Facts};
+use crate::control::alarms::StandingAlarm;
+use crate::control::bounds::ALARMS_SHOWN_MAX;
+use crate::control::{Control, Outcome, VolumeView};
+
+/// How the daemon is: its node, drive, volumes and alarms.
+#[utoipa::path(
+    get, path = "/v1/status", tag = "status", operation_id = "status",
+    responses((status = 200, description = "How the daemon is", body = Status),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
+    let facts = context.facts.clone();
+    Ok(Json(context.run(move |control| report(control, facts)).await?))
+}
+
+fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
+    let views = control.volumes(None)?;
+    let alarms = control.alarms();
+    let usage = control.drive_usage()?;
+    Ok(Status {
+        status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        node_id: control.node(),
+        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        cluster_id: facts.cluster_id.clone(),
+        process_id: std::process::id(),
+        uptime_ns: control.uptime_ns(),
+        reactors: facts.reactors as u64,
+        state_directory: facts.state_directory.clone(),
+        api_listeners: facts.api_listeners.clone(),
+        nbd_listeners: facts.nbd_listeners.clone(),
+        drive: Drive {
+            path: control.drive().display().to_string(),
+            size_bytes: usage.size_bytes,
+            used_bytes: usage.used_bytes,
+            available_bytes: usage.available_bytes,
+        },
+        volumes: summary(&views),
+        alarm_count: alarms.len() as u64,
+        alarms: named(alarms, &views),
+        warnings: facts.warnings.clone(),
+    })
+}
+
+fn summary(views: &[VolumeView]) -> VolumeSummary {
+    views.iter().fold(VolumeSummary::default(), |sum, view| VolumeSummary {
+        count: sum.count + 1,
+        provisioned_bytes: sum.provisioned_bytes + view.record.size_bytes,
+        used_bytes: sum.used_bytes + view.used_bytes.unwrap_or(0),
+        connections: sum.connections + view.snapshot.as_ref().map_or(0, |snapshot| snapshot.connections),
+    })
+}
+
+/// Alarms with the names of their volumes, as many as one answer shows.
+fn named(alarms: Vec<StandingAlarm>, views: &[VolumeView]) -> Vec<Alarm> {
+    let names: BTreeMap<VolumeId, String> =
+        views.iter().map(|view| (view.record.id, view.record.export_name())).collect();
+    let alarm = |alarm: StandingAlarm| Alarm {
+        source: alarm.source,
+        volume: alarm.volume.and_then(|id| names.get(&id).cloned()),
+        volume_id: alarm.volume.map(|id| id.0),
+        extent: alarm.extent,
+        message: alarm.message,
+    };
+    alarms.into_iter().take(ALARMS_SHOWN_MAX).map(alarm).collect()
+}

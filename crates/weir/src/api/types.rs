@@ -1,0 +1,570 @@
+//! The bodies of requests and answers: JSON in base units (bytes, bytes per second, nanoseconds).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+use weir_types::{Class, Limits, Throughput};
+
+pub use crate::control::ErrorKind;
+pub use crate::control::alarms::AlarmSource;
+
+/// What a volume, pool or drive delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum IoPriority {
+    /// Slow media.
+    Low,
+    /// Media between the two others.
+    #[value(alias = "med")]
+    Medium,
+    /// Fast media.
+    High,
+}
+
+/// A pair of ceilings of which the one reached first holds. What is absent is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Operations per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub iops: Option<u64>,
+    /// Bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
+    pub bytes_per_second: Option<u64>,
+}
+
+/// The ceilings of a policy group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyLimits {
+    /// Ceiling on reads and writes together.
+    #[serde(default)]
+    pub total: Rates,
+    /// Ceiling on reads alone.
+    #[serde(default)]
+    pub read: Rates,
+    /// Ceiling on writes alone.
+    #[serde(default)]
+    pub write: Rates,
+}
+
+/// A tenant: an owner of volumes and policy groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
+/// All tenants.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TenantList {
+    /// The tenants in the order of their names.
+    pub tenants: Vec<Tenant>,
+}
+
+/// What a new tenant should be.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantCreate {
+    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    #[schema(example = "svm01")]
+    pub name: String,
+}
+
+/// The policy group that a volume is bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BoundPolicy {
+    /// Its identity.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// True if all its volumes share one budget.
+    pub is_shared: bool,
+    /// The ceilings that hold for the volume (together with the others, if shared).
+    pub limits: PolicyLimits,
+}
+
+/// Where a volume is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeLife {
+    /// Its files are being made.
+    Creating,
+    /// It can be used.
+    Online,
+    /// Its files are being removed.
+    Deleting,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    /// Its identity, which never changes.
+    pub id: Uuid,
+    /// The tenant that owns it.
+    pub tenant: String,
+    /// Its name, unique within the tenant.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Bytes that it occupies on the drive; absent if its files cannot be examined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// The class that was asked for. Pools by class are not built yet, so it is recorded and not yet met.
+    pub io_priority: IoPriority,
+    /// Where it is in its life.
+    pub state: VolumeLife,
+    /// The name under which NBD clients attach it.
+    pub export_name: String,
+    /// The policy group that it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<BoundPolicy>,
+    /// When a write counts as stable, in words.
+    pub ack_point: String,
+    /// Open connections.
+    pub connections: u64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
+/// All volumes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeList {
+    /// The volumes in the order of their tenants and names.
+    pub volumes: Vec<Volume>,
+}
+
+/// What a new volume should be.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    #[schema(example = "vol1")]
+    pub name: String,
+    /// The tenant that owns it; 'default' if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Its size in bytes, a multiple of 4096.
+    #[schema(example = 8_589_934_592_u64)]
+    pub size_bytes: u64,
+    /// Its class; 'low' if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_priority: Option<IoPriority>,
+    /// The policy group of its tenant to bind it to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+}
+
+/// What should become different about a volume; what is absent stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeModify {
+    /// Another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Another class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_priority: Option<IoPriority>,
+    /// The policy group of its tenant to bind it to, or 'none' to release it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+}
+
+/// Another size for a volume.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeResize {
+    /// The size in bytes, a multiple of 4096.
+    pub size_bytes: u64,
+    /// Must be true to make a volume smaller, which destroys what lies beyond its new end.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A policy group: named ceilings that volumes can be bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyGroup {
+    /// Its identity, which survives a rename.
+    pub id: Uuid,
+    /// Its number, unique on this daemon.
+    pub number: u64,
+    /// The tenant that owns it.
+    pub tenant: String,
+    /// Its name, unique within the tenant.
+    pub name: String,
+    /// Who made it: always 'user-defined'.
+    pub class: String,
+    /// Its ceilings.
+    pub limits: PolicyLimits,
+    /// True if all its volumes share one budget, false if each has its own.
+    pub is_shared: bool,
+    /// Number of volumes that are bound to it.
+    pub workloads: u64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
+/// All policy groups.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PolicyGroupList {
+    /// The policy groups in the order of their tenants and names.
+    pub policy_groups: Vec<PolicyGroup>,
+}
+
+/// What a new policy group should be.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyGroupCreate {
+    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    #[schema(example = "policy1")]
+    pub name: String,
+    /// The tenant that owns it; 'default' if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Its ceilings; none if absent.
+    #[serde(default)]
+    pub limits: PolicyLimits,
+    /// True (also if absent) if all its volumes share one budget, false if each has its own. Never changes.
+    #[serde(default = "shared_by_default")]
+    #[schema(default = true)]
+    pub is_shared: bool,
+}
+
+/// As in ONTAP's command line, a policy group is shared unless it says otherwise.
+fn shared_by_default() -> bool {
+    true
+}
+
+/// What should become different about a policy group; what is absent stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyGroupModify {
+    /// Ceilings to replace.
+    #[serde(default)]
+    pub limits: LimitsModify,
+    /// Sharing, which can be said again but not changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_shared: Option<bool>,
+}
+
+/// Ceilings to replace; each that is given replaces the whole pair, and an empty one removes the ceiling.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsModify {
+    /// Ceiling on reads and writes together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Rates>,
+    /// Ceiling on reads alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Rates>,
+    /// Ceiling on writes alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<Rates>,
+}
+
+/// Another name.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    /// The new name.
+    pub new_name: String,
+}
+
+/// Totals of one kind of operation since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OperationSample {
+    /// Requests answered.
+    pub operations: u64,
+    /// Bytes that they covered.
+    pub bytes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Requests held back by a ceiling.
+    pub delayed: u64,
+    /// Time held back by a ceiling, in nanoseconds.
+    pub delayed_ns: u64,
+    /// Time spent being served once admitted, in nanoseconds.
+    pub media_ns: u64,
+    /// Sum of all latencies, in nanoseconds.
+    pub latency_sum_ns: u64,
+    /// Requests by latency; buckets without requests are left out. The difference of two samples gives the
+    /// latencies of the time between them.
+    pub latency_buckets: Vec<LatencyBucket>,
+}
+
+/// The number of requests whose latency is in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LatencyBucket {
+    /// Lower bound in nanoseconds, exclusive (inclusive if 0).
+    pub above_ns: u64,
+    /// Upper bound in nanoseconds, inclusive.
+    pub up_to_ns: u64,
+    /// Number of requests.
+    pub count: u64,
+}
+
+/// Totals of one volume since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeSample {
+    /// The volume's identity.
+    pub id: Uuid,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub volume: String,
+    /// The policy group that it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+    /// Reads.
+    pub read: OperationSample,
+    /// Writes.
+    pub write: OperationSample,
+    /// Everything else: flush, discard, write-zeroes, block status, cache.
+    pub other: OperationSample,
+    /// Requests received and not yet answered.
+    pub queue_depth: u64,
+    /// Of these, requests held back by a ceiling.
+    pub queue_depth_delayed: u64,
+    /// Open connections.
+    pub connections: u64,
+}
+
+/// Totals of all volumes at one instant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct VolumeStatistics {
+    /// When this was taken, in nanoseconds of a clock that starts with the daemon and never jumps. Rates are
+    /// differences of two samples divided by the difference of their timestamps.
+    pub timestamp_ns: u64,
+    /// The volumes in the order of their tenants and names.
+    pub volumes: Vec<VolumeSample>,
+}
+
+/// Totals of what the members of a policy group did while they were members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyGroupSample {
+    /// The policy group's identity.
+    pub id: Uuid,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub policy_group: String,
+    /// Number of volumes that are bound to it.
+    pub workloads: u64,
+    /// Reads.
+    pub read: OperationSample,
+    /// Writes.
+    pub write: OperationSample,
+    /// Everything else.
+    pub other: OperationSample,
+    /// Requests received and not yet answered.
+    pub queue_depth: u64,
+    /// Of these, requests held back by a ceiling.
+    pub queue_depth_delayed: u64,
+}
+
+/// Totals of all policy groups at one instant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PolicyGroupStatistics {
+    /// When this was taken; see the volumes' statistics.
+    pub timestamp_ns: u64,
+    /// The policy groups in the order of their tenants and names.
+    pub policy_groups: Vec<PolicyGroupSample>,
+}
+
+/// A fault that stands now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Alarm {
+    /// Who noticed it.
+    pub source: AlarmSource,
+    /// The export name of the volume that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// The identity of that volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_id: Option<Uuid>,
+    /// The extent within the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<u64>,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+/// A directory drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Drive {
+    /// Its folder.
+    pub path: String,
+    /// Size of the filesystem that it is on, in bytes.
+    pub size_bytes: u64,
+    /// Space in use on that filesystem, by anyone, in bytes.
+    pub used_bytes: u64,
+    /// Space that volumes can still use, in bytes.
+    pub available_bytes: u64,
+}
+
+/// Counts of volumes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeSummary {
+    /// Number of volumes.
+    pub count: u64,
+    /// Sum of their sizes in bytes.
+    pub provisioned_bytes: u64,
+    /// Sum of what they occupy in bytes.
+    pub used_bytes: u64,
+    /// Open connections to all of them.
+    pub connections: u64,
+}
+
+/// Whether all is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// No alarm stands.
+    Operational,
+    /// At least one alarm stands.
+    Degraded,
+}
+
+/// How the daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// Whether all is well.
+    pub status: Health,
+    /// The daemon's version.
+    pub version: String,
+    /// The node's identity.
+    pub node_id: Uuid,
+    /// The node's host name.
+    pub host_name: String,
+    /// The cluster's name from the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// The daemon's process.
+    pub process_id: u32,
+    /// Time since the daemon started, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Data-plane threads.
+    pub reactors: u64,
+    /// The state folder.
+    pub state_directory: String,
+    /// Where the API listens.
+    pub api_listeners: Vec<String>,
+    /// Where NBD clients attach.
+    pub nbd_listeners: Vec<String>,
+    /// The directory drive.
+    pub drive: Drive,
+    /// Counts of volumes.
+    pub volumes: VolumeSummary,
+    /// Number of alarms that stand.
+    pub alarm_count: u64,
+    /// Alarms that stand, the first 256 of them.
+    pub alarms: Vec<Alarm>,
+    /// What in the configuration is accepted but has no effect yet.
+    pub warnings: Vec<String>,
+}
+
+/// What was wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorDetail {
+    /// The sort of obstacle.
+    pub kind: ErrorKind,
+    /// What was wrong with which value, and what would be accepted.
+    pub message: String,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What was wrong.
+    pub error: ErrorDetail,
+}
+
+/// Which tenant's things are meant.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TenantQuery {
+    /// The tenant. When one thing is named and this is absent, it is looked up in the default tenant first,
+    /// then it is the only one of that name; lists are of all tenants then.
+    pub tenant: Option<String>,
+}
+
+/// Which volume to delete, and how.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteQuery {
+    /// The tenant; see the other operations.
+    pub tenant: Option<String>,
+    /// True to end the connections of attached clients instead of being refused.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Which volumes' statistics are wanted.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct VolumeStatisticsQuery {
+    /// Only this tenant's volumes.
+    pub tenant: Option<String>,
+    /// Only this volume.
+    pub volume: Option<String>,
+}
+
+/// Which policy groups' statistics are wanted.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PolicyGroupStatisticsQuery {
+    /// Only this tenant's policy groups.
+    pub tenant: Option<String>,
+    /// Only this policy group.
+    pub policy_group: Option<String>,
+}
+
+impl From<IoPriority> for Class {
+    fn from(priority: IoPriority) -> Class {
+        match priority {
+            IoPriority::Low => Class::Low,
+            IoPriority::Medium => Class::Medium,
+            IoPriority::High => Class::High,
+        }
+    }
+}
+
+impl From<Class> for IoPriority {
+    fn from(class: Class) -> IoPriority {
+        match class {
+            Class::Low => IoPriority::Low,
+            Class::Medium => IoPriority::Medium,
+            Class::High => IoPriority::High,
+        }
+    }
+}
+
+impl From<Throughput> for Rates {
+    fn from(throughput: Throughput) -> Rates {
+        Rates { iops: throughput.iops, bytes_per_second: throughput.bytes_per_second }
+    }
+}
+
+impl From<Rates> for Throughput {
+    fn from(rates: Rates) -> Throughput {
+        Throughput { iops: rates.iops, bytes_per_second: rates.bytes_per_second }
+    }
+}
+
+impl From<Limits> for PolicyLimits {
+    fn from(limits: Limits) -> PolicyLimits {
+        PolicyLimits { total: limits.total.into(), read: limits.read.into(), write: limits.write.into() }
+    }
+}

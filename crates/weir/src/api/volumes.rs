@@ -1,0 +1,126 @@
+//! `/v1/volumes`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::types::{
+    DeleteQuery, ErrorBody, TenantQuery, Volume, VolumeCreate, VolumeList, VolumeModify, VolumeResize,
+};
+use super::{Context, convert};
+use crate::control::{CreateVolume, ModifyVolume};
+
+/// List volumes.
+#[utoipa::path(
+    get, path = "/v1/volumes", tag = "volumes", operation_id = "listVolumes", params(TenantQuery),
+    responses((status = 200, description = "All volumes, or those of one tenant", body = VolumeList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<VolumeList> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let views = context.run(move |control| control.volumes(tenant.as_ref())).await?;
+    Ok(Json(VolumeList { volumes: views.into_iter().map(Volume::from).collect() }))
+}
+
+/// Make a volume.
+#[utoipa::path(
+    post, path = "/v1/volumes", tag = "volumes", operation_id = "createVolume", request_body = VolumeCreate,
+    responses((status = 201, description = "The new volume, which clients can attach", body = Volume),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<VolumeCreate>,
+) -> Result<(StatusCode, Json<Volume>), ApiError> {
+    let request = CreateVolume {
+        tenant: convert::optional_name(request.tenant.as_deref())?,
+        name: convert::name(&request.name)?,
+        size_bytes: request.size_bytes,
+        io_priority: request.io_priority.map(Into::into),
+        policy_group: convert::optional_name(request.qos_policy_group.as_deref())?,
+    };
+    let view = context.run(|control| control.create_volume(request)).await?;
+    Ok((StatusCode::CREATED, Json(view.into())))
+}
+
+/// Inspect a volume.
+#[utoipa::path(
+    get, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "inspectVolume",
+    params(("name" = String, Path, description = "The volume"), TenantQuery),
+    responses((status = 200, description = "The volume", body = Volume),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<Volume> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let view = context.run(move |control| control.volume(tenant.as_ref(), &name)).await?;
+    Ok(Json(view.into()))
+}
+
+/// Change a volume's policy, class or name while it is in use.
+#[utoipa::path(
+    patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "modifyVolume",
+    params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeModify,
+    responses((status = 200, description = "The volume as it is now", body = Volume),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+    Body(request): Body<VolumeModify>,
+) -> Answer<Volume> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let request = ModifyVolume {
+        name: convert::optional_name(request.name.as_deref())?,
+        io_priority: request.io_priority.map(Into::into),
+        policy: convert::policy_change(request.qos_policy_group.as_deref())?,
+    };
+    let view = context.run(move |control| control.modify_volume(tenant.as_ref(), &name, request)).await?;
+    Ok(Json(view.into()))
+}
+
+/// Change a volume's size. New connections see it.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/resize", tag = "volumes", operation_id = "resizeVolume",
+    params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeResize,
+    responses((status = 200, description = "The volume as it is now", body = Volume),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn resize(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+    Body(request): Body<VolumeResize>,
+) -> Answer<Volume> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let VolumeResize { size_bytes, force } = request;
+    let resize = move |control: &crate::control::Control| {
+        control.resize_volume(tenant.as_ref(), &name, size_bytes, force)
+    };
+    Ok(Json(context.run(resize).await?.into()))
+}
+
+/// Delete a volume and all its data.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "deleteVolume",
+    params(("name" = String, Path, description = "The volume"), DeleteQuery),
+    responses((status = 204, description = "It is gone"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<DeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    context.run(move |control| control.delete_volume(tenant.as_ref(), &name, query.force)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,500 @@
+//! The commands and their options.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use weir_types::Throughput;
+use weir_types::units::Size;
+
+use crate::api::types::IoPriority;
+
+/// Block storage with exact limits.
+///
+/// 'weir serve' is the daemon; everything else talks to it. Options may be written with one or two dashes,
+/// with '-' or '_' between words, and in any case.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir",
+    version,
+    max_term_width = 100,
+    after_help = "Example:\n  weir serve --state /var/lib/weir &\n  weir volume create vol1 --size 8\n  weir qos policy-group create policy1 --max-throughput 10000IOPS,300MB/s\n  weir volume modify vol1 --qos-policy-group policy1"
+)]
+pub struct Arguments {
+    /// Where the daemon is: unix:PATH or http://HOST:PORT [default: the default state folder's api.sock]
+    #[arg(long, global = true, env = "WEIR_SERVER", value_name = "ADDRESS")]
+    pub server: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon
+    Serve(ServeArguments),
+    /// Show how the daemon, its drive and its volumes are
+    #[command(after_help = "Example:\n  weir status -o json")]
+    Status(ReadArguments),
+    /// Show the volumes' activity, refreshed until 'q'
+    Top(TopArguments),
+    /// Make, show and change volumes
+    #[command(
+        visible_alias = "vol",
+        after_help = "Example:\n  weir volume create --io_priority high test-high --size 8"
+    )]
+    Volume {
+        /// What to do with volumes.
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
+    /// Make and show tenants, the owners of volumes and policy groups
+    #[command(visible_alias = "vserver", after_help = "Example:\n  weir tenant create svm01")]
+    Tenant {
+        /// What to do with tenants.
+        #[command(subcommand)]
+        command: TenantCommand,
+    },
+    /// Limit volumes, and see what they do
+    #[command(after_help = "Example:\n  weir qos statistics volume performance show")]
+    Qos {
+        /// What to do about quality of service.
+        #[command(subcommand)]
+        command: QosCommand,
+    },
+    /// Write a completion script for a shell
+    #[command(after_help = "Example:\n  weir completion bash > /etc/bash_completion.d/weir")]
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a folder
+    #[command(after_help = "Example:\n  weir man /usr/local/share/man/man1")]
+    Man {
+        /// The folder; it is made if it does not exist.
+        directory: PathBuf,
+    },
+    /// Write the API's OpenAPI document
+    #[command(hide = true, after_help = "Example:\n  weir openapi > docs/openapi.json")]
+    Openapi,
+}
+
+/// How the daemon runs.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  weir serve --state /var/lib/weir --nbd-listen tcp:127.0.0.1:10809\n\nOptions given here win over those of the configuration file."
+)]
+pub struct ServeArguments {
+    /// Configuration file, JSON or TOML
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder for everything that is kept [default: /var/lib/weir for root, else the user's state folder]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Data-plane threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub reactors: Option<u16>,
+    /// Where NBD clients attach: unix:PATH or tcp:ADDR:PORT; may be given again [default: unix:STATE/nbd.sock]
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd_listen: Vec<String>,
+    /// Serve the API on this loopback address too (for any local user: it asks for no password)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub api_listen: Option<SocketAddr>,
+    /// Restore a lost catalogue from the record copies beside the volumes' extents
+    #[arg(long)]
+    pub rebuild_catalogue: bool,
+    /// What to log on standard error: error, warn, info, debug, trace, or a filter such as weir=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: String,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// JSON in base units.
+    Json,
+    /// YAML in base units.
+    Yaml,
+}
+
+/// Options of commands that only look.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ReadArguments {
+    /// How to write the answer
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "table", ignore_case = true)]
+    pub output: Format,
+}
+
+/// The tenant that is meant.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TenantOption {
+    /// Tenant that owns it (also -vserver) [default: 'default', else the only one that has it]
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+}
+
+/// A volume, named by position or by option.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct VolumeName {
+    /// The volume
+    #[arg(value_name = "VOLUME")]
+    name: Option<String>,
+    /// The volume, as an option
+    #[arg(long, value_name = "VOLUME")]
+    volume: Option<String>,
+}
+
+impl VolumeName {
+    /// The name, wherever it was given.
+    pub fn get(&self) -> &str {
+        self.name.as_deref().or(self.volume.as_deref()).unwrap_or_default()
+    }
+}
+
+/// A policy group, named by position or by option.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct PolicyGroupName {
+    /// The policy group
+    #[arg(value_name = "POLICY_GROUP")]
+    name: Option<String>,
+    /// The policy group, as an option
+    #[arg(long, value_name = "POLICY_GROUP")]
+    policy_group: Option<String>,
+}
+
+impl PolicyGroupName {
+    /// The name, wherever it was given.
+    pub fn get(&self) -> &str {
+        self.name.as_deref().or(self.policy_group.as_deref()).unwrap_or_default()
+    }
+}
+
+/// A policy group that may be named by position or by option, or not at all.
+#[derive(Clone, Debug, Args)]
+#[group(multiple = false)]
+pub struct OptionalPolicyGroupName {
+    /// Only this policy group, with everything about it
+    #[arg(value_name = "POLICY_GROUP")]
+    name: Option<String>,
+    /// The policy group, as an option
+    #[arg(long, value_name = "POLICY_GROUP")]
+    policy_group: Option<String>,
+}
+
+impl OptionalPolicyGroupName {
+    /// The name, wherever it was given.
+    pub fn get(&self) -> Option<&str> {
+        self.name.as_deref().or(self.policy_group.as_deref())
+    }
+}
+
+/// Reads a volume size; a bare number counts in GiB.
+fn size(text: &str) -> Result<Size, weir_types::UnitError> {
+    Size::parse(text, 1 << 30)
+}
+
+/// What to do with volumes.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// Make a volume
+    #[command(after_help = "Example:\n  weir volume create --io_priority high test-high --size 8")]
+    Create {
+        #[command(flatten)]
+        name: VolumeName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        /// Size, such as 8 (GiB), 512MiB or 1TB; a multiple of 4096 bytes
+        #[arg(long, value_parser = size, allow_negative_numbers = true)]
+        size: Size,
+        /// Class that it should be in: low (if not given, as with Portworx), medium or high
+        #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
+        io_priority: Option<IoPriority>,
+        /// Policy group of its tenant to bind it to
+        #[arg(long, value_name = "POLICY_GROUP")]
+        qos_policy_group: Option<String>,
+    },
+    /// List volumes
+    #[command(visible_alias = "show", after_help = "Example:\n  weir volume list --tenant svm01 -o yaml")]
+    List {
+        /// Only this tenant's (also -vserver)
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Show everything about a volume
+    #[command(after_help = "Example:\n  weir volume inspect vol1")]
+    Inspect {
+        #[command(flatten)]
+        name: VolumeName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Change a volume's policy, class or name while it is in use
+    #[command(
+        visible_alias = "update",
+        after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none"
+    )]
+    Modify(VolumeModifyArguments),
+    /// Change a volume's size
+    #[command(after_help = "Example:\n  weir volume resize vol1 --size 16")]
+    Resize {
+        #[command(flatten)]
+        name: VolumeName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        /// New size, such as 16 (GiB) or 512MiB; a multiple of 4096 bytes
+        #[arg(long, value_parser = size, allow_negative_numbers = true)]
+        size: Size,
+        /// Allow the volume to become smaller, which destroys what lies beyond its new end
+        #[arg(long)]
+        force: bool,
+    },
+    /// Delete a volume and all its data
+    #[command(after_help = "Example:\n  weir volume delete vol1")]
+    Delete {
+        #[command(flatten)]
+        name: VolumeName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        /// End the connections of attached clients
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// What should become different about a volume.
+#[derive(Debug, Args)]
+pub struct VolumeModifyArguments {
+    #[command(flatten)]
+    pub name: VolumeName,
+    #[command(flatten)]
+    pub tenant: TenantOption,
+    #[command(flatten)]
+    pub changes: VolumeChanges,
+}
+
+/// The changes, of which at least one must be given.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct VolumeChanges {
+    /// Policy group of its tenant to bind it to, or 'none' to release it
+    #[arg(long, value_name = "POLICY_GROUP|none")]
+    pub qos_policy_group: Option<String>,
+    /// Class that it should be in
+    #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
+    pub io_priority: Option<IoPriority>,
+    /// Another name
+    #[arg(long, value_name = "NAME")]
+    pub new_name: Option<String>,
+}
+
+/// What to do with tenants.
+#[derive(Debug, Subcommand)]
+pub enum TenantCommand {
+    /// Make a tenant
+    #[command(after_help = "Example:\n  weir tenant create svm01")]
+    Create {
+        /// The tenant
+        name: String,
+    },
+    /// List tenants
+    #[command(visible_alias = "show", after_help = "Example:\n  weir tenant list")]
+    List(ReadArguments),
+    /// Delete a tenant that owns nothing
+    #[command(after_help = "Example:\n  weir tenant delete svm01")]
+    Delete {
+        /// The tenant
+        name: String,
+    },
+}
+
+/// What to do about quality of service.
+#[derive(Debug, Subcommand)]
+pub enum QosCommand {
+    /// Make, show and change policy groups: named limits
+    #[command(after_help = "Example:\n  weir qos policy-group show")]
+    PolicyGroup {
+        /// What to do with policy groups.
+        #[command(subcommand)]
+        command: PolicyGroupCommand,
+    },
+    /// See what volumes do
+    #[command(after_help = "Example:\n  weir qos statistics volume performance show --interval 1")]
+    Statistics {
+        /// Whose statistics.
+        #[command(subcommand)]
+        command: StatisticsCommand,
+    },
+}
+
+/// Ceilings of a policy group.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(multiple = true)]
+pub struct Ceilings {
+    /// Ceiling on reads and writes together, such as 1000IOPS, 300MB/s or both joined by a comma; 'none' for none
+    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
+    pub max_throughput: Option<Throughput>,
+    /// Ceiling on reads alone
+    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
+    pub max_read: Option<Throughput>,
+    /// Ceiling on writes alone
+    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
+    pub max_write: Option<Throughput>,
+}
+
+/// What to do with policy groups.
+#[derive(Debug, Subcommand)]
+pub enum PolicyGroupCommand {
+    /// Make a policy group
+    #[command(
+        after_help = "Example:\n  weir qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false"
+    )]
+    Create {
+        #[command(flatten)]
+        name: PolicyGroupName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        #[command(flatten)]
+        ceilings: Ceilings,
+        /// Whether all its volumes share one budget (as in ONTAP, they do if this is not given)
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value_t = true, ignore_case = true)]
+        is_shared: bool,
+    },
+    /// Change the ceilings of a policy group, also while its volumes are in use
+    #[command(
+        after_help = "Example:\n  weir qos policy-group modify policy1 -max-throughput 2000IOPS,200MB/s"
+    )]
+    Modify {
+        #[command(flatten)]
+        name: PolicyGroupName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        #[command(flatten)]
+        ceilings: Ceilings,
+        /// Can only repeat what is; sharing never changes
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, ignore_case = true)]
+        is_shared: Option<bool>,
+    },
+    /// Give a policy group another name; its volumes stay bound
+    #[command(after_help = "Example:\n  weir qos policy-group rename policy1 -new-name gold")]
+    Rename {
+        #[command(flatten)]
+        name: PolicyGroupName,
+        #[command(flatten)]
+        tenant: TenantOption,
+        /// The new name
+        #[arg(long, value_name = "NAME")]
+        new_name: String,
+    },
+    /// Delete a policy group that no volume is bound to
+    #[command(after_help = "Example:\n  weir qos policy-group delete policy1")]
+    Delete {
+        #[command(flatten)]
+        name: PolicyGroupName,
+        #[command(flatten)]
+        tenant: TenantOption,
+    },
+    /// Show policy groups, or everything about one
+    #[command(
+        visible_alias = "list",
+        after_help = "Example:\n  weir qos policy-group show -policy-group policy1"
+    )]
+    Show {
+        #[command(flatten)]
+        name: OptionalPolicyGroupName,
+        /// Only this tenant's (also -vserver)
+        #[arg(long, value_name = "TENANT")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+}
+
+/// Whose statistics.
+#[derive(Debug, Subcommand)]
+pub enum StatisticsCommand {
+    /// Of volumes
+    #[command(after_help = "Example:\n  weir qos statistics volume performance show")]
+    Volume {
+        /// Which of them.
+        #[command(subcommand)]
+        command: VolumeStatisticsCommand,
+    },
+}
+
+/// Which statistics of volumes.
+#[derive(Debug, Subcommand)]
+pub enum VolumeStatisticsCommand {
+    /// IOPS, bandwidth, latency, queue depth and delay
+    #[command(
+        after_help = "Example:\n  weir qos statistics volume performance show --interval 2 --iterations 5"
+    )]
+    Performance {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: PerformanceCommand,
+    },
+}
+
+/// What to do with performance statistics.
+#[derive(Debug, Subcommand)]
+pub enum PerformanceCommand {
+    /// Show them
+    #[command(
+        after_help = "Example:\n  weir qos statistics volume performance show --interval 2 --iterations 5"
+    )]
+    Show(PerformanceArguments),
+}
+
+/// Which performance is shown, and how often.
+#[derive(Clone, Debug, Args)]
+pub struct PerformanceArguments {
+    /// Only this volume
+    #[arg(long, value_name = "VOLUME")]
+    pub volume: Option<String>,
+    /// Only this tenant's (also -vserver)
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    #[command(flatten)]
+    pub pace: Pace,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// How often something is measured.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Pace {
+    /// Seconds over which each table is measured [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = interval)]
+    pub interval: Option<f64>,
+    /// Number of tables, 0 for no end [default: 1, or no end if --interval is given]
+    #[arg(long, value_name = "N")]
+    pub iterations: Option<u64>,
+}
+
+/// Reads an interval in seconds.
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.trim_end_matches('s').parse().ok();
+    let accepted = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
+    accepted.ok_or_else(|| format!("'{text}' is not a number of seconds from 0.1 to 3600"))
+}
+
+/// How the live table is shown.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  weir top\n  weir top --iterations 1")]
+pub struct TopArguments {
+    /// Only this tenant's (also -vserver)
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    #[command(flatten)]
+    pub pace: Pace,
+}

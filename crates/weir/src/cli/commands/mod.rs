@@ -1,0 +1,8 @@
+//! The commands that are a question to the daemon, or none at all.
+
+pub mod documents;
+pub mod qos;
+pub mod statistics;
+pub mod status;
+pub mod tenant;
+pub mod volume;

@@ -1,0 +1,188 @@
+//! `weir volume`
+
+use weir_types::Throughput;
+use weir_types::units::Size;
+
+use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
+use super::super::client::{Client, CommandError, segment};
+use super::super::output::{self, Column};
+use super::super::rates::VolumeActivity;
+use super::statistics;
+use crate::api::types::{
+    BoundPolicy, IoPriority, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify, VolumeResize,
+    VolumeSample,
+};
+
+/// Width of the labels of `inspect`.
+const LABEL_WIDTH: usize = 24;
+
+/// What `volume inspect` answers in JSON and YAML.
+#[derive(serde::Serialize)]
+struct Inspection {
+    #[serde(flatten)]
+    volume: Volume,
+    statistics: VolumeSample,
+}
+
+/// Does what was told about volumes.
+pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> {
+    match command {
+        VolumeCommand::Create { name, tenant, size, io_priority, qos_policy_group } => {
+            let request = VolumeCreate {
+                name: name.get().to_owned(),
+                tenant: tenant.tenant,
+                size_bytes: size.0,
+                io_priority,
+                qos_policy_group,
+            };
+            let volume: Volume = client.post("/v1/volumes", &[], &request)?;
+            output::print(&volume.name)
+        }
+        VolumeCommand::List { tenant, read } => {
+            let list: VolumeList = client.get("/v1/volumes", &[("tenant", tenant.as_deref())])?;
+            output::show(&list, read.output, table)
+        }
+        VolumeCommand::Inspect { name, tenant, read } => {
+            let inspection = inspect(client, name.get(), tenant.tenant.as_deref())?;
+            output::show(&inspection, read.output, description)
+        }
+        VolumeCommand::Modify(arguments) => modify(client, arguments),
+        VolumeCommand::Resize { name, tenant, size, force } => {
+            let path = format!("{}/resize", path(name.get()));
+            let request = VolumeResize { size_bytes: size.0, force };
+            let query = [("tenant", tenant.tenant.as_deref())];
+            client.post::<Volume>(&path, &query, &request).map(|_| ())
+        }
+        VolumeCommand::Delete { name, tenant, force } => {
+            let force = force.then_some("true");
+            client.delete(&path(name.get()), &[("tenant", tenant.tenant.as_deref()), ("force", force)])
+        }
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/volumes/{}", segment(name))
+}
+
+fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
+    let changes = arguments.changes;
+    let request = VolumeModify {
+        name: changes.new_name,
+        io_priority: changes.io_priority,
+        qos_policy_group: changes.qos_policy_group,
+    };
+    let query = [("tenant", arguments.tenant.tenant.as_deref())];
+    client.patch::<Volume>(&path(arguments.name.get()), &query, &request).map(|_| ())
+}
+
+fn inspect(client: &Client, name: &str, tenant: Option<&str>) -> Result<Inspection, CommandError> {
+    let volume: Volume = client.get(&path(name), &[("tenant", tenant)])?;
+    let statistics = statistics::sample(client, Some(&volume.tenant), Some(&volume.name))?;
+    let sample = statistics.volumes.into_iter().next().unwrap_or_default();
+    Ok(Inspection { volume, statistics: sample })
+}
+
+fn table(list: &VolumeList) -> String {
+    let columns = [
+        Column::Text("Volume"),
+        Column::Text("Tenant"),
+        Column::Number("Size"),
+        Column::Number("Used"),
+        Column::Text("Class"),
+        Column::Text("State"),
+        Column::Text("Policy Group"),
+        Column::Number("Connections"),
+    ];
+    let row = |volume: &Volume| {
+        vec![
+            volume.name.clone(),
+            volume.tenant.clone(),
+            Size(volume.size_bytes).to_string(),
+            used(volume),
+            class(volume.io_priority).to_owned(),
+            state(volume.state).to_owned(),
+            volume.qos_policy_group.as_ref().map_or("-".to_owned(), |policy| policy.name.clone()),
+            volume.connections.to_string(),
+        ]
+    };
+    output::table(&columns, list.volumes.iter().map(row))
+}
+
+fn used(volume: &Volume) -> String {
+    volume.used_bytes.map_or("unknown".to_owned(), output::rough_size)
+}
+
+/// A class as it is written.
+fn class(priority: IoPriority) -> &'static str {
+    match priority {
+        IoPriority::Low => "low",
+        IoPriority::Medium => "medium",
+        IoPriority::High => "high",
+    }
+}
+
+fn state(state: VolumeLife) -> &'static str {
+    match state {
+        VolumeLife::Creating => "creating",
+        VolumeLife::Online => "online",
+        VolumeLife::Deleting => "deleting",
+    }
+}
+
+fn description(inspection: &Inspection) -> String {
+    let Inspection { volume, statistics } = inspection;
+    let size = Size(volume.size_bytes);
+    let mut fields = vec![
+        ("Volume", volume.name.clone()),
+        ("Tenant", volume.tenant.clone()),
+        ("Volume ID", volume.id.to_string()),
+        ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
+        ("Used", used(volume)),
+        ("State", state(volume.state).to_owned()),
+        ("Class", format!("{} (recorded; pools are not built yet)", class(volume.io_priority))),
+        ("Created", volume.created_at.to_string()),
+        ("NBD Export", volume.export_name.clone()),
+        ("Ack Point", volume.ack_point.clone()),
+        ("Connections", volume.connections.to_string()),
+    ];
+    fields.extend(policy_fields(volume.qos_policy_group.as_ref()));
+    fields.extend(activity_fields(statistics));
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+fn policy_fields(policy: Option<&BoundPolicy>) -> Vec<(&'static str, String)> {
+    let Some(policy) = policy else { return vec![("QoS Policy Group", "none".to_owned())] };
+    let sharing = if policy.is_shared { "shared" } else { "not shared" };
+    let ceiling = |rates| Throughput::from(rates).to_string();
+    let mut fields = vec![
+        ("QoS Policy Group", format!("{} ({sharing})", policy.name)),
+        ("Maximum Throughput", ceiling(policy.limits.total)),
+    ];
+    for (label, rates) in [("Maximum Read", policy.limits.read), ("Maximum Write", policy.limits.write)] {
+        if !Throughput::from(rates).is_unlimited() {
+            fields.push((label, ceiling(rates)));
+        }
+    }
+    fields
+}
+
+/// What was counted since the daemon started.
+fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
+    let total = VolumeActivity::since_start(sample).total;
+    let requests =
+        |reads: u64, writes: u64, others: u64| format!("{reads} reads, {writes} writes, {others} others");
+    vec![
+        ("Requests", requests(sample.read.operations, sample.write.operations, sample.other.operations)),
+        ("Errors", (sample.read.errors + sample.write.errors + sample.other.errors).to_string()),
+        ("Latency", format!("mean {}, {}", output::rough_time(total.latency_mean_ns), percentiles(&total))),
+        ("Queue Depth", format!("{} ({} delayed)", sample.queue_depth, sample.queue_depth_delayed)),
+        ("Delayed Requests", total.delayed.to_string()),
+        ("Delayed by Limiter", output::rough_time(Some(total.delayed_ns))),
+        ("Served by Media", output::rough_time(Some(total.media_ns))),
+    ]
+}
+
+fn percentiles(activity: &super::super::rates::Activity) -> String {
+    let time = output::rough_time;
+    format!("p50 {}, p99 {}, p99.9 {}", time(activity.p50_ns), time(activity.p99_ns), time(activity.p999_ns))
+}

@@ -1,0 +1,229 @@
+//! `weir serve`: the daemon's life from its options to its end.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::arguments::ServeArguments;
+use super::client::CommandError;
+use super::output;
+use super::supervise::Supervised;
+use crate::api::{ApiListeners, Facts};
+use crate::config::{Config, default_state};
+use crate::control::{Control, ControlConfig};
+use crate::dataplane::{DataPlane, DataPlaneConfig};
+use crate::exports::ListenAddress;
+use crate::exports::listener;
+use crate::exports::table::ExportTable;
+
+/// Everything that the daemon was told, by options and configuration file together.
+#[derive(Debug)]
+struct Settings {
+    state: PathBuf,
+    reactors: usize,
+    nbd_listen: Vec<ListenAddress>,
+    api_listen: Option<SocketAddr>,
+    rebuild_catalogue: bool,
+    cluster_id: Option<String>,
+    warnings: Vec<String>,
+}
+
+/// Runs the daemon until it is told to end.
+pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
+    start_logging(&arguments.log_level)?;
+    let settings = Settings::new(arguments)?;
+    settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    make_state_folder(&settings.state)?;
+    let lock = lock_state(&settings.state)?;
+    // Caught from here on, so that an early SIGTERM also ends the daemon cleanly.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(CommandError::failed)?;
+    run(&settings, || {
+        let signal = signals.forever().next();
+        tracing::info!(?signal, "ending");
+    })?;
+    drop(lock);
+    Ok(())
+}
+
+/// Starts all parts, says so, waits, and ends them in the opposite order.
+fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
+    let data_plane = DataPlane::start(DataPlaneConfig { reactors: settings.reactors });
+    let data_plane = data_plane.map_err(CommandError::failed)?;
+    let exports = Arc::new(ExportTable::default());
+    let config =
+        ControlConfig { state: settings.state.clone(), rebuild_catalogue: settings.rebuild_catalogue };
+    let control =
+        Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
+    let api = ApiListeners::bind(&settings.state.join("api.sock"), settings.api_listen);
+    let api = api.map_err(CommandError::failed)?;
+    let listeners = listener::start(exports, data_plane.clone(), &settings.nbd_listen);
+    let listeners = listeners.map_err(CommandError::failed)?;
+    let facts = settings.facts(&api);
+    let ready = ready_line(&facts);
+    let supervised = Supervised::start(control, api, facts).map_err(CommandError::failed)?;
+    output::print(&ready)?;
+    wait();
+    listeners.stop();
+    supervised.stop();
+    data_plane.shutdown();
+    remove_sockets(&settings.nbd_listen);
+    Ok(())
+}
+
+fn ready_line(facts: &Facts) -> String {
+    let api = facts.api_listeners.iter().map(|address| format!("api {address}"));
+    let nbd = facts.nbd_listeners.iter().map(|address| format!("nbd {address}"));
+    format!("weir is ready: {}", api.chain(nbd).collect::<Vec<_>>().join(", "))
+}
+
+fn remove_sockets(listen: &[ListenAddress]) {
+    for address in listen {
+        if let ListenAddress::Unix(path) = address {
+            // A name that is gone already needs no removal.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn start_logging(level: &str) -> Result<(), CommandError> {
+    let filter = tracing_subscriber::EnvFilter::from_str(level).map_err(|error| {
+        let accepted = "error, warn, info, debug, trace or a filter such as weir=debug is accepted";
+        CommandError::Usage(format!("log level '{level}': {error}; {accepted}"))
+    })?;
+    let colours = std::io::stderr().is_terminal();
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    // A second daemon in the same process (in tests) keeps the first one's log.
+    let _ = subscriber.with_target(false).try_init();
+    Ok(())
+}
+
+impl Settings {
+    fn new(arguments: ServeArguments) -> Result<Settings, CommandError> {
+        let config =
+            arguments.config.as_deref().map(Config::read).transpose().map_err(CommandError::failed)?;
+        let config = config.unwrap_or_default();
+        let warnings = config.warnings();
+        let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
+        let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
+        let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
+        if nbd_listen.is_empty() {
+            nbd_listen.push(ListenAddress::Unix(state.join("nbd.sock")));
+        }
+        Ok(Settings {
+            reactors: reactors(arguments.reactors.or(config.reactors))?,
+            nbd_listen,
+            api_listen: arguments.api_listen.or(config.api_listen),
+            rebuild_catalogue: arguments.rebuild_catalogue,
+            cluster_id: Some(config.clusterid).filter(|id| !id.is_empty()),
+            warnings,
+            state,
+        })
+    }
+
+    fn facts(&self, api: &ApiListeners) -> Facts {
+        Facts {
+            reactors: self.reactors,
+            state_directory: self.state.display().to_string(),
+            api_listeners: api.addresses(),
+            nbd_listeners: self.nbd_listen.iter().map(ListenAddress::to_string).collect(),
+            cluster_id: self.cluster_id.clone(),
+            warnings: self.warnings.clone(),
+        }
+    }
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf, CommandError> {
+    std::path::absolute(&path)
+        .map_err(|error| CommandError::Usage(format!("state folder '{}': {error}", path.display())))
+}
+
+fn reactors(wanted: Option<u16>) -> Result<usize, CommandError> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    match wanted {
+        Some(0) => Err(CommandError::Usage("0 reactors are not accepted; 1 or more are".to_owned())),
+        wanted => Ok(wanted.map_or_else(cores, usize::from)),
+    }
+}
+
+/// Reads `unix:PATH` or `tcp:ADDR:PORT`.
+fn parse_listen(text: &str) -> Result<ListenAddress, CommandError> {
+    let tcp = |rest: &str| rest.parse().ok().map(ListenAddress::Tcp);
+    let address = match text.split_once(':') {
+        Some(("unix", path)) if !path.is_empty() => Some(ListenAddress::Unix(absolute(path.into())?)),
+        Some(("tcp", rest)) => tcp(rest),
+        _ => None,
+    };
+    address.ok_or_else(|| {
+        let accepted = "unix:PATH or tcp:ADDR:PORT (such as tcp:127.0.0.1:10809) is accepted";
+        CommandError::Usage(format!("'{text}' is not a place to listen; {accepted}"))
+    })
+}
+
+fn make_state_folder(state: &Path) -> Result<(), CommandError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(|error| {
+        CommandError::Failed(format!("cannot make the state folder {}: {error}", state.display()))
+    })
+}
+
+/// Makes this the only daemon of a state folder, for as long as the file lives.
+fn lock_state(state: &Path) -> Result<File, CommandError> {
+    let path = state.join("lock");
+    let failed =
+        |error: std::io::Error| CommandError::Failed(format!("cannot lock {}: {error}", path.display()));
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let mut file = file.map_err(failed)?;
+    if let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(failed(error.into()));
+        }
+        let mut holder = String::new();
+        // Who it is only helps the message.
+        let _ = file.read_to_string(&mut holder);
+        let (state, holder) = (state.display(), holder.trim());
+        return Err(CommandError::Failed(format!(
+            "another weir daemon (process {holder}) uses the state folder {state}; stop it, or name another folder with --state"
+        )));
+    }
+    let written = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
+    written.and_then(|_| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_to_listen_are_read() {
+        for (text, address) in [
+            ("unix:/run/n.sock", Some(ListenAddress::Unix("/run/n.sock".into()))),
+            ("tcp:127.0.0.1:10809", Some(ListenAddress::Tcp("127.0.0.1:10809".parse().unwrap()))),
+            ("tcp:[::1]:1", Some(ListenAddress::Tcp("[::1]:1".parse().unwrap()))),
+            ("unix:", None),
+            ("/run/n.sock", None),
+            ("tcp:here", None),
+        ] {
+            assert_eq!(parse_listen(text).ok(), address, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_daemon_has_the_state_folder() {
+        let state = tempfile::tempdir().unwrap();
+        let lock = lock_state(state.path()).unwrap();
+        let error = lock_state(state.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(lock);
+        assert!(lock_state(state.path()).is_ok());
+    }
+}

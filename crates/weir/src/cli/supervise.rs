@@ -1,0 +1,104 @@
+//! The daemon's own threads: the API, and the look at extent files. If one fails, that is told and it is
+//! started again; the data plane serves on in any case.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::api::{self, ApiListeners, Facts};
+use crate::control::Control;
+
+/// How long a failed thread rests before it is started again.
+const REST: Duration = Duration::from_secs(1);
+/// How often the extent files are looked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// A look that takes long is followed by a pause of this many times as long, so that it never takes more than
+/// a fifth of a core.
+const CHECK_PAUSE_FACTOR: u32 = 4;
+
+/// The threads, which run until they are stopped.
+pub struct Supervised {
+    stop_api: watch::Sender<bool>,
+    stop_check: Sender<()>,
+    api: JoinHandle<ApiListeners>,
+    check: JoinHandle<()>,
+}
+
+impl Supervised {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn start(control: Arc<Control>, listeners: ApiListeners, facts: Facts) -> io::Result<Supervised> {
+        let (stop_api, api_stopped) = watch::channel(false);
+        let (stop_check, check_stopped) = channel();
+        let checked = control.clone();
+        let check = move || check_until_stopped(&checked, &check_stopped);
+        let check = std::thread::Builder::new().name("weir-check".to_owned()).spawn(check)?;
+        let api = move || {
+            serve_until_stopped(&control, &listeners, &facts, &api_stopped);
+            listeners
+        };
+        let api = std::thread::Builder::new().name("weir-api".to_owned()).spawn(api)?;
+        Ok(Supervised { stop_api, stop_check, api, check })
+    }
+
+    /// Lets running requests end, then the threads.
+    pub fn stop(self) {
+        // A thread that has ended already needs no word.
+        let _ = self.stop_api.send(true);
+        let _ = self.stop_check.send(());
+        let _ = self.check.join();
+        match self.api.join() {
+            Ok(listeners) => listeners.remove(),
+            Err(_) => tracing::error!("the API's thread ended in a panic"),
+        }
+    }
+}
+
+fn serve_until_stopped(
+    control: &Arc<Control>,
+    listeners: &ApiListeners,
+    facts: &Facts,
+    stop: &watch::Receiver<bool>,
+) {
+    loop {
+        let serve = || serve_api(control.clone(), listeners, facts.clone(), stop.clone());
+        let failure = match catch_unwind(AssertUnwindSafe(serve)) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "a panic, which the log tells of".to_owned(),
+        };
+        control
+            .raise_alarm(format!("the API failed and was started again; volumes were served on: {failure}"));
+        std::thread::sleep(REST);
+    }
+}
+
+fn serve_api(
+    control: Arc<Control>,
+    listeners: &ApiListeners,
+    facts: Facts,
+    stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(listeners.serve(api::router(control, facts), stop));
+    runtime.shutdown_timeout(REST);
+    served
+}
+
+fn check_until_stopped(control: &Control, stop: &Receiver<()>) {
+    let mut pause = Duration::ZERO;
+    while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        let started = Instant::now();
+        if catch_unwind(AssertUnwindSafe(|| control.check_extent_files())).is_err() {
+            control.raise_alarm("the look at extent files failed; the log tells why".to_owned());
+        }
+        pause = CHECK_INTERVAL.max(started.elapsed() * CHECK_PAUSE_FACTOR);
+    }
+}

@@ -1,0 +1,194 @@
+//! The configuration file: the shape of Portworx's `config.json` with Weir's own keys, as JSON or TOML.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What a configuration file says. A key that is not here is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where alerts should be sent; no effect yet.
+    pub alertingurl: String,
+    /// The cluster's name.
+    pub clusterid: String,
+    /// The network interface for data; no effect yet.
+    pub dataiface: String,
+    /// The key-value store for a cluster's metadata; must be empty until clusters are built.
+    pub kvdb: Vec<String>,
+    /// The network interface for management; no effect yet.
+    pub mgtiface: String,
+    /// The drives.
+    pub storage: StorageConfig,
+    /// Data-plane threads.
+    pub reactors: Option<u16>,
+    /// Where NBD clients attach: `unix:PATH` or `tcp:ADDR:PORT`.
+    pub nbd_listen: Vec<String>,
+    /// The loopback address on which the API is served besides its Unix socket.
+    pub api_listen: Option<SocketAddr>,
+    /// The state folder.
+    pub state: Option<PathBuf>,
+}
+
+/// The drives of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageConfig {
+    /// Block devices; must be empty until drives can be given to Weir.
+    pub devices: Vec<String>,
+}
+
+/// Why a configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// It is not understood; the message names the key and its line.
+    #[error("the configuration file {} is not accepted: {message}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        message: String,
+    },
+    /// It asks for what is not built yet and would be wrong to leave out silently.
+    #[error("the configuration file's '{key}' names {value}: {why}")]
+    NotBuilt {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What to do.
+        why: &'static str,
+    },
+}
+
+impl Config {
+    /// Reads a configuration file: TOML if its name ends so, else JSON if it begins like that, else TOML.
+    ///
+    /// # Errors
+    /// If it cannot be read or understood, or asks for what is not built yet and matters.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+        let config = if !is_toml && text.trim_start().starts_with('{') {
+            serde_json::from_str(&text).map_err(|error| error.to_string())
+        } else {
+            toml::from_str(&text).map_err(|error| toml_message(&error, &text))
+        };
+        let config: Config =
+            config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })?;
+        config.refuse_what_matters()?;
+        Ok(config)
+    }
+
+    /// Refuses what would put data or metadata elsewhere than the file says.
+    fn refuse_what_matters(&self) -> Result<(), ConfigError> {
+        let refuse = |key, values: &[String], why| match values.is_empty() {
+            true => Ok(()),
+            false => Err(ConfigError::NotBuilt { key, value: values.join(", "), why }),
+        };
+        refuse(
+            "storage.devices",
+            &self.storage.devices,
+            "giving drives to Weir is not built yet, and volumes would silently lie elsewhere; \
+             remove the devices to keep volumes in the folder 'drive' of the state folder",
+        )?;
+        refuse(
+            "kvdb",
+            &self.kvdb,
+            "clusters are not built yet, and metadata would silently lie elsewhere; \
+             make it [] to keep metadata in the embedded catalogue",
+        )
+    }
+
+    /// What the file says that is accepted but has no effect yet.
+    pub fn warnings(&self) -> Vec<String> {
+        let keys = [
+            ("alertingurl", &self.alertingurl),
+            ("dataiface", &self.dataiface),
+            ("mgtiface", &self.mgtiface),
+        ];
+        let set = keys.into_iter().filter(|(_, value)| !value.is_empty());
+        set.map(|(key, value)| format!("the configuration's {key} '{value}' has no effect yet")).collect()
+    }
+}
+
+/// An error of the TOML reader in one line, with the line that it concerns.
+fn toml_message(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message().replace('\n', " ");
+    let line =
+        error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+    line.map_or(message.clone(), |line| format!("{message} at line {line}"))
+}
+
+/// The state folder if none is named: that of the system for root, else the user's own.
+pub fn default_state() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/weir");
+    }
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
+    state.unwrap_or_else(std::env::temp_dir).join("weir")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, text: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Config::read(&path).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_portworx_shape_is_read_as_json_and_toml() {
+        let json = r#"{
+            "alertingurl": "", "clusterid": "cos-demo-cluster", "dataiface": "", "kvdb": [],
+            "mgtiface": "eth0", "storage": { "devices": [] }, "reactors": 2,
+            "nbd_listen": ["tcp:127.0.0.1:10809"], "api_listen": "127.0.0.1:9001", "state": "/tmp/w"
+        }"#;
+        let toml = "clusterid = 'cos-demo-cluster'\nmgtiface = 'eth0'\nkvdb = []\nreactors = 2\n\
+            nbd_listen = ['tcp:127.0.0.1:10809']\napi_listen = '127.0.0.1:9001'\nstate = '/tmp/w'\n\
+            [storage]\ndevices = []\n";
+        let from_json = read("config.json", json).unwrap();
+        assert_eq!(from_json, read("config.toml", toml).unwrap());
+        assert_eq!(from_json, read("config", json).unwrap());
+        assert_eq!(from_json.clusterid, "cos-demo-cluster");
+        assert_eq!(from_json.warnings(), ["the configuration's mgtiface 'eth0' has no effect yet"]);
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_its_line() {
+        let wrong = [
+            ("a.json", "{\n  \"clusterid\": \"a\",\n  \"clusterrid\": \"b\"\n}", "clusterrid", "line 3"),
+            ("a.json", "{\n\"storage\": {\n\"device\": []\n}}", "device", "line 3"),
+            ("a.toml", "clusterid = 'a'\nreactor = 2\n", "reactor", "line 2"),
+            ("a.toml", "\n[storage]\ndevices = []\nsize = 1\n", "size", "line 4"),
+            ("a.json", "{\n\"reactors\": \"two\"\n}", "two", "line 2"),
+        ];
+        for (name, text, key, line) in wrong {
+            let error = read(name, text).unwrap_err();
+            assert!(error.contains(&format!("{key}")) && error.contains(line), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_would_go_elsewhere_is_refused() {
+        let error = read("a.json", r#"{"kvdb": ["etcd://localhost:4001"]}"#).unwrap_err();
+        assert!(error.contains("'kvdb' names etcd://localhost:4001"), "{error}");
+        let error = read("a.json", r#"{"storage": {"devices": ["/dev/xvdl", "/dev/xvdn"]}}"#).unwrap_err();
+        assert!(error.contains("'storage.devices' names /dev/xvdl, /dev/xvdn"), "{error}");
+        assert!(read("a.json", "{}").is_ok());
+    }
+}

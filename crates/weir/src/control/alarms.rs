@@ -1,0 +1,162 @@
+//! Faults that an operator must see: those that the data plane met, and those that a look at the extent
+//! files finds before anybody reads them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use weir_types::VolumeId;
+
+use super::Control;
+use super::records::VolumeState;
+use crate::store::{ExtentFault, check_extents};
+
+/// Who noticed a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmSource {
+    /// The daemon, when it started or changed something.
+    Control,
+    /// The look at extent files that is taken every second.
+    ExtentCheck,
+    /// An I/O that failed.
+    DataPlane,
+}
+
+/// A fault that stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandingAlarm {
+    /// Who noticed it.
+    pub source: AlarmSource,
+    /// The volume, if it concerns one.
+    pub volume: Option<VolumeId>,
+    /// The extent within the volume, if it concerns one.
+    pub extent: Option<u64>,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+/// Faults that control knows of.
+#[derive(Default)]
+pub(super) struct Alarms {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Faults of the daemon as a whole.
+    general: Vec<String>,
+    /// Volumes that could not be opened.
+    volumes: BTreeMap<VolumeId, String>,
+    /// Extent files that are not as they must be.
+    extents: BTreeMap<VolumeId, Vec<ExtentFault>>,
+}
+
+impl Alarms {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Raises a fault of the daemon as a whole, which stands until the next start.
+    pub fn raise(&self, message: String) {
+        tracing::error!("{message}");
+        let mut state = self.state();
+        if !state.general.contains(&message) {
+            state.general.push(message);
+        }
+    }
+
+    /// Raises a fault of one volume, which stands until the volume is deleted or the next start.
+    pub fn raise_volume(&self, volume: VolumeId, message: String) {
+        tracing::error!(%volume, "{message}");
+        self.state().volumes.insert(volume, message);
+    }
+
+    /// Drops what concerns a volume that is no more.
+    pub fn forget(&self, volume: VolumeId) {
+        let mut state = self.state();
+        state.volumes.remove(&volume);
+        state.extents.remove(&volume);
+    }
+
+    /// Replaces what is known of a volume's extent files.
+    fn set_extents(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
+        let mut state = self.state();
+        if faults.is_empty() {
+            if state.extents.remove(&volume).is_some() {
+                tracing::info!(%volume, "the extent files are as they must be again");
+            }
+            return;
+        }
+        if state.extents.get(&volume) != Some(&faults) {
+            faults
+                .iter()
+                .for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
+        }
+        state.extents.insert(volume, faults);
+    }
+
+    fn list(&self) -> Vec<StandingAlarm> {
+        let state = self.state();
+        let alarm = |source, volume, extent, message: &String| StandingAlarm {
+            source,
+            volume,
+            extent,
+            message: message.clone(),
+        };
+        let general = state.general.iter().map(|m| alarm(AlarmSource::Control, None, None, m));
+        let volumes = state.volumes.iter().map(|(id, m)| alarm(AlarmSource::Control, Some(*id), None, m));
+        let extents = state.extents.iter().flat_map(|(id, faults)| {
+            faults.iter().map(|f| alarm(AlarmSource::ExtentCheck, Some(*id), Some(f.extent), &f.message))
+        });
+        general.chain(volumes).chain(extents).collect()
+    }
+}
+
+impl Control {
+    /// All faults that stand now.
+    pub fn alarms(&self) -> Vec<StandingAlarm> {
+        let mut alarms = self.alarms.list();
+        alarms.extend(self.data_plane.alarms().into_iter().map(|alarm| StandingAlarm {
+            source: AlarmSource::DataPlane,
+            volume: Some(alarm.volume),
+            extent: Some(alarm.extent),
+            message: alarm.message,
+        }));
+        alarms
+    }
+
+    /// Raises a fault of the daemon as a whole.
+    pub fn raise_alarm(&self, message: String) {
+        self.alarms.raise(message);
+    }
+
+    /// Looks once at the extent files of all volumes.
+    pub fn check_extent_files(&self) {
+        let volumes: Vec<_> = self.model().volumes.keys().copied().collect();
+        for id in volumes {
+            let faults = self.extent_faults(id);
+            // A resize or a deletion in between makes what was found meaningless: look again under the lock
+            // that keeps changes out, so that a fault is only ever raised for what should be there.
+            let faults = match faults.is_empty() {
+                true => faults,
+                false => {
+                    let _change = self.begin_change();
+                    self.extent_faults(id)
+                }
+            };
+            self.alarms.set_extents(id, faults);
+        }
+    }
+
+    fn extent_faults(&self, id: VolumeId) -> Vec<ExtentFault> {
+        let record = self.model().volumes.get(&id).map(|volume| volume.record.clone());
+        match record {
+            Some(record) if record.state == VolumeState::Online => {
+                check_extents(&self.store.extents(id), record.size_bytes)
+            }
+            _ => Vec::new(),
+        }
+    }
+}

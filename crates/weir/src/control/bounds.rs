@@ -1,0 +1,23 @@
+//! Bounds of control and its API, each with its unit and its reason. Those of the data path are in
+//! `weir_types::bounds`.
+
+/// Tenants that one daemon knows: far more than one machine serves, few enough to list in one answer.
+pub const TENANTS_MAX: usize = 4_096;
+
+/// Policy groups that one daemon knows: one for every volume.
+pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
+
+/// Names that an error lists before it says how many more there are.
+pub const NAMES_IN_ERROR_MAX: usize = 8;
+
+/// Largest body of an API request, in bytes: ten times the longest that makes sense.
+pub const API_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Connections that the API serves at a time; further ones wait in the kernel's queue.
+pub const API_CONNECTIONS_MAX: usize = 64;
+
+/// API requests that run at a time; further ones wait.
+pub const API_WORKERS_MAX: usize = 8;
+
+/// Alarms that one answer shows; the number of all of them is always told.
+pub const ALARMS_SHOWN_MAX: usize = 256;

@@ -1,0 +1,161 @@
+//! Control: what should exist, and making it so.
+//!
+//! Every operation is validated first; then files, catalogue (durable), data plane, exports and the record
+//! copy beside the extents follow in this order, and only then is it answered. One change runs at a time;
+//! looking is never held up by a change. The data plane needs nothing of this to keep serving.
+
+mod accounts;
+pub mod alarms;
+pub mod bounds;
+pub mod catalogue;
+mod error;
+mod model;
+mod policies;
+mod rebuild;
+pub mod records;
+mod startup;
+mod statistics;
+mod tenants;
+pub mod totals;
+mod volumes;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
+
+use alarms::Alarms;
+use catalogue::{Catalogue, Transaction};
+pub use error::{ControlError, ErrorKind, Outcome};
+use model::Model;
+pub use policies::{CreatePolicyGroup, ModifyPolicyGroup, PolicyGroupView};
+use records::{COPY_FORMAT, RecordCopy, VolumeRecord};
+pub use startup::ControlConfig;
+pub use statistics::{PolicyGroupSample, VolumeSample};
+pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
+
+use crate::dataplane::{DataPlane, PolicyBinding, VolumeSpec};
+use crate::exports::table::{Export, ExportTable};
+use crate::store::{DriveUsage, RecordUpdate, Store};
+
+/// All operations on tenants, volumes and policy groups.
+pub struct Control {
+    store: Store,
+    catalogue: Box<dyn Catalogue>,
+    data_plane: Arc<DataPlane>,
+    exports: Arc<ExportTable>,
+    /// Held by the one change that runs.
+    change: Mutex<()>,
+    model: RwLock<Model>,
+    alarms: Alarms,
+    node: uuid::Uuid,
+    started: Instant,
+}
+
+impl Control {
+    /// The node's own identity, which survives restarts.
+    pub fn node(&self) -> uuid::Uuid {
+        self.node
+    }
+
+    /// Nanoseconds since control started: the clock of all statistics.
+    pub fn uptime_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The folder of the directory drive.
+    pub fn drive(&self) -> &Path {
+        self.store.drive()
+    }
+
+    /// Space on the drive.
+    pub fn drive_usage(&self) -> Outcome<DriveUsage> {
+        Ok(self.store.usage()?)
+    }
+
+    fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn model(&self) -> RwLockReadGuard<'_, Model> {
+        self.model.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
+        change(&mut self.model.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes a volume's record if nobody else changed it, and remembers it.
+    fn save_volume(&self, record: &VolumeRecord, revision: u64) -> Outcome<u64> {
+        let key = records::keys::volume(record.id);
+        let transaction = Transaction::default().compare(&key, revision).put(&key, record)?;
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| model.put_volume(record.clone(), revision));
+        Ok(revision)
+    }
+
+    /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
+    fn serve(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let spec = VolumeSpec {
+            id: volume.id,
+            directory: self.store.extents(volume.id),
+            size_bytes: volume.size_bytes,
+        };
+        let statistics = self.data_plane.open(spec)?;
+        self.update(|model| model.open.insert(volume.id, statistics));
+        self.bind(volume)?;
+        self.publish(volume);
+        Ok(())
+    }
+
+    /// Puts a volume under the policy that its record names.
+    fn bind(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let binding = self.model().policy_of(volume).map(|group| PolicyBinding {
+            group: group.id,
+            is_shared: group.is_shared,
+            limits: group.limits,
+        });
+        self.data_plane.bind(volume.id, binding)?;
+        self.update(|model| {
+            if let Some(group) = volume.policy_group {
+                let now = model.volume_totals(volume.id);
+                model.accounts.join(group, volume.id, now);
+            }
+        });
+        Ok(())
+    }
+
+    /// Lets new clients attach a volume with the size that its record names.
+    fn publish(&self, volume: &VolumeRecord) {
+        let size = weir_types::units::Size(volume.size_bytes);
+        let export = Export {
+            volume: volume.id,
+            size_bytes: volume.size_bytes,
+            read_only: false,
+            description: format!("volume {} of tenant {}, {size}", volume.name, volume.tenant),
+        };
+        self.exports.publish(volume.export_name(), export);
+    }
+
+    /// The copy of a volume's record as it should lie beside its extents.
+    fn record_copy(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
+        let model = self.model();
+        let copy = RecordCopy {
+            format: COPY_FORMAT,
+            volume: volume.clone(),
+            tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
+            policy_group: model.policy_of(volume).cloned(),
+        };
+        let content = serde_json::to_vec_pretty(&copy)
+            .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;
+        Ok(RecordUpdate { volume: volume.id, content })
+    }
+
+    /// Brings the copies of some volumes' records up to date.
+    fn write_copies<'a>(&self, volumes: impl IntoIterator<Item = &'a VolumeRecord>) -> Outcome<()> {
+        let updates = volumes.into_iter().map(|v| self.record_copy(v)).collect::<Outcome<Vec<_>>>()?;
+        Ok(self.store.write_records(&updates)?)
+    }
+}

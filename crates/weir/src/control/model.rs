@@ -1,0 +1,178 @@
+//! What the catalogue holds, in memory, with what is needed to look it up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_types::{Name, PolicyGroupId, VolumeId};
+
+use super::accounts::Accounts;
+use super::bounds::NAMES_IN_ERROR_MAX;
+use super::error::{ControlError, Outcome};
+use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord};
+use crate::statistics::VolumeStatistics;
+
+/// A record with the catalogue's revision of it.
+#[derive(Clone, Debug)]
+pub struct Versioned<T> {
+    /// The record.
+    pub record: T,
+    /// The revision that wrote it.
+    pub revision: u64,
+}
+
+/// Identities by name, then by tenant.
+type Names<I> = BTreeMap<Name, BTreeMap<Name, I>>;
+
+/// All records, and the statistics of open volumes.
+#[derive(Default)]
+pub struct Model {
+    /// Tenants by name.
+    pub tenants: BTreeMap<Name, Versioned<TenantRecord>>,
+    /// Policy groups by identity.
+    pub groups: BTreeMap<PolicyGroupId, Versioned<PolicyGroupRecord>>,
+    /// Volumes by identity.
+    pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
+    /// Statistics of the volumes that the data plane serves.
+    pub open: BTreeMap<VolumeId, Arc<VolumeStatistics>>,
+    /// What was done under each policy group.
+    pub accounts: Accounts,
+    group_names: Names<PolicyGroupId>,
+    volume_names: Names<VolumeId>,
+}
+
+impl Model {
+    /// Adds or replaces a tenant.
+    pub fn put_tenant(&mut self, record: TenantRecord, revision: u64) {
+        self.tenants.insert(record.name.clone(), Versioned { record, revision });
+    }
+
+    /// Adds or replaces a policy group.
+    pub fn put_group(&mut self, record: PolicyGroupRecord, revision: u64) {
+        self.remove_group(record.id);
+        enter(&mut self.group_names, &record.name, &record.tenant, record.id);
+        self.groups.insert(record.id, Versioned { record, revision });
+    }
+
+    /// Adds or replaces a volume.
+    pub fn put_volume(&mut self, record: VolumeRecord, revision: u64) {
+        self.remove_volume(record.id);
+        enter(&mut self.volume_names, &record.name, &record.tenant, record.id);
+        self.volumes.insert(record.id, Versioned { record, revision });
+    }
+
+    /// Removes a policy group.
+    pub fn remove_group(&mut self, id: PolicyGroupId) {
+        if let Some(old) = self.groups.remove(&id) {
+            leave(&mut self.group_names, &old.record.name, &old.record.tenant);
+        }
+    }
+
+    /// Removes a volume.
+    pub fn remove_volume(&mut self, id: VolumeId) {
+        if let Some(old) = self.volumes.remove(&id) {
+            leave(&mut self.volume_names, &old.record.name, &old.record.tenant);
+        }
+    }
+
+    /// The tenant of this name, or the default one.
+    pub fn tenant(&self, name: Option<&Name>) -> Outcome<&Versioned<TenantRecord>> {
+        let found = match name {
+            Some(name) => self.tenants.get(name),
+            None => self.tenants.iter().find(|(name, _)| name.as_str() == DEFAULT_TENANT).map(|(_, t)| t),
+        };
+        found.ok_or_else(|| {
+            let (name, known) = (name.map_or(DEFAULT_TENANT, Name::as_str), list_names(self.tenants.keys()));
+            ControlError::not_found(format!("unknown tenant '{name}'; there are: {known}"))
+        })
+    }
+
+    /// Finds a volume. Without a tenant it is the one of the default tenant, else the only one of that name.
+    pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<VolumeRecord>> {
+        let id = self.find("volume", &self.volume_names, tenant, name)?;
+        self.volumes.get(&id).ok_or_else(|| ControlError::internal(format!("volume {id} has no record")))
+    }
+
+    /// Finds a policy group, by the same rule as [`Model::volume`].
+    pub fn group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<PolicyGroupRecord>> {
+        let id = self.find("policy group", &self.group_names, tenant, name)?;
+        self.groups.get(&id).ok_or_else(|| ControlError::internal(format!("policy group {id} has no record")))
+    }
+
+    /// True if this tenant has a volume of this name.
+    pub fn has_volume(&self, tenant: &Name, name: &Name) -> bool {
+        self.volume_names.get(name).is_some_and(|owners| owners.contains_key(tenant))
+    }
+
+    /// True if this tenant has a policy group of this name.
+    pub fn has_group(&self, tenant: &Name, name: &Name) -> bool {
+        self.group_names.get(name).is_some_and(|owners| owners.contains_key(tenant))
+    }
+
+    /// The volumes that are bound to a policy group.
+    pub fn members(&self, group: PolicyGroupId) -> impl Iterator<Item = &VolumeRecord> {
+        self.volumes.values().map(|v| &v.record).filter(move |v| v.policy_group == Some(group))
+    }
+
+    /// The policy group that a volume is bound to.
+    pub fn policy_of(&self, volume: &VolumeRecord) -> Option<&PolicyGroupRecord> {
+        Some(&self.groups.get(&volume.policy_group?)?.record)
+    }
+
+    fn find<I: Copy>(&self, what: &str, names: &Names<I>, tenant: Option<&Name>, name: &Name) -> Outcome<I> {
+        let owners = names.get(name);
+        if let Some(tenant) = tenant {
+            self.tenant(Some(tenant))?;
+            let id = owners.and_then(|owners| owners.get(tenant)).copied();
+            return id.ok_or_else(|| unknown(what, name, Some(tenant), owners));
+        }
+        let owners = owners.ok_or_else(|| unknown::<I>(what, name, None, None))?;
+        let default = owners.iter().find(|(tenant, _)| tenant.as_str() == DEFAULT_TENANT);
+        match (default, owners.len()) {
+            (Some((_, id)), _) => Ok(*id),
+            (None, 1) => owners
+                .values()
+                .next()
+                .copied()
+                .ok_or_else(|| unknown(what, name, None, None::<&BTreeMap<_, I>>)),
+            _ => Err(ControlError::invalid(format!(
+                "{what} '{name}' is in several tenants: {}; name one with --tenant",
+                list_names(owners.keys())
+            ))),
+        }
+    }
+}
+
+fn unknown<I>(
+    what: &str,
+    name: &Name,
+    tenant: Option<&Name>,
+    owners: Option<&BTreeMap<Name, I>>,
+) -> ControlError {
+    let within = tenant.map(|tenant| format!(" in tenant '{tenant}'")).unwrap_or_default();
+    let elsewhere = owners.filter(|owners| !owners.is_empty()).map(|owners| list_names(owners.keys()));
+    let hint = elsewhere.map(|tenants| format!("; there is one in: {tenants}")).unwrap_or_default();
+    ControlError::not_found(format!("unknown {what} '{name}'{within}{hint}"))
+}
+
+fn enter<I>(names: &mut Names<I>, name: &Name, tenant: &Name, id: I) {
+    names.entry(name.clone()).or_default().insert(tenant.clone(), id);
+}
+
+fn leave<I>(names: &mut Names<I>, name: &Name, tenant: &Name) {
+    if let Some(owners) = names.get_mut(name) {
+        owners.remove(tenant);
+        if owners.is_empty() {
+            names.remove(name);
+        }
+    }
+}
+
+/// Writes names for an error: the first few, and how many more there are.
+pub fn list_names<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    let all: Vec<&str> = names.map(Name::as_str).collect();
+    let shown = all.iter().take(NAMES_IN_ERROR_MAX).copied().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMES_IN_ERROR_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

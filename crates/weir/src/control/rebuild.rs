@@ -1,0 +1,106 @@
+//! Filling an empty catalogue from the record copies that lie beside the volumes' extents.
+
+use std::collections::BTreeMap;
+
+use weir_types::{Name, PolicyGroupId, VolumeId};
+
+use super::catalogue::{Catalogue, Transaction};
+use super::error::{ControlError, Outcome};
+use super::records::{
+    COPY_FORMAT, PolicyGroupRecord, RecordCopy, TenantRecord, VolumeRecord, VolumeState, keys,
+};
+use crate::store::Store;
+
+/// What the copies say, taken together.
+#[derive(Default)]
+struct Findings {
+    tenants: BTreeMap<Name, TenantRecord>,
+    groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
+    volumes: BTreeMap<(Name, Name), VolumeRecord>,
+}
+
+/// Restores tenants, volumes, bindings and bound policy groups in one transaction.
+///
+/// # Errors
+/// Refused if the catalogue has volumes; invalid if a copy cannot be read or two contradict each other, with
+/// the folder named. Nothing has changed then.
+pub fn rebuild(store: &Store, catalogue: &dyn Catalogue) -> Outcome<()> {
+    let existing = catalogue.range(keys::VOLUMES)?.len();
+    if existing > 0 {
+        return Err(ControlError::refused(format!(
+            "the catalogue has {existing} volumes and needs no rebuilding; start without --rebuild-catalogue"
+        )));
+    }
+    let mut findings = Findings::default();
+    for id in store.scan()?.volumes {
+        findings.add(read_copy(store, id)?)?;
+    }
+    tracing::info!(
+        tenants = findings.tenants.len(),
+        policy_groups = findings.groups.len(),
+        volumes = findings.volumes.len(),
+        "rebuilding the catalogue"
+    );
+    catalogue.commit(findings.into_transaction()?)?;
+    Ok(())
+}
+
+fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {
+    let unusable = |why: String| {
+        let folder = store.folder(id);
+        ControlError::invalid(format!(
+            "the record copy in {} cannot be used: {why}; move the folder away to rebuild without it",
+            folder.display()
+        ))
+    };
+    let content = store.read_record(id)?.ok_or_else(|| unusable("it is missing".to_owned()))?;
+    let copy: RecordCopy = serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
+    if copy.format != COPY_FORMAT {
+        return Err(unusable(format!("it has format {}, not {COPY_FORMAT}", copy.format)));
+    }
+    if copy.volume.id != id {
+        return Err(unusable(format!("it is of volume {}", copy.volume.id)));
+    }
+    Ok(copy)
+}
+
+impl Findings {
+    fn add(&mut self, copy: RecordCopy) -> Outcome<()> {
+        self.tenants.insert(copy.tenant.name.clone(), copy.tenant);
+        if let Some(group) = copy.policy_group {
+            let newest = self.groups.entry(group.id).or_insert_with(|| group.clone());
+            if group.generation > newest.generation {
+                *newest = group;
+            }
+        }
+        // The files are whole, whatever the record was about to become.
+        let volume = VolumeRecord { state: VolumeState::Online, ..copy.volume };
+        let id = volume.id;
+        let name = (volume.tenant.clone(), volume.name.clone());
+        match self.volumes.insert(name, volume) {
+            None => Ok(()),
+            Some(other) => Err(ControlError::invalid(format!(
+                "the volumes {} and {id} are both named '{}' in tenant '{}'; move one folder away to rebuild",
+                other.id, other.name, other.tenant
+            ))),
+        }
+    }
+
+    fn into_transaction(self) -> Outcome<Transaction> {
+        let mut transaction = Transaction::default();
+        let highest = self.groups.values().map(|group| group.number).max();
+        for tenant in self.tenants.values() {
+            transaction = transaction.put(keys::tenant(&tenant.name), tenant)?;
+        }
+        for group in self.groups.values() {
+            transaction = transaction.put(keys::policy_group(group.id), group)?;
+        }
+        for volume in self.volumes.values() {
+            transaction = transaction.put(keys::volume(volume.id), volume)?;
+        }
+        if let Some(highest) = highest {
+            transaction = transaction.put(keys::POLICY_GROUP_NUMBER, &highest)?;
+        }
+        Ok(transaction)
+    }
+}

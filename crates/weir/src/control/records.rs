@@ -1,0 +1,138 @@
+//! The records that the catalogue keeps, and the copy that lies beside a volume's extents.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use weir_types::{Class, Limits, Name, PolicyGroupId, VolumeId};
+
+/// Name of the tenant that always exists.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Class of a volume that asked for none: the lowest, as with Portworx, so that nothing fast is taken unasked.
+pub const DEFAULT_CLASS: Class = Class::Low;
+
+/// Version of the form of [`RecordCopy`].
+pub const COPY_FORMAT: u32 = 1;
+
+/// An owner of volumes and policy groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantRecord {
+    /// Its name.
+    pub name: Name,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Named ceilings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyGroupRecord {
+    /// Its identity, which survives a rename.
+    pub id: PolicyGroupId,
+    /// Its number: small, unique on this daemon, never used again.
+    pub number: u64,
+    /// The tenant that owns it.
+    pub tenant: Name,
+    /// Its name, unique within the tenant.
+    pub name: Name,
+    /// Its ceilings.
+    pub limits: Limits,
+    /// True if all members share one budget, false if each has its own. Never changes.
+    pub is_shared: bool,
+    /// Counts changes, so that the newest of several copies is known.
+    pub generation: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Where a volume is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeState {
+    /// Its files are being made; undone at the next start.
+    Creating,
+    /// It can be used.
+    Online,
+    /// Its files are being removed; finished at the next start.
+    Deleting,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// Its identity: the name of its folder.
+    pub id: VolumeId,
+    /// The tenant that owns it.
+    pub tenant: Name,
+    /// Its name, unique within the tenant.
+    pub name: Name,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// The class that was asked for.
+    pub io_priority: Class,
+    /// The policy group that it is bound to.
+    pub policy_group: Option<PolicyGroupId>,
+    /// Where it is in its life.
+    pub state: VolumeState,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// The copy beside a volume's extents: enough to rebuild a lost catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordCopy {
+    /// Version of this form: [`COPY_FORMAT`].
+    pub format: u32,
+    /// The volume.
+    pub volume: VolumeRecord,
+    /// Its tenant.
+    pub tenant: TenantRecord,
+    /// The policy group that it is bound to.
+    pub policy_group: Option<PolicyGroupRecord>,
+}
+
+/// The node's own identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Its identity.
+    pub id: uuid::Uuid,
+}
+
+impl VolumeRecord {
+    /// The name under which clients attach the volume: its name, with its tenant unless that is the default.
+    pub fn export_name(&self) -> String {
+        match self.tenant.as_str() {
+            DEFAULT_TENANT => self.name.to_string(),
+            tenant => format!("{tenant}/{}", self.name),
+        }
+    }
+}
+
+/// Keys of the catalogue.
+pub mod keys {
+    use weir_types::{Name, PolicyGroupId, VolumeId};
+
+    /// Prefix of all tenants.
+    pub const TENANTS: &str = "tenant/";
+    /// Prefix of all policy groups.
+    pub const POLICY_GROUPS: &str = "policy-group/";
+    /// Prefix of all volumes.
+    pub const VOLUMES: &str = "volume/";
+    /// The highest number that a policy group ever had.
+    pub const POLICY_GROUP_NUMBER: &str = "counter/policy-group";
+    /// The node's own identity.
+    pub const NODE: &str = "node/self";
+
+    /// Key of a tenant.
+    pub fn tenant(name: &Name) -> String {
+        format!("{TENANTS}{name}")
+    }
+
+    /// Key of a policy group.
+    pub fn policy_group(id: PolicyGroupId) -> String {
+        format!("{POLICY_GROUPS}{id}")
+    }
+
+    /// Key of a volume.
+    pub fn volume(id: VolumeId) -> String {
+        format!("{VOLUMES}{id}")
+    }
+}

@@ -1,0 +1,182 @@
+//! Bringing control up: finishing or undoing what a crash interrupted, then serving every volume.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use weir_types::{Name, VolumeId};
+
+use super::alarms::Alarms;
+use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
+use super::error::{ControlError, Outcome};
+use super::model::Model;
+use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use super::{Control, rebuild};
+use crate::dataplane::DataPlane;
+use crate::exports::table::ExportTable;
+use crate::store::Store;
+
+/// Where control keeps its things and how it starts.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// The state folder: the catalogue, and the directory drive `drive`.
+    pub state: PathBuf,
+    /// Fill an empty catalogue from the record copies beside the extents first.
+    pub rebuild_catalogue: bool,
+}
+
+impl Control {
+    /// Opens the catalogue, cleans up after a crash, and serves all volumes.
+    ///
+    /// # Errors
+    /// If the drive or the catalogue cannot be used, or a rebuild is asked for that would destroy something.
+    /// A volume that cannot be served is an alarm and not an error.
+    pub fn start(
+        config: &ControlConfig,
+        data_plane: Arc<DataPlane>,
+        exports: Arc<ExportTable>,
+    ) -> Outcome<Arc<Control>> {
+        let store = Store::open(config.state.join("drive"))?;
+        let leftovers = store.remove_leftovers()?;
+        if leftovers > 0 {
+            tracing::info!(leftovers, "removed folders of volumes that were being made or removed");
+        }
+        let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
+        if config.rebuild_catalogue {
+            rebuild::rebuild(&store, &catalogue)?;
+        }
+        let control = Control {
+            node: node_identity(&catalogue)?,
+            model: RwLock::new(load(&catalogue)?),
+            store,
+            catalogue: Box::new(catalogue),
+            data_plane,
+            exports,
+            change: Mutex::new(()),
+            alarms: Alarms::default(),
+            started: Instant::now(),
+        };
+        control.finish_interrupted()?;
+        control.serve_all();
+        control.report_unknown_folders()?;
+        Ok(Arc::new(control))
+    }
+
+    /// Removes what is left of volumes whose making or removal was interrupted.
+    fn finish_interrupted(&self) -> Outcome<()> {
+        let records: Vec<_> = self.records();
+        for record in records.into_iter().filter(|record| record.state != VolumeState::Online) {
+            tracing::info!(volume = %record.id, name = %record.name, state = ?record.state, "cleaning up");
+            self.remove(&record)?;
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> Vec<VolumeRecord> {
+        self.model().volumes.values().map(|volume| volume.record.clone()).collect()
+    }
+
+    fn serve_all(&self) {
+        for record in self.records() {
+            if let Err(error) = self.repair(&record).and_then(|()| self.serve(&record)) {
+                let message = format!("volume '{}' cannot be served: {error}", record.export_name());
+                self.alarms.raise_volume(record.id, message);
+            }
+        }
+    }
+
+    /// Finishes an interrupted resize and brings the record copy up to date.
+    fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
+        self.store.trim_to_size(record.id, record.size_bytes)?;
+        let copy = self.record_copy(record)?;
+        if self.store.read_record(record.id)?.as_ref() != Some(&copy.content) {
+            self.store.write_records(&[copy])?;
+        }
+        Ok(())
+    }
+
+    /// Raises an alarm for folders on the drive that the catalogue does not know. They may be volumes whose
+    /// catalogue was lost, so they are never removed.
+    fn report_unknown_folders(&self) -> Outcome<()> {
+        let scan = self.store.scan()?;
+        let known: BTreeSet<VolumeId> = self.model().volumes.keys().copied().collect();
+        let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
+        if let Some(first) = unknown.first() {
+            self.alarms.raise(format!(
+                "{} volume folders on {} are not in the catalogue, such as {first}; if the catalogue was lost, \
+                 stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
+                unknown.len(),
+                self.store.drive().display()
+            ));
+        }
+        if let Some(stranger) = scan.strangers.first() {
+            tracing::warn!(name = stranger, "something on the drive is not a volume's folder; left alone");
+        }
+        Ok(())
+    }
+}
+
+/// Opens the catalogue. A damaged one stops the start, unless it is to be rebuilt: then it is set aside.
+fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
+    let path = state.join("catalogue.sqlite");
+    let error = match SqliteCatalogue::open(&path) {
+        Ok(catalogue) => return Ok(catalogue),
+        Err(error) => error,
+    };
+    if !rebuild {
+        return Err(ControlError::internal(format!(
+            "cannot open {}: {error}; 'weir serve --rebuild-catalogue' rebuilds it from the volumes' record copies",
+            path.display()
+        )));
+    }
+    let suffix = format!("damaged-{}", Timestamp::now().as_second());
+    for name in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        // A file that is not there needs not be set aside.
+        let _ = std::fs::rename(state.join(name), state.join(format!("{name}.{suffix}")));
+    }
+    tracing::warn!(%error, "the damaged catalogue was set aside with the suffix .{suffix}");
+    Ok(SqliteCatalogue::open(&path)?)
+}
+
+fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
+    if let Some(entry) = catalogue.get(keys::NODE)? {
+        return Ok(entry.decode::<NodeRecord>()?.id);
+    }
+    let node = NodeRecord { id: uuid::Uuid::new_v4() };
+    catalogue.commit(Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &node)?)?;
+    Ok(node.id)
+}
+
+/// Reads everything; makes the default tenant if there is none yet.
+fn load(catalogue: &dyn Catalogue) -> Outcome<Model> {
+    make_default_tenant(catalogue)?;
+    let mut model = Model::default();
+    for_each(catalogue, keys::TENANTS, |record, revision| model.put_tenant(record, revision))?;
+    for_each(catalogue, keys::POLICY_GROUPS, |record, revision| model.put_group(record, revision))?;
+    for_each(catalogue, keys::VOLUMES, |record, revision| model.put_volume(record, revision))?;
+    Ok(model)
+}
+
+fn for_each<T: DeserializeOwned>(
+    catalogue: &dyn Catalogue,
+    prefix: &str,
+    mut put: impl FnMut(T, u64),
+) -> Outcome<()> {
+    for entry in catalogue.range(prefix)? {
+        put(entry.decode()?, entry.revision);
+    }
+    Ok(())
+}
+
+fn make_default_tenant(catalogue: &dyn Catalogue) -> Outcome<()> {
+    let name = Name::new(DEFAULT_TENANT).map_err(|error| ControlError::internal(error.to_string()))?;
+    let key = keys::tenant(&name);
+    if catalogue.get(&key)?.is_none() {
+        let record = TenantRecord { name, created_at: Timestamp::now() };
+        catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+    }
+    Ok(())
+}

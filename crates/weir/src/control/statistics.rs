@@ -1,0 +1,111 @@
+//! What was done so far, by volume and by policy group.
+
+use std::collections::BTreeMap;
+
+use weir_types::{Name, PolicyGroupId, VolumeId};
+
+use super::Control;
+use super::error::Outcome;
+use super::model::Model;
+use super::records::{PolicyGroupRecord, VolumeRecord};
+use super::totals::Totals;
+use crate::statistics::VolumeSnapshot;
+
+/// What one volume did so far.
+#[derive(Clone, Debug)]
+pub struct VolumeSample {
+    /// The volume.
+    pub record: VolumeRecord,
+    /// The policy group that it is bound to.
+    pub policy: Option<PolicyGroupRecord>,
+    /// What was counted.
+    pub snapshot: VolumeSnapshot,
+}
+
+/// What the members of one policy group did so far while they were members.
+#[derive(Clone, Debug)]
+pub struct PolicyGroupSample {
+    /// The policy group.
+    pub record: PolicyGroupRecord,
+    /// Number of volumes that are bound to it.
+    pub workloads: usize,
+    /// What was counted.
+    pub totals: Totals,
+    /// Requests of its members that are not yet answered.
+    pub queue_depth: u64,
+    /// Of these, requests held back by a ceiling.
+    pub queue_depth_delayed: u64,
+}
+
+impl Model {
+    /// What a volume did so far.
+    pub fn volume_totals(&self, volume: VolumeId) -> Totals {
+        self.open.get(&volume).map(|statistics| Totals::from(&statistics.snapshot())).unwrap_or_default()
+    }
+
+    /// Number of volumes by policy group.
+    pub fn workloads(&self) -> BTreeMap<PolicyGroupId, usize> {
+        let mut workloads = BTreeMap::new();
+        for group in self.volumes.values().filter_map(|volume| volume.record.policy_group) {
+            *workloads.entry(group).or_default() += 1;
+        }
+        workloads
+    }
+}
+
+impl Control {
+    /// What volumes did so far: all, those of one tenant, or one.
+    pub fn volume_samples(&self, tenant: Option<&Name>, name: Option<&Name>) -> Outcome<Vec<VolumeSample>> {
+        let model = self.model();
+        let sample = |record: &VolumeRecord| VolumeSample {
+            record: record.clone(),
+            policy: model.policy_of(record).cloned(),
+            snapshot: model.open.get(&record.id).map(|s| s.snapshot()).unwrap_or_default(),
+        };
+        if let Some(name) = name {
+            return Ok(vec![sample(&model.volume(tenant, name)?.record)]);
+        }
+        tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
+        let records = model.volumes.values().map(|volume| &volume.record);
+        let wanted = records.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
+        let mut samples: Vec<_> = wanted.map(sample).collect();
+        samples.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
+        Ok(samples)
+    }
+
+    /// What the members of policy groups did so far: of all groups, those of one tenant, or one.
+    pub fn policy_group_samples(
+        &self,
+        tenant: Option<&Name>,
+        name: Option<&Name>,
+    ) -> Outcome<Vec<PolicyGroupSample>> {
+        let views = match name {
+            Some(name) => vec![self.policy_group(tenant, name)?],
+            None => self.policy_groups(tenant)?,
+        };
+        let model = self.model();
+        let depths = model.queue_depths();
+        let sample = |record: PolicyGroupRecord, workloads| {
+            let (queue_depth, queue_depth_delayed) = depths.get(&record.id).copied().unwrap_or_default();
+            let totals = model.accounts.totals(record.id, |volume| model.volume_totals(volume));
+            PolicyGroupSample { record, workloads, totals, queue_depth, queue_depth_delayed }
+        };
+        Ok(views.into_iter().map(|view| sample(view.record, view.workloads)).collect())
+    }
+}
+
+impl Model {
+    /// Requests not yet answered, and of these held back, by policy group.
+    fn queue_depths(&self) -> BTreeMap<PolicyGroupId, (u64, u64)> {
+        let mut depths: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+        for volume in self.volumes.values() {
+            let statistics = self.open.get(&volume.record.id).map(|s| s.snapshot());
+            if let (Some(group), Some(snapshot)) = (volume.record.policy_group, statistics) {
+                let depth = depths.entry(group).or_default();
+                depth.0 += snapshot.queue_depth;
+                depth.1 += snapshot.queue_depth_delayed;
+            }
+        }
+        depths
+    }
+}

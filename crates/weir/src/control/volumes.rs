@@ -1,0 +1,364 @@
+//! Operations on volumes.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES, VOLUMES_MAX};
+use weir_types::units::Size;
+use weir_types::{Class, Name, PolicyGroupId, VolumeId};
+
+use super::Control;
+use super::catalogue::Transaction;
+use super::error::{ControlError, Outcome};
+use super::model::{Model, Versioned};
+use super::records::{DEFAULT_CLASS, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
+use crate::statistics::VolumeSnapshot;
+
+/// How long a deletion waits for clients that are just leaving before it is refused.
+const LEAVING_CLIENTS_WAIT: Duration = Duration::from_secs(1);
+
+/// What a new volume should be.
+#[derive(Clone, Debug)]
+pub struct CreateVolume {
+    /// The owner; the default tenant if none is named.
+    pub tenant: Option<Name>,
+    /// The name.
+    pub name: Name,
+    /// The size in bytes.
+    pub size_bytes: u64,
+    /// The class; [`DEFAULT_CLASS`] if none is named.
+    pub io_priority: Option<Class>,
+    /// The policy group of the same tenant to bind it to.
+    pub policy_group: Option<Name>,
+}
+
+/// What should become of a volume's policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyChange {
+    /// It is released from its policy.
+    Release,
+    /// It is bound to this policy group of its tenant.
+    Bind(Name),
+}
+
+/// What should become different about a volume; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct ModifyVolume {
+    /// Another name.
+    pub name: Option<Name>,
+    /// Another class.
+    pub io_priority: Option<Class>,
+    /// Another policy, or none.
+    pub policy: Option<PolicyChange>,
+}
+
+/// A volume as it is shown.
+#[derive(Clone, Debug)]
+pub struct VolumeView {
+    /// Its record.
+    pub record: VolumeRecord,
+    /// The policy group that it is bound to.
+    pub policy: Option<PolicyGroupRecord>,
+    /// Bytes that it occupies on the drive; `None` if its files cannot be examined.
+    pub used_bytes: Option<u64>,
+    /// What was counted so far; `None` if the data plane does not serve it.
+    pub snapshot: Option<VolumeSnapshot>,
+}
+
+/// A view without what must be read from the drive.
+fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
+    VolumeView {
+        record: record.clone(),
+        policy: model.policy_of(record).cloned(),
+        used_bytes: None,
+        snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
+    }
+}
+
+/// Refuses sizes that no volume can have.
+fn check_size(size_bytes: u64) -> Outcome<()> {
+    let granule = VOLUME_SIZE_GRANULE_BYTES;
+    if size_bytes == 0 {
+        return Err(ControlError::invalid(format!(
+            "size 0 is not accepted; the smallest volume has {granule} bytes"
+        )));
+    }
+    if size_bytes > VOLUME_SIZE_BYTES_MAX {
+        let max = Size(VOLUME_SIZE_BYTES_MAX);
+        return Err(ControlError::invalid(format!(
+            "size {size_bytes}B is beyond the largest volume of {max}"
+        )));
+    }
+    if !size_bytes.is_multiple_of(granule) {
+        let (below, above) = (size_bytes / granule * granule, size_bytes.next_multiple_of(granule));
+        let near = if below == 0 { format!("{above}B") } else { format!("{below}B or {above}B") };
+        return Err(ControlError::invalid(format!(
+            "size {size_bytes}B is not a multiple of {granule} bytes; {near} would be accepted"
+        )));
+    }
+    Ok(())
+}
+
+impl Control {
+    /// All volumes, or those of one tenant, by tenant and name.
+    pub fn volumes(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeView>> {
+        let mut views = {
+            let model = self.model();
+            tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
+            let records = model.volumes.values().map(|volume| &volume.record);
+            let wanted = records.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
+            wanted.map(|volume| view(&model, volume)).collect::<Vec<_>>()
+        };
+        views.iter_mut().for_each(|view| view.used_bytes = self.store.used_bytes(view.record.id).ok());
+        views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
+        Ok(views)
+    }
+
+    /// One volume.
+    pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
+        let mut view = {
+            let model = self.model();
+            view(&model, &model.volume(tenant, name)?.record)
+        };
+        view.used_bytes = self.store.used_bytes(view.record.id).ok();
+        Ok(view)
+    }
+
+    /// Makes a volume and lets clients attach it.
+    ///
+    /// # Errors
+    /// Invalid for a size that no volume can have, not found for an unknown tenant or policy group, conflict
+    /// for a name that is taken, full if the drive or the number of volumes is exhausted.
+    pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
+        let _change = self.begin_change();
+        check_size(request.size_bytes)?;
+        let mut record = self.new_record(&request)?;
+        let key = keys::volume(record.id);
+        let creating = Transaction::default().compare(&key, 0).put(&key, &record)?;
+        let revision = self.catalogue.commit(creating)?;
+        record.state = VolumeState::Online;
+        if let Err(error) = self.make_files_and_serve(&record, revision) {
+            self.undo_creation(&record);
+            return Err(error);
+        }
+        self.volume(Some(&record.tenant), &record.name)
+    }
+
+    fn new_record(&self, request: &CreateVolume) -> Outcome<VolumeRecord> {
+        let model = self.model();
+        let tenant = model.tenant(request.tenant.as_ref())?.record.name.clone();
+        refuse_taken(&model, &tenant, &request.name)?;
+        if model.volumes.len() >= VOLUMES_MAX {
+            return Err(ControlError::full(format!(
+                "there are {VOLUMES_MAX} volumes already, which is the most"
+            )));
+        }
+        let policy_group = request.policy_group.as_ref().map(|name| policy_of_tenant(&model, &tenant, name));
+        Ok(VolumeRecord {
+            id: VolumeId(uuid::Uuid::new_v4()),
+            tenant,
+            name: request.name.clone(),
+            size_bytes: request.size_bytes,
+            io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
+            policy_group: policy_group.transpose()?,
+            state: VolumeState::Creating,
+            created_at: Timestamp::now(),
+        })
+    }
+
+    fn make_files_and_serve(&self, record: &VolumeRecord, revision: u64) -> Outcome<()> {
+        let copy = self.record_copy(record)?;
+        self.store.create(record.id, record.size_bytes, &copy.content)?;
+        self.save_volume(record, revision)?;
+        self.serve(record)
+    }
+
+    /// Takes back a creation that failed. What cannot be taken back now is at the next start, because the
+    /// catalogue says what to do.
+    fn undo_creation(&self, record: &VolumeRecord) {
+        if let Err(error) = self.tear_down(record) {
+            tracing::error!(volume = %record.id, %error, "a failed creation could not be undone yet");
+        }
+    }
+
+    /// Changes a volume's size. Shrinking needs `force` because it destroys what lies beyond the new end.
+    ///
+    /// # Errors
+    /// Invalid for a size that no volume can have; refused if it would shrink without `force`.
+    pub fn resize_volume(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        size_bytes: u64,
+        force: bool,
+    ) -> Outcome<VolumeView> {
+        let _change = self.begin_change();
+        check_size(size_bytes)?;
+        let (mut record, revision) = self.usable_volume(tenant, name)?;
+        let old_bytes = std::mem::replace(&mut record.size_bytes, size_bytes);
+        if size_bytes < old_bytes && !force {
+            return Err(ControlError::refused(format!(
+                "volume '{name}' has {}; shrinking it to {} destroys what lies beyond and needs --force",
+                Size(old_bytes),
+                Size(size_bytes)
+            )));
+        }
+        if size_bytes > old_bytes {
+            self.store.grow(record.id, old_bytes, size_bytes)?;
+        }
+        if let Err(error) = self.save_volume(&record, revision) {
+            // New extent files that no record names must not stay.
+            self.store.trim_to_size(record.id, old_bytes)?;
+            return Err(error);
+        }
+        self.data_plane.resize(record.id, size_bytes)?;
+        if size_bytes < old_bytes {
+            self.store.trim_to_size(record.id, size_bytes)?;
+        }
+        self.publish(&record);
+        self.write_copies([&record])?;
+        self.volume(Some(&record.tenant), &record.name)
+    }
+
+    /// Changes a volume's policy, class or name while it is in use.
+    ///
+    /// # Errors
+    /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is taken.
+    pub fn modify_volume(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        request: ModifyVolume,
+    ) -> Outcome<VolumeView> {
+        let _change = self.begin_change();
+        let (old, revision) = self.usable_volume(tenant, name)?;
+        let new = self.modified(&old, request)?;
+        if new != old {
+            self.save_volume(&new, revision)?;
+            if new.policy_group != old.policy_group {
+                self.leave_policy(&old);
+                self.bind(&new)?;
+            }
+            if new.name != old.name {
+                self.exports.withdraw(&old.export_name());
+                self.publish(&new);
+            }
+            self.write_copies([&new])?;
+        }
+        self.volume(Some(&new.tenant), &new.name)
+    }
+
+    fn modified(&self, old: &VolumeRecord, request: ModifyVolume) -> Outcome<VolumeRecord> {
+        let model = self.model();
+        let mut new = old.clone();
+        new.io_priority = request.io_priority.unwrap_or(old.io_priority);
+        if let Some(name) = request.name.filter(|name| *name != old.name) {
+            refuse_taken(&model, &old.tenant, &name)?;
+            new.name = name;
+        }
+        match request.policy {
+            None => {}
+            Some(PolicyChange::Release) => new.policy_group = None,
+            Some(PolicyChange::Bind(name)) => {
+                new.policy_group = Some(policy_of_tenant(&model, &old.tenant, &name)?);
+            }
+        }
+        Ok(new)
+    }
+
+    /// Removes a volume and all its data.
+    ///
+    /// # Errors
+    /// Refused while clients are attached, unless `force` is given, which ends their connections.
+    pub fn delete_volume(&self, tenant: Option<&Name>, name: &Name, force: bool) -> Outcome<()> {
+        let _change = self.begin_change();
+        let record = self.model().volume(tenant, name)?.record.clone();
+        if !force {
+            self.refuse_attached(&record)?;
+        }
+        self.tear_down(&record)
+    }
+
+    /// Removes a volume step by step; whatever stops it, the next start or another deletion goes on.
+    fn tear_down(&self, record: &VolumeRecord) -> Outcome<()> {
+        self.mark_deleting(record)?;
+        self.exports.withdraw(&record.export_name());
+        self.leave_policy(record);
+        if self.model().open.contains_key(&record.id) {
+            self.data_plane.close(record.id)?;
+            self.update(|model| model.open.remove(&record.id));
+        }
+        self.remove(record)
+    }
+
+    fn mark_deleting(&self, record: &VolumeRecord) -> Outcome<()> {
+        let key = keys::volume(record.id);
+        let Some(entry) = self.catalogue.get(&key)? else { return Ok(()) };
+        let deleting = VolumeRecord { state: VolumeState::Deleting, ..record.clone() };
+        let transaction = Transaction::default().compare(&key, entry.revision).put(&key, &deleting)?;
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| {
+            if model.volumes.contains_key(&record.id) {
+                model.put_volume(deleting, revision);
+            }
+        });
+        Ok(())
+    }
+
+    /// Removes the files and then the record of a volume that is marked as being deleted.
+    pub(super) fn remove(&self, record: &VolumeRecord) -> Outcome<()> {
+        self.store.delete(record.id)?;
+        self.catalogue.commit(Transaction::default().delete(keys::volume(record.id)))?;
+        self.update(|model| model.remove_volume(record.id));
+        self.alarms.forget(record.id);
+        Ok(())
+    }
+
+    fn refuse_attached(&self, record: &VolumeRecord) -> Outcome<()> {
+        let statistics = self.model().open.get(&record.id).cloned();
+        let connections = || statistics.as_ref().map_or(0, |s| s.snapshot().connections);
+        let deadline = Instant::now() + LEAVING_CLIENTS_WAIT;
+        while connections() > 0 {
+            if Instant::now() >= deadline {
+                return Err(ControlError::refused(format!(
+                    "volume '{}' has {} open connections; detach its clients first, or end them with --force",
+                    record.name,
+                    connections()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn leave_policy(&self, record: &VolumeRecord) {
+        let Some(group) = record.policy_group else { return };
+        self.update(|model| {
+            let now = model.volume_totals(record.id);
+            model.accounts.leave(group, record.id, now);
+        });
+    }
+
+    /// A volume that is not about to disappear, with its revision.
+    fn usable_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<(VolumeRecord, u64)> {
+        let Versioned { record, revision } = self.model().volume(tenant, name)?.clone();
+        match record.state {
+            VolumeState::Online => Ok((record, revision)),
+            _ => Err(ControlError::refused(format!(
+                "volume '{name}' is being deleted; 'volume delete' finishes it"
+            ))),
+        }
+    }
+}
+
+fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
+    if model.has_volume(tenant, name) {
+        return Err(ControlError::conflict(format!("volume '{name}' exists already in tenant '{tenant}'")));
+    }
+    Ok(())
+}
+
+/// The policy group of this name that volumes of a tenant can be bound to.
+fn policy_of_tenant(model: &Model, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
+    Ok(model.group(Some(tenant), name)?.record.id)
+}

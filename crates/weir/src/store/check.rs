@@ -1,0 +1,57 @@
+//! Whether a volume's extent files are as they must be.
+
+use std::fs;
+use std::path::Path;
+
+use weir_types::bounds::EXTENT_BYTES;
+
+use super::{extent_count, extent_file_name};
+
+/// Faults of one volume that are reported one by one; more are summed up in a last entry.
+const FAULTS_SHOWN_MAX: usize = 16;
+
+/// An extent file that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtentFault {
+    /// Index of the extent.
+    pub extent: u64,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+/// Compares the extent files in `extents` with what a volume of `size_bytes` must have: each is there, is a
+/// regular file, and has the size of an extent.
+pub fn check_extents(extents: &Path, size_bytes: u64) -> Vec<ExtentFault> {
+    let mut faults = Vec::new();
+    let mut further = 0;
+    for extent in 0..extent_count(size_bytes) {
+        let Some(message) = fault_of(&extents.join(extent_file_name(extent))) else { continue };
+        if faults.len() < FAULTS_SHOWN_MAX {
+            faults.push(ExtentFault { extent, message });
+        } else {
+            further += 1;
+        }
+    }
+    if further > 0
+        && let Some(last) = faults.last_mut()
+    {
+        last.message.push_str(&format!(" (and {further} further extents are at fault)"));
+    }
+    faults
+}
+
+fn fault_of(path: &Path) -> Option<String> {
+    let shown = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some(format!("extent file {shown} is missing"))
+        }
+        Err(error) => Some(format!("extent file {shown} cannot be examined: {error}")),
+        Ok(metadata) if !metadata.is_file() => Some(format!("{shown} is not a regular file")),
+        Ok(metadata) if metadata.len() != EXTENT_BYTES => Some(format!(
+            "extent file {shown} has {} bytes where {EXTENT_BYTES} are expected",
+            metadata.len()
+        )),
+        Ok(_) => None,
+    }
+}

@@ -1,0 +1,272 @@
+//! A volume's files on a directory drive.
+//!
+//! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a copy of what the catalogue
+//! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, all of which exist from the
+//! volume's creation on. A missing or short extent file is therefore always a fault and never a hole.
+//!
+//! Every change is safe against a crash at any instant: folders come into being under a name ending in
+//! `.new` and go away under one ending in `.deleted`; both are removed when the daemon starts.
+
+mod check;
+mod record;
+mod usage;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use weir_types::VolumeId;
+use weir_types::bounds::EXTENT_BYTES;
+
+pub use check::{ExtentFault, check_extents};
+pub use record::{RECORD_FILE, RecordUpdate};
+pub use usage::{DriveUsage, FolderScan};
+
+/// Suffix of a volume's folder while it is being made.
+const NEW_SUFFIX: &str = ".new";
+/// Suffix of a volume's folder while it is being removed.
+const DELETED_SUFFIX: &str = ".deleted";
+/// Up to this many files are made durable one by one; more are made durable with their whole filesystem,
+/// because one `fsync` each would then take longer than everything else that is dirty.
+const SINGLE_SYNC_FILES_MAX: u64 = 16;
+
+/// Why a volume's files could not be changed: what was being done, to which path, and the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path}: {source}", path = path.display())]
+pub struct StoreError {
+    /// What was being done, such as `create`.
+    pub action: &'static str,
+    /// The file or folder concerned.
+    pub path: PathBuf,
+    /// The cause.
+    #[source]
+    pub source: io::Error,
+}
+
+impl StoreError {
+    /// True if the filesystem has no space, inodes or quota left.
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+/// Adds what was done, and to what, to an I/O error.
+trait Context<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|source| StoreError { action, path: path.to_owned(), source: source.into() })
+    }
+}
+
+/// The folder of one directory drive.
+#[derive(Clone, Debug)]
+pub struct Store {
+    drive: PathBuf,
+}
+
+/// Number of extent files of a volume of `size_bytes`.
+pub fn extent_count(size_bytes: u64) -> u64 {
+    size_bytes.div_ceil(EXTENT_BYTES)
+}
+
+/// Name of the file that holds the extent with this index.
+pub fn extent_file_name(index: u64) -> String {
+    format!("{index:08}")
+}
+
+impl Store {
+    /// Opens the drive at `drive`, making its folders if they do not exist.
+    pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
+        let store = Store { drive };
+        let volumes = store.volumes();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
+        sync_folder(&store.drive)?;
+        Ok(store)
+    }
+
+    /// The drive's folder.
+    pub fn drive(&self) -> &Path {
+        &self.drive
+    }
+
+    /// The folder that holds all volumes' folders.
+    fn volumes(&self) -> PathBuf {
+        self.drive.join("volumes")
+    }
+
+    /// The folder of one volume.
+    pub fn folder(&self, volume: VolumeId) -> PathBuf {
+        self.volumes().join(volume.to_string())
+    }
+
+    /// The folder that holds a volume's extent files: what the data plane opens.
+    pub fn extents(&self, volume: VolumeId) -> PathBuf {
+        self.folder(volume).join("extents")
+    }
+
+    /// The folder of one volume while it is made or removed.
+    fn folder_with(&self, volume: VolumeId, suffix: &str) -> PathBuf {
+        self.volumes().join(format!("{volume}{suffix}"))
+    }
+
+    /// Makes the files of a new volume, durably: all of them exist afterwards, or none.
+    pub fn create(&self, volume: VolumeId, size_bytes: u64, record: &[u8]) -> Result<(), StoreError> {
+        let new = self.folder_with(volume, NEW_SUFFIX);
+        let made = self.create_in(&new, size_bytes, record).and_then(|()| self.adopt(&new, volume));
+        if made.is_err() {
+            // Nothing may leak when the drive is full; what cannot be removed now goes at the next start.
+            let _ = fs::remove_dir_all(&new);
+        }
+        made
+    }
+
+    fn create_in(&self, folder: &Path, size_bytes: u64, record: &[u8]) -> Result<(), StoreError> {
+        let extents = folder.join("extents");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&extents).context("create", &extents)?;
+        create_extents(&extents, 0, extent_count(size_bytes))?;
+        record::write_durably(folder, record)?;
+        sync_folder(folder)
+    }
+
+    fn adopt(&self, new: &Path, volume: VolumeId) -> Result<(), StoreError> {
+        let folder = self.folder(volume);
+        fs::rename(new, &folder).context("rename", new)?;
+        sync_folder(&self.volumes())
+    }
+
+    /// Makes the extent files that a volume lacks to be of `size_bytes`; those it has are left alone.
+    pub fn grow(&self, volume: VolumeId, from_bytes: u64, size_bytes: u64) -> Result<(), StoreError> {
+        let extents = self.extents(volume);
+        let made = create_extents(&extents, extent_count(from_bytes), extent_count(size_bytes));
+        if made.is_err() {
+            let _ = remove_surplus(&extents, extent_count(from_bytes));
+        }
+        made
+    }
+
+    /// Removes what a volume holds beyond `size_bytes`: surplus extent files, and the data in the tail of the
+    /// last one that stays, so that it reads as zeros if the volume grows again. Does nothing if there is
+    /// nothing to remove, so it is also what repairs an interrupted resize.
+    pub fn trim_to_size(&self, volume: VolumeId, size_bytes: u64) -> Result<(), StoreError> {
+        let extents = self.extents(volume);
+        remove_surplus(&extents, extent_count(size_bytes))?;
+        let tail = size_bytes % EXTENT_BYTES;
+        match tail {
+            0 => Ok(()),
+            _ => punch_tail(&extents.join(extent_file_name(extent_count(size_bytes) - 1)), tail),
+        }
+    }
+
+    /// Removes a volume's files; a crash in between is finished by [`Store::remove_leftovers`]. Removing
+    /// what is not there succeeds.
+    pub fn delete(&self, volume: VolumeId) -> Result<(), StoreError> {
+        let (folder, deleted) = (self.folder(volume), self.folder_with(volume, DELETED_SUFFIX));
+        match fs::rename(&folder, &deleted) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => {
+                result.context("rename", &folder)?;
+                sync_folder(&self.volumes())?;
+            }
+        }
+        remove_tree(&deleted)?;
+        remove_tree(&self.folder_with(volume, NEW_SUFFIX))?;
+        sync_folder(&self.volumes())
+    }
+
+    /// Bytes that a volume's extent files occupy.
+    pub fn used_bytes(&self, volume: VolumeId) -> Result<u64, StoreError> {
+        let extents = self.extents(volume);
+        let mut used = 0;
+        for entry in fs::read_dir(&extents).context("read", &extents)? {
+            let entry = entry.context("read", &extents)?;
+            used += entry.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        }
+        Ok(used)
+    }
+
+    /// Removes folders whose making or removal a crash interrupted; answers how many there were.
+    pub fn remove_leftovers(&self) -> Result<usize, StoreError> {
+        let volumes = self.volumes();
+        let mut removed = 0;
+        for entry in fs::read_dir(&volumes).context("read", &volumes)? {
+            let path = entry.context("read", &volumes)?.path();
+            let name = path.to_string_lossy();
+            if name.ends_with(NEW_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
+                remove_tree(&path)?;
+                removed += 1;
+            }
+        }
+        sync_folder(&volumes)?;
+        Ok(removed)
+    }
+}
+
+/// Makes the extent files `from..to` and makes them durable.
+fn create_extents(extents: &Path, from: u64, to: u64) -> Result<(), StoreError> {
+    let sync_each = to.saturating_sub(from) <= SINGLE_SYNC_FILES_MAX;
+    for index in from..to {
+        let path = extents.join(extent_file_name(index));
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let file = file.context("create", &path)?;
+        file.set_len(EXTENT_BYTES).context("set the size of", &path)?;
+        if sync_each {
+            file.sync_all().context("make durable", &path)?;
+        }
+    }
+    if !sync_each {
+        let folder = File::open(extents).context("open", extents)?;
+        rustix::fs::syncfs(&folder).context("make durable", extents)?;
+    }
+    sync_folder(extents)
+}
+
+/// Removes extent files with an index of `count` and above.
+fn remove_surplus(extents: &Path, count: u64) -> Result<(), StoreError> {
+    let mut removed = false;
+    for entry in fs::read_dir(extents).context("read", extents)? {
+        let entry = entry.context("read", extents)?;
+        let index = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
+        if index.is_some_and(|index| index >= count) {
+            fs::remove_file(entry.path()).context("remove", &entry.path())?;
+            removed = true;
+        }
+    }
+    if removed { sync_folder(extents) } else { Ok(()) }
+}
+
+/// Frees everything from `offset` to the end of an extent file, if there is anything.
+fn punch_tail(path: &Path, offset: u64) -> Result<(), StoreError> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        // A missing extent is a fault that the check reports; it does not stop the rest.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        result => result.context("open", path)?,
+    };
+    if rustix::fs::seek(&file, SeekFrom::Data(offset)).is_err() {
+        return Ok(());
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, flags, offset, EXTENT_BYTES - offset).context("free the tail of", path)?;
+    file.sync_all().context("make durable", path)
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).context("make durable", folder)
+}
+
+/// Removes a folder with all it holds, if it exists.
+fn remove_tree(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.context("remove", path),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What lies on a drive: which volumes' folders, and how much space there is.
+
+use std::fs;
+
+use weir_types::VolumeId;
+
+use super::{Context, Store, StoreError};
+
+/// Space on the filesystem that holds a drive, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveUsage {
+    /// Size of the filesystem.
+    pub size_bytes: u64,
+    /// Space in use on it, by anyone.
+    pub used_bytes: u64,
+    /// Space that Weir can still use.
+    pub available_bytes: u64,
+}
+
+/// What the drive's volume folder holds.
+#[derive(Debug, Default)]
+pub struct FolderScan {
+    /// Folders that are named like a volume.
+    pub volumes: Vec<VolumeId>,
+    /// Names of anything else.
+    pub strangers: Vec<String>,
+}
+
+impl Store {
+    /// Lists the volume folders on the drive, in order of their identity.
+    pub fn scan(&self) -> Result<FolderScan, StoreError> {
+        let volumes = self.volumes();
+        let mut scan = FolderScan::default();
+        for entry in fs::read_dir(&volumes).context("read", &volumes)? {
+            let name = entry.context("read", &volumes)?.file_name();
+            let name = name.to_string_lossy();
+            match uuid::Uuid::try_parse(&name) {
+                Ok(id) if id.to_string() == name => scan.volumes.push(VolumeId(id)),
+                _ => scan.strangers.push(name.into_owned()),
+            }
+        }
+        scan.volumes.sort_unstable();
+        scan.strangers.sort_unstable();
+        Ok(scan)
+    }
+
+    /// How much space the drive's filesystem has.
+    pub fn usage(&self) -> Result<DriveUsage, StoreError> {
+        let space = rustix::fs::statvfs(self.drive()).context("read the free space of", self.drive())?;
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        Ok(DriveUsage {
+            size_bytes: bytes(space.f_blocks),
+            used_bytes: bytes(space.f_blocks.saturating_sub(space.f_bfree)),
+            available_bytes: bytes(space.f_bavail),
+        })
+    }
+}
