@@ -11,3 +11,10 @@ impl Clock {
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }
 }
+
+/// Makes timed waits of the calling thread end as close to their instant as the machine allows, instead of
+/// within the 50 µs by which the kernel otherwise gathers them.
+pub fn sharpen_timers() {
+    // SAFETY: this call only sets a number of the calling thread.
+    let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}

@@ -10,7 +10,13 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 /// A file or socket. It closes once the last clone is gone, and every operation in flight holds one, so the
 /// kernel never sees its number reused.
 #[derive(Clone, Debug)]
-pub struct Descriptor(Rc<OwnedFd>);
+pub struct Descriptor {
+    fd: Rc<OwnedFd>,
+    is_in_memory: bool,
+}
+
+/// `statfs` types of filesystems whose files are memory: `TMPFS_MAGIC` and `RAMFS_MAGIC`.
+const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// What to do with a range of a file's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,30 +54,43 @@ impl Descriptor {
         }
     }
 
+    /// Takes over an open file. Where its filesystem is memory, the ring reads and writes it in place.
+    pub fn file(fd: OwnedFd) -> Descriptor {
+        let kind = rustix::fs::fstatfs(&fd).map(|filesystem| filesystem.f_type as u64);
+        let is_in_memory = kind.is_ok_and(|kind| MEMORY_FILESYSTEMS.contains(&kind));
+        Descriptor { fd: Rc::new(fd), is_in_memory }
+    }
+
+    /// Takes over a connected socket.
+    pub fn socket(fd: OwnedFd) -> Descriptor {
+        Descriptor { fd: Rc::new(fd), is_in_memory: false }
+    }
+
+    /// True if reading and writing never waits for media: then there is nothing to gain from doing it
+    /// asynchronously, and the kernel, which has no other way for such files, would give every operation to
+    /// a worker thread.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+
     /// Ends a socket's connection in both directions; operations in flight on it come back soon.
     pub fn shutdown(&self) {
         // A socket that is no longer connected is what was wanted.
-        let _ = rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
     }
 
     /// Ends a socket's incoming direction only.
     pub fn shutdown_receive(&self) {
-        let _ = rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Read);
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Read);
     }
 
     pub(crate) fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl From<OwnedFd> for Descriptor {
-    fn from(fd: OwnedFd) -> Descriptor {
-        Descriptor(Rc::new(fd))
+        self.fd.as_raw_fd()
     }
 }
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }

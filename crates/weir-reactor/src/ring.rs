@@ -1,5 +1,6 @@
 //! One io_uring and what can be asked of it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
@@ -82,6 +83,8 @@ pub struct Completion<T> {
 pub struct Ring<T> {
     uring: IoUring,
     in_flight: InFlight<T>,
+    /// Operations that ended when they were asked for.
+    ended: VecDeque<Completion<T>>,
     pool: BufferPool,
     has_registered_buffers: bool,
     waker: Waker,
@@ -104,8 +107,17 @@ impl<T> Ring<T> {
         let has_registered_buffers = config.register_buffers && register(&uring, &pool);
         let waker = Waker::new()?;
         let wake_count = Box::new([0; 8]);
-        let in_flight = InFlight::new();
-        Ok(Ring { uring, in_flight, pool, has_registered_buffers, waker, wake_count, is_waker_armed: false })
+        let (in_flight, ended) = (InFlight::new(), VecDeque::new());
+        Ok(Ring {
+            uring,
+            in_flight,
+            ended,
+            pool,
+            has_registered_buffers,
+            waker,
+            wake_count,
+            is_waker_armed: false,
+        })
     }
 
     /// A handle with which other threads wake this ring.
@@ -135,6 +147,10 @@ impl<T> Ring<T> {
         let target = &mut buffer[range];
         let (start, length) = (target.as_mut_ptr(), target.len() as u32);
         check_alignment(offset, start, length);
+        if file.is_in_memory() {
+            let result = retrying(|| rustix::io::pread(file, &mut *target, offset));
+            return self.end_now(token, Carried::Buffer(buffer), result);
+        }
         let fd = Fd(file.raw());
         let entry = if self.has_registered_buffers {
             opcode::ReadFixed::new(fd, start, length, 0).offset(offset).build()
@@ -157,6 +173,10 @@ impl<T> Ring<T> {
         let source = &buffer[range];
         let (start, length) = (source.as_ptr(), source.len() as u32);
         check_alignment(offset, start, length);
+        if file.is_in_memory() {
+            let result = retrying(|| rustix::io::pwrite(file, source, offset));
+            return self.end_now(token, Carried::Buffer(buffer), result);
+        }
         let (fd, flags) = (Fd(file.raw()), if is_durable { libc::RWF_DSYNC } else { 0 });
         let entry = if self.has_registered_buffers {
             opcode::WriteFixed::new(fd, start, length, 0).offset(offset).rw_flags(flags).build()
@@ -215,6 +235,11 @@ impl<T> Ring<T> {
         self.submit_entry(entry.user_data(index));
     }
 
+    fn end_now(&mut self, token: T, carried: Carried, result: rustix::io::Result<usize>) {
+        let result = result.map(|count| count as u32).map_err(io::Error::from);
+        self.ended.push_back(Completion { token, result, carried });
+    }
+
     fn push(&mut self, token: T, carried: Carried, descriptor: Option<Descriptor>, entry: squeue::Entry) {
         let index = self.in_flight.insert(Operation { token, carried, _descriptor: descriptor });
         self.submit_entry(entry.user_data(index));
@@ -239,6 +264,7 @@ impl<T> Ring<T> {
     /// Those of `io_uring_enter(2)` other than interruption, time-out and a full completion queue.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         self.arm_waker();
+        let timeout_ns = if self.ended.is_empty() { timeout_ns } else { Some(0) };
         let result = match timeout_ns {
             None => self.uring.submit_and_wait(1),
             Some(ns) => {
@@ -263,6 +289,9 @@ impl<T> Ring<T> {
 
     /// Takes one operation that has ended, if any.
     pub fn next_completion(&mut self) -> Option<Completion<T>> {
+        if let Some(ended) = self.ended.pop_front() {
+            return Some(ended);
+        }
         loop {
             let entry = self.uring.completion().next()?;
             if entry.user_data() == WAKE {
@@ -290,6 +319,15 @@ impl<T> Drop for Ring<T> {
                 return;
             }
             while self.next_completion().is_some() {}
+        }
+    }
+}
+
+fn retrying(mut transfer: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {
+    loop {
+        match transfer() {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return result,
         }
     }
 }

@@ -26,16 +26,23 @@ pub const PIECE_BYTES: u64 = 128 << 10;
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// Memory for data in flight, in bytes, that one reactor owns.
-pub const BUFFER_POOL_BYTES: usize = 64 << 20;
+pub const BUFFER_POOL_BYTES: usize = 128 << 20;
 
 /// Bytes of buffers that one connection may hold while the pool is plentiful.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of buffers that one connection may always hold, however short the pool is.
-pub const CONNECTION_BUFFER_BYTES_MIN: usize = PIECE_BYTES as usize;
+/// Bytes of buffers that one connection may always hold, however short the pool is: two pieces, because a
+/// small write may touch two and is taken in whole.
+pub const CONNECTION_BUFFER_BYTES_MIN: usize = 2 * PIECE_BYTES as usize;
 
 /// Connections that one reactor serves; more are refused.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 256;
+
+/// Handshakes under way at a time; further clients wait to be accepted.
+pub const HANDSHAKES_MAX: usize = 128;
+
+/// Seconds that a client may take for its handshake.
+pub const HANDSHAKE_SECONDS_MAX: u64 = 30;
 
 /// Bytes read ahead from one connection's socket.
 pub const RECEIVE_BUFFER_BYTES: usize = 256 << 10;

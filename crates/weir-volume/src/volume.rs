@@ -45,6 +45,11 @@ impl Volume {
         self.touched.retain(|&extent| (extent as usize) < count);
     }
 
+    /// Number of extents.
+    pub fn extents(&self) -> u32 {
+        self.extents.len() as u32
+    }
+
     /// Number of operations under way.
     pub fn operations(&self) -> usize {
         self.operations.len()
@@ -201,6 +206,12 @@ impl Volume {
         state.allocating.retain(|&other| other != piece);
         state.map.set(piece);
         self.retry_waiting(extent, actions);
+    }
+
+    /// The [`Action::Zero`] of an operation that is one and runs, for executors that need more than one step.
+    pub fn zeroing(&self, id: OperationId) -> Option<Action> {
+        let Request { kind, extent, offset, length } = self.operations.get(id).request;
+        (kind == Kind::Zero).then_some(Action::Zero { operation: id, extent, offset, length })
     }
 
     /// The answer to everything that names an operation: bytes moved (for reads and writes), or a fault.

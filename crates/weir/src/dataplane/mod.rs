@@ -3,12 +3,36 @@
 //! This module is the whole of what control may ask of it. Control tells it what should be served and under
 //! which limits; it never asks control anything, so a dead control plane stops no I/O.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod budget;
+mod command;
+mod connection;
+mod disk;
+mod helper;
+mod reactor;
+mod receive;
+mod send;
+mod serve;
+mod served_volume;
+mod token;
 
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use weir_qos::Ceiling;
+use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
+use weir_types::bounds::BUFFER_POOL_BYTES;
 use weir_types::{Limits, PolicyGroupId, VolumeId};
 
 use crate::statistics::VolumeStatistics;
+use budget::SharedCeiling;
+use command::{Binding, Command};
+pub use connection::NewConnection;
+use helper::Helper;
+use reactor::{Alarms, Reactor};
 
 /// How the data plane is set up.
 #[derive(Clone, Debug)]
@@ -70,49 +94,207 @@ pub struct Alarm {
 }
 
 /// Handle on all reactors. Cheap to share; every call may block until the owning reactor has answered.
-pub struct DataPlane {}
+pub struct DataPlane {
+    reactors: Vec<ReactorHandle>,
+    /// Which reactor has which volume.
+    placements: Mutex<BTreeMap<VolumeId, usize>>,
+    /// The ceilings of shared groups that any volume was ever bound to, until their group is forgotten.
+    shared: Mutex<BTreeMap<PolicyGroupId, SharedCeiling>>,
+    alarms: Alarms,
+}
+
+/// One reactor thread.
+struct ReactorHandle {
+    commands: Sender<Command>,
+    waker: Waker,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ReactorHandle {
+    /// Gives an order. The queue has no bound of its own: orders come from control, which waits for each
+    /// answer, and from handshakes, whose number is bounded.
+    fn order(&self, command: Command) -> bool {
+        let is_taken = self.commands.send(command).is_ok();
+        self.waker.wake();
+        is_taken
+    }
+}
 
 impl DataPlane {
     /// Starts the reactors.
     ///
     /// # Errors
     /// If io_uring is not available; the source names the cause.
-    pub fn start(_config: DataPlaneConfig) -> Result<Arc<DataPlane>, DataPlaneError> {
-        Ok(Arc::new(DataPlane {}))
+    pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, DataPlaneError> {
+        let alarms = Alarms::default();
+        let reactors = (0..config.reactors.max(1))
+            .map(|index| start_reactor(index, Arc::clone(&alarms)))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(DataPlane { reactors, placements: Mutex::default(), shared: Mutex::default(), alarms }))
     }
 
     /// Opens a volume: from the answer on, connections can be served. Opening one twice is an error of the caller.
-    pub fn open(&self, _spec: VolumeSpec) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
-        Ok(Arc::default())
+    ///
+    /// # Errors
+    /// If the reactor has stopped.
+    pub fn open(&self, spec: VolumeSpec) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
+        let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
+        let index = self.place(id);
+        let given = Arc::clone(&statistics);
+        self.ask(index, id, |done| Command::Open { spec, statistics: given, done })?;
+        Ok(statistics)
+    }
+
+    /// Chooses the reactor with the fewest volumes.
+    fn place(&self, id: VolumeId) -> usize {
+        let mut placements = locked(&self.placements);
+        let load = |index: usize| placements.values().filter(|&&placed| placed == index).count();
+        let index = (0..self.reactors.len()).min_by_key(|&index| load(index)).unwrap_or(0);
+        placements.insert(id, index);
+        index
+    }
+
+    fn reactor_of(&self, volume: VolumeId) -> Result<usize, DataPlaneError> {
+        locked(&self.placements).get(&volume).copied().ok_or(DataPlaneError::UnknownVolume(volume))
+    }
+
+    /// Gives an order and waits until it holds.
+    fn ask(
+        &self,
+        reactor: usize,
+        volume: VolumeId,
+        command: impl FnOnce(SyncSender<()>) -> Command,
+    ) -> Result<(), DataPlaneError> {
+        let (done, answer) = sync_channel(1);
+        self.reactors[reactor].order(command(done));
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
     }
 
     /// Ends all connections of a volume, waits for its I/O to end, and closes its files.
-    pub fn close(&self, _volume: VolumeId) -> Result<(), DataPlaneError> {
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn close(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::Close { volume, done })?;
+        locked(&self.placements).remove(&volume);
         Ok(())
     }
 
     /// Changes a volume's size. When growing, the new extent files must exist; when shrinking, they must
-    /// still exist. New connections see the new size.
-    pub fn resize(&self, _volume: VolumeId, _size_bytes: u64) -> Result<(), DataPlaneError> {
-        Ok(())
+    /// still exist, and open connections are ended. New connections see the new size.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn resize(&self, volume: VolumeId, size_bytes: u64) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::Resize { volume, size_bytes, done })
     }
 
     /// Puts a volume under a policy, or under none. Holds from the answer on. Binding the group that is
     /// bound already changes nothing.
-    pub fn bind(&self, _volume: VolumeId, _binding: Option<PolicyBinding>) -> Result<(), DataPlaneError> {
-        Ok(())
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn bind(&self, volume: VolumeId, binding: Option<PolicyBinding>) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let binding = binding.map(|PolicyBinding { group, is_shared, limits }| {
+            let shared = is_shared.then(|| self.shared_ceiling(group, limits));
+            Binding { group, limits, shared }
+        });
+        self.ask(reactor, volume, |done| Command::Bind { volume, binding, done })
+    }
+
+    fn shared_ceiling(&self, group: PolicyGroupId, limits: Limits) -> SharedCeiling {
+        let new = || Arc::new(Mutex::new(Ceiling::new(limits, Clock.now_ns())));
+        Arc::clone(locked(&self.shared).entry(group).or_insert_with(new))
     }
 
     /// Changes the ceilings of a group for all volumes bound to it. Holds from the answer on.
-    pub fn change_limits(&self, _group: PolicyGroupId, _limits: Limits) -> Result<(), DataPlaneError> {
+    ///
+    /// # Errors
+    /// If a reactor has stopped.
+    pub fn change_limits(&self, group: PolicyGroupId, limits: Limits) -> Result<(), DataPlaneError> {
+        if let Some(shared) = locked(&self.shared).get(&group) {
+            budget::lock(shared).change(limits, Clock.now_ns());
+        }
+        for index in 0..self.reactors.len() {
+            self.ask(index, VolumeId(group.0), |done| Command::ChangeLimits { group, limits, done })?;
+        }
         Ok(())
+    }
+
+    /// Forgets a group that no volume is bound to any more.
+    pub fn forget_group(&self, group: PolicyGroupId) {
+        locked(&self.shared).remove(&group);
+    }
+
+    /// Takes an extent out of service because its file was found damaged: everything on it fails, and the
+    /// fault stands in [`DataPlane::alarms`]. Doing so twice changes nothing.
+    pub fn retire(&self, volume: VolumeId, extent: u32, message: String) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::Retire { volume, extent, message });
+        }
+    }
+
+    /// Hands a connection whose handshake is done to the volume's reactor. If the volume is gone by now, the
+    /// connection is closed.
+    pub fn serve(&self, volume: VolumeId, connection: NewConnection) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::Serve { volume, connection: Box::new(connection) });
+        }
     }
 
     /// Faults that stand now.
     pub fn alarms(&self) -> Vec<Alarm> {
-        Vec::new()
+        locked(&self.alarms).clone()
     }
 
     /// Ends all connections after the requests that were received are answered, then the threads.
-    pub fn shutdown(&self) {}
+    pub fn shutdown(&self) {
+        for reactor in &self.reactors {
+            reactor.order(Command::Stop);
+        }
+        for reactor in &self.reactors {
+            if let Some(thread) = locked(&reactor.thread).take() {
+                // A panic there was reported when it happened.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Locks a map that no panic can leave half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start_reactor(index: usize, alarms: Alarms) -> Result<ReactorHandle, DataPlaneError> {
+    let start_error = |source| DataPlaneError::Start { index, source };
+    let (commands, inbox) = channel();
+    let (ready, is_ready) = sync_channel(1);
+    let work = move || match set_up(index, inbox, alarms) {
+        Ok(reactor) => {
+            // Whoever starts the reactor waits for this.
+            let _ = ready.send(Ok(reactor.ring.waker()));
+            drop(ready);
+            reactor.run();
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("weir-reactor-{index}")).spawn(work);
+    let thread = thread.map_err(start_error)?;
+    let waker = is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended"))).map_err(start_error)?;
+    Ok(ReactorHandle { commands, waker, thread: Mutex::new(Some(thread)) })
+}
+
+/// Makes a reactor on the thread that will run it.
+fn set_up(index: usize, inbox: Receiver<Command>, alarms: Alarms) -> io::Result<Reactor> {
+    weir_reactor::clock::sharpen_timers();
+    let pool = BufferPool::new(BUFFER_POOL_BYTES)?;
+    let ring = Ring::new(RingConfig::default(), pool.clone()).map_err(io::Error::other)?;
+    let helper = Helper::start(index, ring.waker())?;
+    Ok(Reactor::new(ring, pool, helper, inbox, alarms))
 }

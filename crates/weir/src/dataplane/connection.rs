@@ -1,0 +1,161 @@
+//! One client's connection in its transmission phase: what is being received, served and sent.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use slab::Slab;
+use weir_nbd::{NbdError, Request, RequestDecoder, Session};
+use weir_reactor::{Buffer, Descriptor, SendBatch};
+use weir_types::bounds::RECEIVE_BUFFER_BYTES;
+use weir_volume::geometry::Part;
+
+use super::token::VolumeIndex;
+
+/// A connection that has finished its handshake.
+pub struct NewConnection {
+    /// The socket, in blocking mode.
+    pub socket: OwnedFd,
+    /// What the handshake settled.
+    pub session: Session,
+    /// Bytes of the transmission phase that came with the handshake's last ones.
+    pub leftover: Vec<u8>,
+}
+
+/// A request between its header being read and its answer being queued.
+pub(super) struct ActiveRequest {
+    pub request: Request,
+    /// When the whole request was here, in nanoseconds.
+    pub arrived_ns: u64,
+    /// Time that a ceiling held it back, in nanoseconds.
+    pub waited_ns: u64,
+    /// True once it was admitted.
+    pub is_running: bool,
+    /// Bytes of the request that operations were started for.
+    pub position: u64,
+    /// Operations that are not done.
+    pub parts_left: u32,
+    pub error: Option<NbdError>,
+    /// The parts of a small write that has not been admitted.
+    pub parked: Vec<(Part, Buffer)>,
+    /// Zeroes are being written because the filesystem cannot zero.
+    pub is_zeroing_by_writing: bool,
+    /// The head of an unfragmented reply is queued: an error can no longer be told.
+    pub has_begun_reply: bool,
+}
+
+impl ActiveRequest {
+    pub fn new(request: Request, now_ns: u64) -> ActiveRequest {
+        ActiveRequest {
+            request,
+            arrived_ns: now_ns,
+            waited_ns: 0,
+            is_running: false,
+            position: 0,
+            parts_left: 0,
+            error: None,
+            parked: Vec::new(),
+            is_zeroing_by_writing: false,
+            has_begun_reply: false,
+        }
+    }
+
+    pub fn length(&self) -> u64 {
+        u64::from(self.request.length)
+    }
+}
+
+/// A write whose payload is being received.
+pub(super) struct IncomingWrite {
+    pub request: usize,
+    /// Payload bytes of the parts that are complete.
+    pub position: u64,
+    pub part: Option<IncomingPart>,
+}
+
+/// The part of a payload that is being received.
+pub(super) struct IncomingPart {
+    pub part: Part,
+    /// `None` while the kernel fills it.
+    pub buffer: Option<Buffer>,
+    pub filled: usize,
+}
+
+/// Replies on their way out, and the bytes of buffers in them.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    pub batch: Box<SendBatch>,
+    pub held_bytes: usize,
+}
+
+/// A connection.
+pub(super) struct Connection {
+    pub socket: Descriptor,
+    pub volume: VolumeIndex,
+    pub decoder: RequestDecoder,
+    pub has_structured_replies: bool,
+    pub allocation_context: Option<u32>,
+    /// `None` while the kernel fills it.
+    pub input: Option<Box<[u8]>>,
+    pub input_start: usize,
+    pub input_end: usize,
+    pub is_receiving: bool,
+    pub incoming: Option<IncomingWrite>,
+    /// A large write that waits for admission; nothing behind it is read.
+    pub stalled_on: Option<usize>,
+    pub requests: Slab<ActiveRequest>,
+    /// Running requests that need buffers to go on, in order.
+    pub starving: VecDeque<usize>,
+    /// It could not take a buffer because it holds as many as it may.
+    pub is_short_of_buffers: bool,
+    /// Bytes of pooled buffers that this connection holds in any form.
+    pub held_bytes: usize,
+    pub outbox: VecDeque<Outgoing>,
+    /// Bytes of buffers in the batch that the kernel is sending, while it does.
+    pub sending: Option<usize>,
+    pub is_listed_outgoing: bool,
+    pub is_listed_resuming: bool,
+    /// Nothing more is read; it closes once everything is answered.
+    pub is_draining: bool,
+    /// It ends as soon as the kernel lets go of everything.
+    pub is_closing: bool,
+}
+
+impl Connection {
+    pub fn new(new: NewConnection, volume: VolumeIndex) -> Connection {
+        let mut input = vec![0; RECEIVE_BUFFER_BYTES.max(new.leftover.len())].into_boxed_slice();
+        input[..new.leftover.len()].copy_from_slice(&new.leftover);
+        Connection {
+            socket: Descriptor::socket(new.socket),
+            volume,
+            decoder: RequestDecoder::new(&new.session),
+            has_structured_replies: new.session.structured_replies,
+            allocation_context: new.session.allocation_context,
+            input: Some(input),
+            input_start: 0,
+            input_end: new.leftover.len(),
+            is_receiving: false,
+            incoming: None,
+            stalled_on: None,
+            requests: Slab::new(),
+            starving: VecDeque::new(),
+            is_short_of_buffers: false,
+            held_bytes: 0,
+            outbox: VecDeque::new(),
+            sending: None,
+            is_listed_outgoing: false,
+            is_listed_resuming: false,
+            is_draining: false,
+            is_closing: false,
+        }
+    }
+
+    /// True if the kernel and the volume hold nothing of this connection any more.
+    pub fn is_quiet(&self) -> bool {
+        !self.is_receiving && self.sending.is_none() && self.requests.is_empty()
+    }
+
+    /// True if everything that was received is answered and sent.
+    pub fn is_answered(&self) -> bool {
+        self.requests.is_empty() && self.sending.is_none() && self.outbox.is_empty()
+    }
+}

@@ -1,0 +1,194 @@
+//! A thread beside each reactor for the few file operations that io_uring does not have: finding out where
+//! an extent holds data.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use rustix::fs::{SeekFrom, seek};
+use weir_reactor::{Descriptor, Waker};
+use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES};
+use weir_volume::AllocationMap;
+
+/// Descriptors in one answer to a block status request; the client asks again for the rest.
+const STATUS_RUNS_MAX: usize = 1024;
+
+/// Work for the helper. Each job belongs to one extent being opened or one request of a client, both of
+/// which are bounded, so the queue is.
+pub(super) enum Job {
+    /// Open an extent's file and map its data.
+    Open { volume: usize, extent: u32, path: PathBuf },
+    /// Tell data from holes in a range of an extent.
+    Status { volume: usize, connection: usize, request: usize, path: PathBuf, offset: u32, length: u32 },
+}
+
+/// A run of bytes that are all data or all hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub length: u32,
+    pub is_hole: bool,
+}
+
+/// What came of a [`Job`].
+pub(super) enum Answer {
+    Opened { volume: usize, extent: u32, result: Result<(OwnedFd, AllocationMap), String> },
+    Status { volume: usize, connection: usize, request: usize, result: Result<Vec<Run>, String> },
+}
+
+/// The thread and the two queues.
+pub(super) struct Helper {
+    jobs: Option<Sender<Job>>,
+    answers: Receiver<Answer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Helper {
+    pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
+        let (jobs, inbox) = channel::<Job>();
+        let (outbox, answers) = channel();
+        let work = move || {
+            for job in inbox {
+                if outbox.send(perform(job)).is_err() {
+                    return;
+                }
+                waker.wake();
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("weir-helper-{index}")).spawn(work)?;
+        Ok(Helper { jobs: Some(jobs), answers, thread: Some(thread) })
+    }
+
+    pub fn submit(&self, job: Job) {
+        let jobs = self.jobs.as_ref().expect("jobs are taken until the helper is dropped");
+        jobs.send(job).expect("the helper thread lives as long as its queue");
+    }
+
+    pub fn next_answer(&self) -> Option<Answer> {
+        self.answers.try_recv().ok()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn perform(job: Job) -> Answer {
+    match job {
+        Job::Open { volume, extent, path } => {
+            let result = open_extent(&path).map_err(|error| describe(&path, &error));
+            Answer::Opened { volume, extent, result }
+        }
+        Job::Status { volume, connection, request, path, offset, length } => {
+            let result = File::open(&path)
+                .and_then(|file| runs(&file, u64::from(offset), u64::from(length)))
+                .map_err(|error| describe(&path, &error));
+            Answer::Status { volume, connection, request, result }
+        }
+    }
+}
+
+fn describe(path: &Path, error: &io::Error) -> String {
+    format!("extent file {}: {error}", path.display())
+}
+
+fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if metadata.len() != EXTENT_BYTES {
+        let message = format!("has {} bytes instead of {EXTENT_BYTES}: it was shortened", metadata.len());
+        return Err(io::Error::other(message));
+    }
+    let file = Descriptor::open_direct(path)?;
+    let map = map_data(&file)?;
+    Ok((file, map))
+}
+
+/// Marks every allocation piece in which the file holds data.
+fn map_data(file: &OwnedFd) -> io::Result<AllocationMap> {
+    let mut map = AllocationMap::default();
+    let mut position = 0;
+    while let Some(data) = next_data(file, position)?.filter(|&data| data < EXTENT_BYTES) {
+        let piece = data / ALLOCATION_BYTES;
+        map.set(piece as u32);
+        position = (piece + 1) * ALLOCATION_BYTES;
+    }
+    Ok(map)
+}
+
+/// The first offset at or after `position` that holds data; `None` if there is none.
+fn next_data(file: &impl std::os::fd::AsFd, position: u64) -> io::Result<Option<u64>> {
+    match seek(file, SeekFrom::Data(position)) {
+        Ok(offset) => Ok(Some(offset)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        // A filesystem without holes: everything is data.
+        Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn next_hole(file: &impl std::os::fd::AsFd, position: u64) -> io::Result<u64> {
+    match seek(file, SeekFrom::Hole(position)) {
+        Ok(offset) => Ok(offset),
+        Err(rustix::io::Errno::INVAL) => Ok(EXTENT_BYTES),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Data and holes from `offset` on, at most [`STATUS_RUNS_MAX`] runs and `length` bytes.
+fn runs(file: &File, offset: u64, length: u64) -> io::Result<Vec<Run>> {
+    let (mut position, end) = (offset, offset + length);
+    let mut found = Vec::new();
+    while position < end && found.len() < STATUS_RUNS_MAX {
+        let data = next_data(file, position)?.unwrap_or(end).min(end);
+        let (run_end, is_hole) = if data > position {
+            (data, true)
+        } else {
+            (next_hole(file, position)?.clamp(position + 1, end), false)
+        };
+        found.push(Run { length: (run_end - position) as u32, is_hole });
+        position = run_end;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn data_and_holes_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("extent");
+        let file = File::create(&path).unwrap();
+        file.set_len(EXTENT_BYTES).unwrap();
+        file.write_all_at(&[1; 4096], 5 * ALLOCATION_BYTES + 8192).unwrap();
+        file.sync_all().unwrap();
+        let (_, map) = open_extent(&path).unwrap();
+        let held: Vec<u32> = (0..1024).filter(|&piece| map.may_hold_data(piece)).collect();
+        assert_eq!(held, [5]);
+        let file = File::open(&path).unwrap();
+        let all = runs(&file, 5 * ALLOCATION_BYTES, 16384).unwrap();
+        let expected = [(8192, true), (4096, false), (4096, true)];
+        assert_eq!(all.iter().map(|r| (r.length, r.is_hole)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_shortened_extent_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("extent");
+        File::create(&path).unwrap().set_len(4096).unwrap();
+        assert!(open_extent(&path).unwrap_err().to_string().contains("shortened"));
+    }
+}

@@ -1,0 +1,327 @@
+//! From a socket's bytes to requests.
+//!
+//! Small writes are taken in whole and wait for admission with their payload in pooled buffers. A large
+//! write waits with its payload still in the socket, and nothing behind it is read.
+
+use std::io;
+
+use weir_nbd::{Decoded, Request};
+use weir_reactor::{Buffer, Carried};
+use weir_types::bounds::{BLOCK_BYTES, CONNECTION_REQUESTS_MAX, PIECE_BYTES};
+use weir_volume::geometry::{Part, covering_blocks, next_piece};
+
+use super::connection::{ActiveRequest, Connection, IncomingPart, IncomingWrite};
+use super::reactor::Reactor;
+use super::token::{ConnectionIndex, Token};
+
+/// Writes up to this many bytes are taken in before they are admitted.
+const SMALL_WRITE_BYTES_MAX: usize = PIECE_BYTES as usize / 2;
+/// From this many missing payload bytes on, they are received straight into the write's buffer.
+const DIRECT_RECEIVE_BYTES_MIN: usize = 16 << 10;
+
+/// Room that a part needs in its buffer: its blocks, and a spare one if edges have to be read.
+pub(super) fn buffer_bytes(part: Part) -> usize {
+    let (_, covered) = covering_blocks(part.offset, part.length);
+    let spare = if covered == part.length { 0 } else { BLOCK_BYTES as usize };
+    covered as usize + spare
+}
+
+/// Where the part's first byte lies in its buffer.
+pub(super) fn skew(part: Part) -> usize {
+    part.offset as usize % BLOCK_BYTES as usize
+}
+
+/// What became of one step through the input.
+enum Progress {
+    /// There may be more to do.
+    Again,
+    /// More input is needed, or something has to happen first.
+    Pause,
+}
+
+impl Reactor {
+    /// Takes in as many requests as the input holds and the bounds allow, then asks for more input.
+    pub(super) fn parse(&mut self, index: ConnectionIndex) {
+        loop {
+            let connection = &self.connections[index];
+            if !connection.may_parse() {
+                break;
+            }
+            let progress = match connection.incoming {
+                Some(_) => self.take_payload(index),
+                None => self.take_request(index),
+            };
+            if let Progress::Pause = progress {
+                break;
+            }
+        }
+        self.receive_more(index);
+    }
+
+    fn take_request(&mut self, index: ConnectionIndex) -> Progress {
+        let connection = &mut self.connections[index];
+        if connection.requests.len() >= CONNECTION_REQUESTS_MAX {
+            return Progress::Pause;
+        }
+        let (decoder, input) = (&mut connection.decoder, connection.input.as_deref());
+        let unread = &input.expect("parsing needs the input")[connection.input_start..connection.input_end];
+        let (consumed, decoded) = decoder.next(unread);
+        connection.input_start += consumed;
+        match decoded {
+            Decoded::NeedInput => return Progress::Pause,
+            Decoded::Request(request) => self.begin(index, request),
+            Decoded::Refused(refusal) => self.refuse(index, refusal),
+            Decoded::Disconnect => {
+                self.drain_connection(index);
+                return Progress::Pause;
+            }
+            Decoded::Violation(violation) => {
+                tracing::warn!(%violation, "a client broke the protocol and is disconnected");
+                self.close_connection(index);
+                return Progress::Pause;
+            }
+        }
+        Progress::Again
+    }
+
+    /// A request's header is here.
+    fn begin(&mut self, index: ConnectionIndex, request: Request) {
+        let payload_bytes = request.payload_bytes();
+        let connection = &mut self.connections[index];
+        let volume = connection.volume;
+        let id = connection.requests.insert(ActiveRequest::new(request, self.now_ns));
+        self.volumes[volume].open_requests += 1;
+        if payload_bytes > 0 {
+            connection.incoming = Some(IncomingWrite { request: id, position: 0, part: None });
+        }
+        let is_small_write = payload_bytes > 0 && payload_bytes <= SMALL_WRITE_BYTES_MAX;
+        if !is_small_write && !self.admit((index, id)) && payload_bytes > 0 {
+            self.connections[index].stalled_on = Some(id);
+        }
+    }
+
+    /// Moves payload from the input to the write that it belongs to.
+    fn take_payload(&mut self, index: ConnectionIndex) -> Progress {
+        let connection = &mut self.connections[index];
+        let incoming = connection.incoming.as_ref().expect("a write is coming in");
+        let (request, position) = (incoming.request, incoming.position);
+        let wire = connection.requests[request].request;
+        if incoming.part.is_none() {
+            let Some(part) = next_piece(wire.offset, u64::from(wire.length), position) else {
+                connection.incoming = None;
+                self.payload_complete(index, request);
+                return Progress::Again;
+            };
+            let Some(buffer) = self.take_buffer(index, buffer_bytes(part)) else { return Progress::Pause };
+            let incoming = self.connections[index].incoming.as_mut().expect("a write is coming in");
+            incoming.part = Some(IncomingPart { part, buffer: Some(buffer), filled: 0 });
+        }
+        self.fill_part(index)
+    }
+
+    fn fill_part(&mut self, index: ConnectionIndex) -> Progress {
+        let connection = &mut self.connections[index];
+        let incoming = connection.incoming.as_mut().expect("a write is coming in");
+        let target = incoming.part.as_mut().expect("a part was just begun");
+        let input = connection.input.as_deref().expect("parsing needs the input");
+        let unread = &input[connection.input_start..connection.input_end];
+        let count = unread.len().min(target.missing());
+        let start = skew(target.part) + target.filled;
+        let buffer = target.buffer.as_mut().expect("the kernel does not have the buffer");
+        buffer[start..start + count].copy_from_slice(&unread[..count]);
+        connection.input_start += count;
+        target.filled += count;
+        if target.missing() > 0 {
+            return Progress::Pause;
+        }
+        self.part_complete(index);
+        Progress::Again
+    }
+
+    fn part_complete(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        let incoming = connection.incoming.as_mut().expect("a write is coming in");
+        let IncomingPart { part, buffer, .. } = incoming.part.take().expect("a part is complete");
+        let buffer = buffer.expect("the kernel does not have the buffer");
+        incoming.position += u64::from(part.length);
+        let id = incoming.request;
+        let request = &mut connection.requests[id];
+        if request.is_running {
+            self.start_write(index, id, part, buffer);
+        } else {
+            request.parked.push((part, buffer));
+        }
+    }
+
+    fn payload_complete(&mut self, index: ConnectionIndex, id: usize) {
+        let request = &mut self.connections[index].requests[id];
+        if request.is_running {
+            return self.finish_if_done(index, id);
+        }
+        request.arrived_ns = self.now_ns;
+        self.admit((index, id));
+    }
+
+    /// A buffer for a connection, within its bounds; if there is none it is listed to be resumed.
+    pub(super) fn take_buffer(&mut self, index: ConnectionIndex, bytes: usize) -> Option<Buffer> {
+        use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_BUFFER_BYTES_MIN};
+        let is_plentiful = self.pool.free_bytes() > self.pool.total_bytes() / 2;
+        let allowed = if is_plentiful { CONNECTION_BUFFER_BYTES_MAX } else { CONNECTION_BUFFER_BYTES_MIN };
+        let connection = &mut self.connections[index];
+        let footprint = weir_reactor::buffer::footprint(bytes);
+        if connection.held_bytes > 0 && connection.held_bytes + footprint > allowed {
+            connection.is_short_of_buffers = true;
+            return None;
+        }
+        match self.pool.take(bytes) {
+            Some(buffer) => {
+                connection.held_bytes += footprint;
+                Some(buffer)
+            }
+            None => {
+                self.starved.push(index);
+                None
+            }
+        }
+    }
+
+    /// Drops a buffer of a connection.
+    pub(super) fn give_back(&mut self, index: ConnectionIndex, buffer: Option<Buffer>) {
+        if let Some(buffer) = buffer {
+            self.unhold(index, buffer.len());
+        }
+    }
+
+    /// Counts buffers of a connection as given back.
+    pub(super) fn unhold(&mut self, index: ConnectionIndex, bytes: usize) {
+        let connection = &mut self.connections[index];
+        connection.held_bytes -= bytes;
+        if bytes > 0 && std::mem::take(&mut connection.is_short_of_buffers) {
+            self.list_resuming(index);
+        }
+        if bytes > 0 && !self.starved.is_empty() {
+            for starved in std::mem::take(&mut self.starved) {
+                self.list_resuming(starved);
+            }
+        }
+    }
+
+    /// Has a connection go on at the end of this round.
+    pub(super) fn list_resuming(&mut self, index: ConnectionIndex) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && !std::mem::replace(&mut connection.is_listed_resuming, true)
+        {
+            self.resuming.push(index);
+        }
+    }
+
+    /// Lets listed connections go on.
+    pub(super) fn resume_listed(&mut self) {
+        for index in std::mem::take(&mut self.resuming) {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            connection.is_listed_resuming = false;
+            self.feed_starving(index);
+            self.parse(index);
+        }
+    }
+
+    /// Asks the kernel for more input, unless enough is here already.
+    fn receive_more(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        if !connection.may_parse() || connection.requests.len() >= CONNECTION_REQUESTS_MAX {
+            return;
+        }
+        match &mut connection.incoming {
+            None => self.receive_input(index),
+            Some(IncomingWrite { part: Some(part), .. }) => {
+                if part.missing() >= DIRECT_RECEIVE_BYTES_MIN {
+                    self.receive_into_part(index);
+                } else {
+                    self.receive_input(index);
+                }
+            }
+            // No buffer for the next part: it goes on once there is one.
+            Some(IncomingWrite { part: None, .. }) => {}
+        }
+    }
+
+    fn receive_input(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        let mut input = connection.input.take().expect("parsing needs the input");
+        input.copy_within(connection.input_start..connection.input_end, 0);
+        connection.input_end -= connection.input_start;
+        connection.input_start = 0;
+        let range = connection.input_end..input.len();
+        assert!(!range.is_empty(), "a full input holds something to parse");
+        connection.is_receiving = true;
+        self.ring.receive(Token::Receive(index), &connection.socket, input, range);
+    }
+
+    fn receive_into_part(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        let incoming = connection.incoming.as_mut().expect("a write is coming in");
+        let target = incoming.part.as_mut().expect("a part is being filled");
+        let start = skew(target.part) + target.filled;
+        let range = start..start + target.missing();
+        let buffer = target.buffer.take().expect("the kernel does not have the buffer yet");
+        connection.is_receiving = true;
+        self.ring.receive_payload(Token::ReceivePayload(index), &connection.socket, buffer, range);
+    }
+
+    pub(super) fn received(&mut self, index: ConnectionIndex, result: Result<u32, io::Error>, carried: Carried) {
+        let connection = &mut self.connections[index];
+        connection.is_receiving = false;
+        let Carried::Bytes(input) = carried else { unreachable!("a receive carries bytes") };
+        connection.input = Some(input);
+        match result {
+            Ok(count) if count > 0 => {
+                connection.input_end += count as usize;
+                self.parse(index);
+            }
+            _ => self.peer_ended(index),
+        }
+    }
+
+    pub(super) fn received_payload(
+        &mut self,
+        index: ConnectionIndex,
+        result: Result<u32, io::Error>,
+        carried: Carried,
+    ) {
+        let connection = &mut self.connections[index];
+        connection.is_receiving = false;
+        let buffer = carried.into_buffer().expect("a payload receive carries a buffer");
+        let incoming = connection.incoming.as_mut().expect("the write waits for its payload");
+        let target = incoming.part.as_mut().expect("the part waits for its payload");
+        target.buffer = Some(buffer);
+        target.filled += *result.as_ref().unwrap_or(&0) as usize;
+        if result.is_err() || target.missing() > 0 {
+            self.peer_ended(index);
+        } else if !connection.is_closing && !connection.is_draining {
+            self.part_complete(index);
+            self.parse(index);
+        }
+    }
+
+    /// The client is gone, or was cut off to drain: nothing more will come.
+    fn peer_ended(&mut self, index: ConnectionIndex) {
+        if !self.connections[index].is_draining {
+            self.close_connection(index);
+        }
+    }
+}
+
+impl IncomingPart {
+    /// Payload bytes that are not here yet.
+    fn missing(&self) -> usize {
+        self.part.length as usize - self.filled
+    }
+}
+
+impl Connection {
+    /// True if requests may be taken from the input.
+    fn may_parse(&self) -> bool {
+        let is_held = self.is_receiving || self.stalled_on.is_some();
+        !is_held && !self.is_draining && !self.is_closing
+    }
+}

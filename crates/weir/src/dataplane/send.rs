@@ -1,0 +1,323 @@
+//! From answers to a socket's bytes, and the end of connections.
+
+use std::io;
+use std::ops::Range;
+
+use weir_nbd::reply::{self, ReplyHeader, StatusExtent};
+use weir_nbd::Command;
+use weir_reactor::{Buffer, Carried};
+use weir_types::bounds::BLOCK_BYTES;
+use weir_volume::geometry::Part;
+
+use super::connection::{ActiveRequest, Outgoing};
+use super::helper::Run;
+use super::reactor::Reactor;
+use super::serve::is_unfragmented;
+use super::token::{ConnectionIndex, Token};
+
+static ZERO_BLOCK: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+
+/// Empty batches kept for reuse.
+const SPARE_BATCHES_MAX: usize = 64;
+
+impl Reactor {
+    /// Lists a connection as having something to send, and gives the batch to put it in.
+    fn outgoing(&mut self, index: ConnectionIndex) -> &mut Outgoing {
+        let connection = &mut self.connections[index];
+        if !std::mem::replace(&mut connection.is_listed_outgoing, true) {
+            self.outgoing.push(index);
+        }
+        if connection.outbox.back().is_none_or(|outgoing| outgoing.batch.is_full()) {
+            connection.outbox.push_back(self.spare_batches.pop().unwrap_or_default());
+        }
+        connection.outbox.back_mut().expect("a batch was just added if there was none")
+    }
+
+    pub(super) fn queue_head(&mut self, index: ConnectionIndex, head: ReplyHeader) {
+        if !self.connections[index].is_closing {
+            self.outgoing(index).batch.push(head.as_bytes());
+        }
+    }
+
+    /// The head of a piece of an answer that goes out in order: only the first piece has one.
+    fn ordered_head(&mut self, index: ConnectionIndex, id: usize) -> Option<ReplyHeader> {
+        let connection = &mut self.connections[index];
+        let request = &mut connection.requests[id];
+        if std::mem::replace(&mut request.has_begun_reply, true) {
+            return None;
+        }
+        let wire = request.request;
+        Some(if connection.has_structured_replies {
+            reply::data_chunk(wire.cookie, wire.offset, wire.length, true)
+        } else {
+            reply::simple_reply(wire.cookie, Ok(()))
+        })
+    }
+
+    fn is_ordered(&self, index: ConnectionIndex, id: usize) -> bool {
+        let connection = &self.connections[index];
+        is_unfragmented(&connection.requests[id], connection.has_structured_replies)
+    }
+
+    /// True if nothing of the answer comes after the piece that was just read.
+    fn is_last_piece(&self, index: ConnectionIndex, id: usize) -> bool {
+        let request = &self.connections[index].requests[id];
+        request.parts_left == 0 && request.position >= request.length() && request.error.is_none()
+    }
+
+    /// Queues a piece of a read.
+    pub(super) fn queue_data(
+        &mut self,
+        index: ConnectionIndex,
+        id: usize,
+        part: Part,
+        buffer: Buffer,
+        range: Range<usize>,
+    ) {
+        if self.connections[index].is_closing {
+            return self.give_back(index, Some(buffer));
+        }
+        if self.is_ordered(index, id) {
+            let head = self.ordered_head(index, id);
+            return self.push_data(index, head, buffer, range);
+        }
+        let data = trim_zeroes(&buffer[range.clone()]);
+        if data.is_empty() {
+            self.give_back(index, Some(buffer));
+            return self.queue_hole(index, id, part);
+        }
+        let is_last = self.is_last_piece(index, id);
+        let cookie = self.connections[index].requests[id].request.cookie;
+        let at = self.connections[index].requests[id].request.offset + part.position;
+        let (before, after) = (data.start as u32, (range.len() - data.end) as u32);
+        if before > 0 {
+            self.queue_head(index, reply::hole_chunk(cookie, at, before, false));
+        }
+        if after > 0 {
+            let hole = reply::hole_chunk(cookie, at + data.end as u64, after, false);
+            self.queue_head(index, hole);
+        }
+        let head = reply::data_chunk(cookie, at + data.start as u64, data.len() as u32, is_last);
+        let range = range.start + data.start..range.start + data.end;
+        self.push_data(index, Some(head), buffer, range);
+        self.mark_told(index, id, is_last);
+    }
+
+    fn push_data(&mut self, index: ConnectionIndex, head: Option<ReplyHeader>, buffer: Buffer, range: Range<usize>) {
+        let outgoing = self.outgoing(index);
+        outgoing.held_bytes += buffer.len();
+        outgoing.batch.push_data(head.as_ref().map_or(&[], ReplyHeader::as_bytes), buffer, range);
+    }
+
+    /// Queues a piece of a read in which there is nothing but zeroes.
+    pub(super) fn queue_hole(&mut self, index: ConnectionIndex, id: usize, part: Part) {
+        if self.connections[index].is_closing {
+            return;
+        }
+        if self.is_ordered(index, id) {
+            let head = self.ordered_head(index, id);
+            let bytes = head.as_ref().map_or(&[][..], ReplyHeader::as_bytes);
+            return self.outgoing(index).batch.push_zeroes(bytes, part.length as usize);
+        }
+        let is_last = self.is_last_piece(index, id);
+        let request = &self.connections[index].requests[id].request;
+        let head = reply::hole_chunk(request.cookie, request.offset + part.position, part.length, is_last);
+        self.queue_head(index, head);
+        self.mark_told(index, id, is_last);
+    }
+
+    fn mark_told(&mut self, index: ConnectionIndex, id: usize, is_last: bool) {
+        self.connections[index].requests[id].has_begun_reply |= is_last;
+    }
+
+    pub(super) fn queue_status(&mut self, index: ConnectionIndex, id: usize, runs: &[Run]) {
+        let connection = &mut self.connections[index];
+        let (Some(context), false) = (connection.allocation_context, connection.is_closing) else { return };
+        let extents: Vec<StatusExtent> =
+            runs.iter().map(|run| StatusExtent { length: run.length, is_hole: run.is_hole, is_zero: run.is_hole }).collect();
+        let request = &mut connection.requests[id];
+        request.has_begun_reply = true;
+        let bytes = reply::block_status_chunk(request.request.cookie, context, &extents, true);
+        self.outgoing(index).batch.push_bytes(bytes);
+    }
+
+    /// Queues what is left of an answer once everything is done.
+    pub(super) fn queue_end(&mut self, index: ConnectionIndex, request: &ActiveRequest) {
+        let connection = &self.connections[index];
+        let (cookie, is_structured) = (request.request.cookie, connection.has_structured_replies);
+        match (request.error, request.has_begun_reply) {
+            // The answer is complete.
+            (None, true) => {}
+            // The client counts on bytes that do not come: all that is left is to hang up.
+            (Some(_), true) => self.close_connection(index),
+            (Some(error), false) => self.queue_head(index, reply::error_reply(is_structured, cookie, error)),
+            (None, false) => {
+                let is_read = matches!(request.request.command, Command::Read { .. });
+                let done = if is_structured && is_read {
+                    reply::done_chunk(cookie)
+                } else {
+                    reply::simple_reply(cookie, Ok(()))
+                };
+                self.queue_head(index, done);
+            }
+        }
+    }
+
+    /// Hands one batch of each listed connection to the kernel.
+    pub(super) fn send_outgoing(&mut self) {
+        for index in std::mem::take(&mut self.outgoing) {
+            if let Some(connection) = self.connections.get_mut(index) {
+                connection.is_listed_outgoing = false;
+                self.send_next(index);
+            }
+        }
+    }
+
+    fn send_next(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        if connection.sending.is_some() || connection.is_closing {
+            return;
+        }
+        if let Some(Outgoing { batch, held_bytes }) = connection.outbox.pop_front() {
+            connection.sending = Some(held_bytes);
+            self.ring.send(Token::Send(index), &connection.socket, batch);
+        }
+    }
+
+    pub(super) fn sent(&mut self, index: ConnectionIndex, result: Result<u32, io::Error>, carried: Carried) {
+        let Carried::Batch(mut batch) = carried else { unreachable!("a send carries its batch") };
+        let is_whole = result.is_ok_and(|count| count as usize == batch.len());
+        batch.clear();
+        if self.spare_batches.len() < SPARE_BATCHES_MAX {
+            self.spare_batches.push(Outgoing { batch, held_bytes: 0 });
+        }
+        let held_bytes = self.connections[index].sending.take().expect("a batch was being sent");
+        self.unhold(index, held_bytes);
+        if is_whole {
+            self.send_next(index);
+        } else {
+            self.close_connection(index);
+        }
+    }
+
+    /// Reads nothing more; what was received is answered, what still waits for admission is refused.
+    pub(super) fn drain_connection(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        if std::mem::replace(&mut connection.is_draining, true) {
+            return;
+        }
+        connection.socket.shutdown_receive();
+        self.drop_incoming(index);
+        for id in self.forget_waiting(index) {
+            self.connections[index].requests[id].error = Some(weir_nbd::NbdError::Shutdown);
+            self.finish(index, id);
+        }
+        self.ending.push(index);
+    }
+
+    /// Ends a connection as soon as the kernel lets go of what it has.
+    pub(super) fn close_connection(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        if std::mem::replace(&mut connection.is_closing, true) {
+            return;
+        }
+        connection.socket.shutdown();
+        connection.starving.clear();
+        let queued: usize = connection.outbox.drain(..).map(|outgoing| outgoing.held_bytes).sum();
+        self.unhold(index, queued);
+        self.drop_incoming(index);
+        for id in self.forget_waiting(index) {
+            self.finish(index, id);
+        }
+        let idle: Vec<usize> = self.connections[index]
+            .requests
+            .iter()
+            .filter(|(_, request)| request.parts_left == 0)
+            .map(|(id, _)| id)
+            .collect();
+        for id in idle {
+            self.finish(index, id);
+        }
+        if !self.connections[index].is_draining {
+            self.ending.push(index);
+        }
+    }
+
+    /// Takes the requests that wait for admission out of the budget's order.
+    fn forget_waiting(&mut self, index: ConnectionIndex) -> Vec<usize> {
+        let connection = &mut self.connections[index];
+        connection.stalled_on = None;
+        let volume = connection.volume;
+        let waiting: Vec<usize> =
+            connection.requests.iter().filter(|(_, r)| !r.is_running).map(|(id, _)| id).collect();
+        let mut parked_bytes = 0;
+        for &id in &waiting {
+            let parked = std::mem::take(&mut connection.requests[id].parked);
+            parked_bytes += parked.iter().map(|(_, buffer)| buffer.len()).sum::<usize>();
+        }
+        self.unhold(index, parked_bytes);
+        if let Some(budget) = &mut self.volumes[volume].budget {
+            budget.forget(self.now_ns, |ticket| ticket.0 == index);
+            self.update_deadline(volume);
+        }
+        waiting
+    }
+
+    /// Drops a write whose payload will not come any more.
+    fn drop_incoming(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        // While the kernel fills the part, its completion still needs it.
+        if connection.is_receiving {
+            return;
+        }
+        let Some(incoming) = connection.incoming.take() else { return };
+        let buffer = incoming.part.and_then(|part| part.buffer);
+        self.give_back(index, buffer);
+        // A request that had not been admitted may be answered already.
+        let request = self.connections[index].requests.get_mut(incoming.request);
+        if let Some(request) = request.filter(|request| request.is_running) {
+            request.error = Some(weir_nbd::NbdError::Shutdown);
+            self.finish_if_done(index, incoming.request);
+        }
+    }
+
+    /// Looks after connections that end: closes those that are drained, forgets those that are quiet.
+    pub(super) fn settle_ending(&mut self) {
+        for index in std::mem::take(&mut self.ending) {
+            if !self.connections[index].is_receiving {
+                self.drop_incoming(index);
+            }
+            if self.connections[index].is_draining && self.connections[index].is_answered() {
+                self.close_connection(index);
+            }
+            let connection = &self.connections[index];
+            if connection.is_closing && connection.is_quiet() {
+                self.remove_connection(index);
+            } else {
+                self.ending.push(index);
+            }
+        }
+    }
+
+    fn remove_connection(&mut self, index: ConnectionIndex) {
+        let connection = self.connections.remove(index);
+        debug_assert_eq!(connection.held_bytes, 0, "a connection took buffers with it");
+        let volume = connection.volume;
+        self.volumes[volume].connections -= 1;
+        self.volumes[volume].publish();
+        self.settle_volume(volume);
+    }
+}
+
+/// The range of `data` without whole blocks of zeroes at its ends; empty if there is nothing else.
+fn trim_zeroes(data: &[u8]) -> Range<usize> {
+    const BLOCK: usize = BLOCK_BYTES as usize;
+    if data.len() < BLOCK {
+        return 0..data.len();
+    }
+    // Most data differs from zero at once, so that this costs next to nothing.
+    let is_zero = |block: &[u8]| block[0] == 0 && block == &ZERO_BLOCK[..block.len()];
+    let leading = data.chunks(BLOCK).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
+    let trailing = data[leading..].rchunks(BLOCK).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
+    leading..data.len() - trailing
+}

@@ -1,0 +1,380 @@
+//! From an admitted request to the operations that serve it, and from their ends to its answer.
+
+use weir_nbd::{Command, NbdError, Refusal, reply};
+use weir_qos::{Cost, Direction, Verdict};
+use weir_reactor::Buffer;
+use weir_types::bounds::EXTENT_BYTES;
+use weir_volume::geometry::{Part, next_extent, next_piece, split_at_blocks};
+use weir_volume::{Content, Fault, Kind, OperationId};
+
+use super::connection::ActiveRequest;
+use super::helper::{Job, Run};
+use super::reactor::Reactor;
+use super::receive::{buffer_bytes, skew};
+use super::served_volume::{Context, Ticket};
+use super::token::{ConnectionIndex, VolumeIndex};
+use crate::statistics::Served;
+
+/// What a request costs its budget; `None` for requests that no ceiling counts.
+fn cost_of(request: &weir_nbd::Request) -> Option<Cost> {
+    let (direction, bytes) = match request.command {
+        Command::Read { .. } => (Direction::Read, u64::from(request.length)),
+        Command::Write { .. } => (Direction::Write, u64::from(request.length)),
+        Command::Trim { .. } | Command::WriteZeroes { .. } => (Direction::Write, 0),
+        Command::Flush | Command::BlockStatus { .. } | Command::Cache => return None,
+    };
+    Some(Cost { direction, bytes })
+}
+
+/// How the client is told of a fault.
+fn nbd_error(fault: Fault) -> NbdError {
+    match fault {
+        Fault::NoSpace => NbdError::NoSpace,
+        Fault::Unsupported => NbdError::NotSupported,
+        Fault::OutOfRange => NbdError::Inval,
+        Fault::Broken => NbdError::Io,
+    }
+}
+
+impl Reactor {
+    /// Puts a request before the volume's budget; true if it runs now.
+    pub(super) fn admit(&mut self, ticket: Ticket) -> bool {
+        let connection = &self.connections[ticket.0];
+        let (volume, cost) = (connection.volume, cost_of(&connection.requests[ticket.1].request));
+        if let (Some(budget), Some(cost)) = (&mut self.volumes[volume].budget, cost)
+            && budget.arrive(self.now_ns, ticket, cost) == Verdict::Wait
+        {
+            self.update_deadline(volume);
+            return false;
+        }
+        self.run_request(ticket);
+        true
+    }
+
+    /// A request that waited may run.
+    pub(super) fn admitted(&mut self, ticket: Ticket, waited_ns: u64) {
+        let (index, id) = ticket;
+        let connection = &mut self.connections[index];
+        connection.requests[id].waited_ns = waited_ns;
+        let was_stalled = connection.stalled_on == Some(id);
+        if was_stalled {
+            connection.stalled_on = None;
+        }
+        self.run_request(ticket);
+        if was_stalled {
+            self.list_resuming(index);
+        }
+    }
+
+    fn run_request(&mut self, (index, id): Ticket) {
+        let request = &mut self.connections[index].requests[id];
+        request.is_running = true;
+        match request.request.command {
+            Command::Read { .. } => self.continue_reading(index, id),
+            Command::Write { .. } => self.start_parked(index, id),
+            Command::Trim { .. } => self.start_trim(index, id),
+            Command::WriteZeroes { .. } => self.start_zeroes(index, id),
+            Command::Flush => self.start_flush(index, id),
+            Command::BlockStatus { .. } => self.start_status(index, id),
+            Command::Cache => self.finish(index, id),
+        }
+        let volume = self.connections[index].volume;
+        self.carry_out(volume);
+    }
+
+    /// Starts as many pieces of a read as the bounds allow.
+    fn continue_reading(&mut self, index: ConnectionIndex, id: usize) {
+        loop {
+            let connection = &self.connections[index];
+            if connection.is_closing {
+                return;
+            }
+            let request = &connection.requests[id];
+            let is_one_at_a_time = is_unfragmented(request, connection.has_structured_replies);
+            let Some(part) = next_piece(request.request.offset, request.length(), request.position) else {
+                return;
+            };
+            if is_one_at_a_time && request.parts_left > 0 || request.error.is_some() {
+                return;
+            }
+            let Some(buffer) = self.take_buffer(index, buffer_bytes(part)) else {
+                return self.connections[index].starving.push_back(id);
+            };
+            self.start_part(index, id, part, Kind::Read, Some(buffer));
+        }
+    }
+
+    /// Starts one operation for a part of a request, and moves the request's position past it.
+    fn start_part(&mut self, index: ConnectionIndex, id: usize, part: Part, kind: Kind, buffer: Option<Buffer>) {
+        let connection = &mut self.connections[index];
+        let request = &mut connection.requests[id];
+        request.parts_left += 1;
+        request.position = part.position + u64::from(part.length);
+        let volume = &mut self.volumes[connection.volume];
+        let Part { extent, offset, length, .. } = part;
+        let wanted = weir_volume::Request { kind, extent, offset, length };
+        let operation = volume.volume.start(wanted, &mut volume.actions);
+        volume.set_context(operation, Context { ticket: (index, id), part, buffer });
+    }
+
+    /// Starts the write of one part whose payload is complete.
+    pub(super) fn start_write(&mut self, index: ConnectionIndex, id: usize, part: Part, buffer: Buffer) {
+        let connection = &self.connections[index];
+        let is_durable = connection.requests[id].request.command == Command::Write { fua: true };
+        let volume = connection.volume;
+        self.start_part(index, id, part, Kind::Write { is_durable }, Some(buffer));
+        self.carry_out(volume);
+    }
+
+    fn start_parked(&mut self, index: ConnectionIndex, id: usize) {
+        for (part, buffer) in std::mem::take(&mut self.connections[index].requests[id].parked) {
+            self.start_write(index, id, part, buffer);
+        }
+    }
+
+    fn start_trim(&mut self, index: ConnectionIndex, id: usize) {
+        let request = &self.connections[index].requests[id].request;
+        let (head, middle, _) = split_at_blocks(request.offset, request.length.into());
+        self.start_extents(index, id, head, middle, Kind::Release);
+        self.finish_if_done(index, id);
+    }
+
+    /// Starts one operation for each extent of the whole blocks of a request.
+    fn start_extents(&mut self, index: ConnectionIndex, id: usize, head: u64, middle: u64, kind: Kind) {
+        let start = self.connections[index].requests[id].request.offset + head;
+        let mut position = 0;
+        while let Some(part) = next_extent(start, middle, position) {
+            position += u64::from(part.length);
+            self.start_part(index, id, part, kind, None);
+        }
+        let request = &mut self.connections[index].requests[id];
+        request.position = request.length();
+    }
+
+    /// Zeroes the whole blocks by placement, and the partial ones at the ends by writing.
+    fn start_zeroes(&mut self, index: ConnectionIndex, id: usize) {
+        let request = &self.connections[index].requests[id].request;
+        let Command::WriteZeroes { no_hole, .. } = request.command else { unreachable!("only for zeroes") };
+        let (offset, length) = (request.offset, u64::from(request.length));
+        let (head, middle, tail) = split_at_blocks(offset, length);
+        let edges: Vec<Part> = [(offset, head), (offset + length - tail, tail)]
+            .into_iter()
+            .filter_map(|(start, length)| next_extent(start, length, 0))
+            .collect();
+        let buffers: Vec<_> = edges.iter().map_while(|&e| self.take_buffer(index, buffer_bytes(e))).collect();
+        if buffers.len() < edges.len() {
+            buffers.into_iter().for_each(|buffer| self.give_back(index, Some(buffer)));
+            return self.connections[index].starving.push_back(id);
+        }
+        for (part, mut buffer) in edges.into_iter().zip(buffers) {
+            buffer.fill(0);
+            self.start_part(index, id, part, Kind::Write { is_durable: false }, Some(buffer));
+        }
+        let kind = if no_hole { Kind::Zero } else { Kind::Release };
+        self.start_extents(index, id, head, middle, kind);
+        self.finish_if_done(index, id);
+    }
+
+    /// Goes on zeroing by writing, on filesystems that cannot place.
+    fn continue_zeroing(&mut self, index: ConnectionIndex, id: usize) {
+        loop {
+            let connection = &self.connections[index];
+            let request = &connection.requests[id];
+            let Some(part) = next_piece(request.request.offset, request.length(), request.position) else {
+                return;
+            };
+            if connection.is_closing || request.error.is_some() {
+                return;
+            }
+            let Some(mut buffer) = self.take_buffer(index, buffer_bytes(part)) else {
+                return self.connections[index].starving.push_back(id);
+            };
+            buffer.fill(0);
+            self.start_part(index, id, part, Kind::Write { is_durable: false }, Some(buffer));
+        }
+    }
+
+    fn start_flush(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        connection.requests[id].parts_left += 1;
+        let volume = &mut self.volumes[connection.volume];
+        let flush = volume.add_flush((index, id));
+        volume.volume.flush(flush, &mut volume.actions);
+    }
+
+    /// Answers for the first extent of the range; the client asks again for the rest.
+    fn start_status(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        let request = connection.requests[id].request;
+        let part = next_extent(request.offset, request.length.into(), 0);
+        let Part { extent, offset, length, .. } = part.expect("a valid request is not empty");
+        let volume = &mut self.volumes[connection.volume];
+        if volume.volume.is_hole(extent, offset, length) {
+            return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
+        }
+        connection.requests[id].parts_left += 1;
+        volume.outstanding += 1;
+        let path = volume.extent_path(extent);
+        let volume = connection.volume;
+        self.helper.submit(Job::Status { volume, connection: index, request: id, path, offset, length });
+    }
+
+    pub(super) fn status_found(&mut self, index: ConnectionIndex, id: usize, result: Result<Vec<Run>, String>) {
+        let connection = &mut self.connections[index];
+        let request = &mut connection.requests[id];
+        request.parts_left = 0;
+        match result {
+            Ok(mut runs) => {
+                if request.request.command == (Command::BlockStatus { request_one: true }) {
+                    runs.truncate(1);
+                }
+                self.queue_status(index, id, &runs);
+            }
+            Err(message) => {
+                tracing::error!("block status: {message}");
+                request.error = Some(NbdError::Io);
+            }
+        }
+        self.finish(index, id);
+    }
+
+    /// An operation of the volume has ended.
+    pub(super) fn operation_done(
+        &mut self,
+        volume: VolumeIndex,
+        operation: OperationId,
+        result: Result<Content, Fault>,
+    ) {
+        let context = self.volumes[volume].take_context(operation);
+        let (index, id) = context.ticket;
+        let request = &mut self.connections[index].requests[id];
+        request.parts_left -= 1;
+        match (request.request.command, result) {
+            (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, context, content),
+            (command, result) => {
+                self.give_back(index, context.buffer);
+                self.part_ended(index, id, command, result);
+            }
+        }
+    }
+
+    fn piece_read(&mut self, index: ConnectionIndex, id: usize, context: Context, content: Content) {
+        let Context { part, buffer, .. } = context;
+        let buffer = buffer.expect("a read has a buffer");
+        let start = skew(part);
+        let range = start..start + part.length as usize;
+        match content {
+            Content::Data => self.queue_data(index, id, part, buffer, range),
+            Content::Hole => {
+                self.give_back(index, Some(buffer));
+                self.queue_hole(index, id, part);
+            }
+        }
+        self.continue_reading(index, id);
+        self.finish_if_done(index, id);
+    }
+
+    fn part_ended(&mut self, index: ConnectionIndex, id: usize, command: Command, result: Result<Content, Fault>) {
+        let request = &mut self.connections[index].requests[id];
+        match (command, result) {
+            (_, Ok(_)) => {}
+            // Discarding is advice: where it cannot be done, nothing is owed.
+            (Command::Trim { .. }, Err(Fault::Unsupported)) => {}
+            (Command::WriteZeroes { fast_zero: false, .. }, Err(Fault::Unsupported)) => {
+                if !std::mem::replace(&mut request.is_zeroing_by_writing, true) {
+                    request.position = 0;
+                    self.continue_zeroing(index, id);
+                }
+            }
+            (_, Err(fault)) => request.error = request.error.or(Some(nbd_error(fault))),
+        }
+        self.finish_if_done(index, id);
+    }
+
+    pub(super) fn flushed(&mut self, volume: VolumeIndex, flush: u32, result: Result<(), Fault>) {
+        let ticket = self.volumes[volume].flushes[flush as usize].take();
+        let (index, id) = ticket.expect("a flush ends once");
+        let request = &mut self.connections[index].requests[id];
+        request.parts_left -= 1;
+        request.error = request.error.or(result.err().map(nbd_error));
+        self.finish(index, id);
+    }
+
+    /// Answers a request if all its operations are done and no more will be started.
+    pub(super) fn finish_if_done(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &self.connections[index];
+        let request = &connection.requests[id];
+        let is_all_started = request.position >= request.length() || request.error.is_some();
+        let is_coming_in = connection.incoming.as_ref().is_some_and(|incoming| incoming.request == id);
+        if request.parts_left > 0 || is_coming_in || !(is_all_started || connection.is_closing) {
+            return;
+        }
+        if request.error.is_none() && !connection.is_closing && needs_flush(request.request.command) {
+            return self.start_flush(index, id);
+        }
+        self.finish(index, id);
+    }
+
+    /// Queues the last of a request's answer, counts it, and forgets it.
+    pub(super) fn finish(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        let request = connection.requests.remove(id);
+        connection.starving.retain(|&other| other != id);
+        if connection.requests.len() + 1 >= weir_types::bounds::CONNECTION_REQUESTS_MAX {
+            self.list_resuming(index);
+        }
+        self.count(index, &request);
+        self.queue_end(index, &request);
+    }
+
+    fn count(&mut self, index: ConnectionIndex, request: &ActiveRequest) {
+        let volume = &mut self.volumes[self.connections[index].volume];
+        volume.open_requests -= 1;
+        let served = Served {
+            bytes: request.length(),
+            latency_ns: self.now_ns.saturating_sub(request.arrived_ns),
+            delayed_ns: request.waited_ns,
+            failed: request.error.is_some(),
+        };
+        match request.request.command {
+            Command::Read { .. } => volume.statistics.read.record(served),
+            Command::Write { .. } => volume.statistics.write.record(served),
+            _ => volume.statistics.other.record(served),
+        }
+        volume.publish();
+    }
+
+    pub(super) fn refuse(&mut self, index: ConnectionIndex, refusal: Refusal) {
+        let Refusal { cookie, command, error } = refusal;
+        tracing::debug!(command, %error, "a request was refused");
+        let head = reply::error_reply(self.connections[index].has_structured_replies, cookie, error);
+        self.queue_head(index, head);
+    }
+
+    /// Lets requests go on that found no buffers.
+    pub(super) fn feed_starving(&mut self, index: ConnectionIndex) {
+        let volume = self.connections[index].volume;
+        for id in std::mem::take(&mut self.connections[index].starving) {
+            let request = &self.connections[index].requests[id];
+            match request.request.command {
+                Command::Read { .. } => self.continue_reading(index, id),
+                _ if request.is_zeroing_by_writing => self.continue_zeroing(index, id),
+                _ => self.start_zeroes(index, id),
+            }
+        }
+        self.carry_out(volume);
+    }
+}
+
+/// True if a read's answer must go out in order, in one chunk or without chunks.
+pub(super) fn is_unfragmented(request: &ActiveRequest, has_structured_replies: bool) -> bool {
+    let is_asked_for = request.request.command == Command::Read { dont_fragment: true };
+    is_asked_for || !has_structured_replies
+}
+
+/// True if stability was asked for and the operations of the command do not give it by themselves.
+fn needs_flush(command: Command) -> bool {
+    matches!(command, Command::Trim { fua: true } | Command::WriteZeroes { fua: true, .. })
+}
+
+const _: () = assert!(EXTENT_BYTES <= u32::MAX as u64);

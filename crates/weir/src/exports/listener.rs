@@ -1,0 +1,259 @@
+//! Listening for NBD clients: accepts, does the handshake, and hands each connection to the data plane.
+//!
+//! One thread with its own runtime, apart from control and from the reactors: a client that dawdles in its
+//! handshake slows nobody, and attaching works while control is away.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use weir_nbd::{CloseReason, ExportDirectory, ExportInfo, Handshake, Progress, Session};
+use weir_types::bounds::{BLOCK_BYTES, HANDSHAKES_MAX, HANDSHAKE_SECONDS_MAX, REQUEST_BYTES_MAX};
+
+use super::ListenAddress;
+use super::table::{Export, ExportTable};
+use crate::dataplane::{DataPlane, NewConnection};
+
+/// Bytes read at a time during a handshake.
+const READ_BYTES: usize = 4096;
+
+/// The thread that listens.
+pub struct Listeners {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+/// What every handshake needs.
+struct Shared {
+    table: Arc<ExportTable>,
+    data_plane: Arc<DataPlane>,
+    handshakes: Semaphore,
+}
+
+/// Binds all addresses and starts to accept.
+///
+/// # Errors
+/// If an address cannot be bound, naming it.
+pub fn start(
+    table: Arc<ExportTable>,
+    data_plane: Arc<DataPlane>,
+    listen: &[ListenAddress],
+) -> io::Result<Listeners> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handshakes = Semaphore::new(HANDSHAKES_MAX);
+    let shared = Arc::new(Shared { table, data_plane, handshakes });
+    let (stop, stopped) = watch::channel(false);
+    let entered = runtime.enter();
+    let sockets = listen.iter().map(bind).collect::<io::Result<Vec<_>>>()?;
+    drop(entered);
+    let work = move || {
+        let local = tokio::task::LocalSet::new();
+        for socket in sockets {
+            local.spawn_local(accept_until_stopped(socket, Arc::clone(&shared), stopped.clone()));
+        }
+        runtime.block_on(local);
+    };
+    let thread = std::thread::Builder::new().name("weir-exports".to_owned()).spawn(work)?;
+    Ok(Listeners { stop, thread })
+}
+
+impl Listeners {
+    /// Accepts no more and ends the handshakes that are under way.
+    pub fn stop(self) {
+        // The receivers are gone only if the thread has ended, which is what is wanted.
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+    }
+}
+
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+fn bind(address: &ListenAddress) -> io::Result<Socket> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    match address {
+        ListenAddress::Unix(path) => bind_unix(path).map(Socket::Unix).map_err(named),
+        ListenAddress::Tcp(address) => {
+            let listener = std::net::TcpListener::bind(address).map_err(named)?;
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener).map(Socket::Tcp)
+        }
+    }
+}
+
+/// Binds a Unix socket; one that nobody answers on is left over from a daemon that died, and is replaced.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_err() {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    UnixListener::bind(path)
+}
+
+async fn accept_until_stopped(socket: Socket, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    let mut until_stopped = stopped.clone();
+    let accept_all = async {
+        loop {
+            // Past the bound nothing is accepted: further clients wait in the kernel's short queue.
+            let Ok(permit) = shared.handshakes.acquire().await else { return };
+            permit.forget();
+            let accepted = socket.accept().await;
+            let (shared, mut stopped) = (Arc::clone(&shared), stopped.clone());
+            tokio::task::spawn_local(async move {
+                tokio::select! {
+                    () = serve_client(accepted, &shared) => {}
+                    _ = stopped.wait_for(|&stop| stop) => {}
+                }
+                shared.handshakes.add_permits(1);
+            });
+        }
+    };
+    tokio::select! {
+        () = accept_all => {}
+        _ = until_stopped.wait_for(|&stop| stop) => {}
+    }
+    stopped.mark_unchanged();
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Socket::Unix(listener) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+            Socket::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+        }
+    }
+}
+
+impl Stream {
+    async fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(bytes).await,
+            Stream::Tcp(stream) => stream.read(bytes).await,
+        }
+    }
+
+    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.write_all(bytes).await,
+            Stream::Tcp(stream) => stream.write_all(bytes).await,
+        }
+    }
+
+    /// The bare socket in blocking mode: the ring waits for readiness only on such sockets.
+    fn into_blocking(self) -> io::Result<OwnedFd> {
+        match self {
+            Stream::Unix(stream) => {
+                let stream = stream.into_std()?;
+                stream.set_nonblocking(false)?;
+                Ok(stream.into())
+            }
+            Stream::Tcp(stream) => {
+                let stream = stream.into_std()?;
+                stream.set_nonblocking(false)?;
+                Ok(stream.into())
+            }
+        }
+    }
+}
+
+async fn serve_client(accepted: io::Result<Stream>, shared: &Shared) {
+    let patience = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
+    let outcome = match accepted {
+        Ok(stream) => tokio::time::timeout(patience, shake_hands(stream, shared)).await,
+        Err(error) => {
+            tracing::warn!(%error, "a client could not be accepted");
+            // Short of descriptors, say: trying again at once would only spin.
+            return tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    match outcome {
+        Ok(Ok(Ended::Handed | Ended::Closed(CloseReason::Aborted))) => {}
+        Ok(Ok(Ended::Closed(reason))) => tracing::info!(%reason, "a handshake ended without a connection"),
+        Ok(Err(error)) => tracing::debug!(%error, "a client went away during its handshake"),
+        Err(_) => tracing::info!("a handshake took longer than {HANDSHAKE_SECONDS_MAX} s and was ended"),
+    }
+}
+
+/// How a handshake went.
+enum Ended {
+    /// The data plane has the connection.
+    Handed,
+    /// There is no connection.
+    Closed(CloseReason),
+}
+
+async fn shake_hands(mut stream: Stream, shared: &Shared) -> io::Result<Ended> {
+    stream.write_all(&Handshake::greeting()).await?;
+    let mut handshake = Handshake::new();
+    let (mut unread, mut output) = (Vec::new(), Vec::new());
+    loop {
+        let step = handshake.advance(&unread, &*shared.table, &mut output);
+        unread.drain(..step.consumed);
+        stream.write_all(&output).await?;
+        output.clear();
+        match step.progress {
+            Progress::SendOutput => {}
+            Progress::NeedInput => {
+                let mut bytes = [0; READ_BYTES];
+                let count = stream.read(&mut bytes).await?;
+                if count == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                unread.extend_from_slice(&bytes[..count]);
+            }
+            Progress::Close(reason) => return Ok(Ended::Closed(reason)),
+            Progress::Transmission(session) => return hand_over(stream, session, unread, shared),
+        }
+    }
+}
+
+fn hand_over(stream: Stream, session: Session, leftover: Vec<u8>, shared: &Shared) -> io::Result<Ended> {
+    // The volume may have gone since the client chose it; then the connection just ends.
+    if let Some(export) = shared.table.find(&session.export.name) {
+        let socket = stream.into_blocking()?;
+        shared.data_plane.serve(export.volume, NewConnection { socket, session, leftover });
+    }
+    Ok(Ended::Handed)
+}
+
+impl ExportDirectory for ExportTable {
+    fn find(&self, name: &str) -> Option<ExportInfo> {
+        let export = ExportTable::find(self, name)?;
+        Some(describe(name, &export))
+    }
+
+    fn list(&self) -> Vec<(String, String)> {
+        ExportTable::list(self).into_iter().map(|(name, export)| (name, export.description)).collect()
+    }
+}
+
+fn describe(name: &str, export: &Export) -> ExportInfo {
+    ExportInfo {
+        name: name.to_owned(),
+        description: export.description.clone(),
+        size_bytes: export.size_bytes,
+        read_only: export.read_only,
+        block_size_minimum: 1,
+        block_size_preferred: BLOCK_BYTES as u32,
+        block_size_maximum: REQUEST_BYTES_MAX,
+    }
+}
