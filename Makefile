@@ -13,7 +13,7 @@ all: build
 
 # The pinned toolchain, where rustup manages toolchains and has not been told to fetch them by itself.
 toolchain:
-	@cargo --version >/dev/null 2>&1 || \
+	@{ cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || \
 	    rustup toolchain install $(CHANNEL) --profile minimal --component rustfmt --component clippy
 
 # The programs that tests, demo and benches run.

@@ -21,6 +21,7 @@ usage: cargo xtask COMMAND
 
   setup                            install the programs that tests, demo and benches need
   tidy [--sources-only]            check formatting, lints, crate edges, purity, promises, house style
+  tidy --list-tests                print every test by the name that SPECIFICATION.md may use
   demo [--keep] [--output DIR] [--disk DIR]
                                    show a noisy neighbour being given a ceiling
   bench NAME|all [--quick] [--json FILE] [--disk DIR]

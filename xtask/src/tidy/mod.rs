@@ -57,11 +57,16 @@ pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_owned()
 }
 
-/// Runs all checks, prints what is wrong, fails if anything is.
+/// Runs all checks, prints what is wrong, fails if anything is. Or lists the tests that a promise may name.
 pub fn run(mut arguments: Arguments) -> Result<()> {
     let is_quick = arguments.flag("--sources-only");
+    let is_list = arguments.flag("--list-tests");
     arguments.finish()?;
     let tree = Tree::read(repository_root())?;
+    if is_list {
+        tests_index::test_paths(&tree.sources).iter().for_each(|path| println!("{path}"));
+        return Ok(());
+    }
     let mut complaint_count = 0;
     for (name, check) in CHECKS.iter().take(if is_quick { 6 } else { CHECKS.len() }) {
         let complaints = check(&tree).with_context(|| format!("cannot check {name}"))?;

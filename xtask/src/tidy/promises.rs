@@ -9,7 +9,7 @@ const PATH: &str = "SPECIFICATION.md";
 /// What introduces the names in the text of a promise.
 const MARKER: &str = "Shown by:";
 
-/// One numbered paragraph.
+/// One numbered section.
 struct Promise {
     line: usize,
     text: String,
@@ -29,23 +29,28 @@ fn check_text(text: &str, tests: &[String]) -> Vec<Complaint> {
     promises.iter().flat_map(|promise| complaints_about(promise, tests)).collect()
 }
 
-/// A promise begins with a number and a dot at the margin and ends at a line that is empty or a heading.
+/// A promise begins with a heading `### NUMBER. …` and ends at the next heading.
 fn read_promises(text: &str) -> Vec<Promise> {
     let mut promises: Vec<Promise> = Vec::new();
     let mut is_open = false;
     for (index, line) in text.lines().enumerate() {
-        let digits = line.chars().take_while(char::is_ascii_digit).count();
-        if digits > 0 && line[digits..].starts_with(". ") {
-            promises.push(Promise { line: index + 1, text: line.to_owned() });
-            is_open = true;
-        } else if line.trim().is_empty() || line.starts_with('#') {
-            is_open = false;
+        if line.starts_with('#') {
+            is_open = is_numbered(line);
+            if is_open {
+                promises.push(Promise { line: index + 1, text: String::new() });
+            }
         } else if let (true, Some(promise)) = (is_open, promises.last_mut()) {
-            promise.text.push(' ');
             promise.text.push_str(line.trim());
+            promise.text.push(' ');
         }
     }
     promises
+}
+
+fn is_numbered(heading: &str) -> bool {
+    let text = heading.trim_start_matches('#').trim_start();
+    let digits = text.chars().take_while(char::is_ascii_digit).count();
+    digits > 0 && text[digits..].starts_with(". ")
 }
 
 fn complaints_about(promise: &Promise, tests: &[String]) -> Vec<Complaint> {
@@ -76,12 +81,14 @@ mod tests {
 
     #[test]
     fn a_promise_needs_evidence_that_exists() {
-        assert_eq!(complaints("1. Good.\n   Shown by: `weir_qos::bucket::tests::holds`, `bench nbd`."), 0);
-        assert_eq!(complaints("1. Good. Shown by: `e2e::serves`."), 0);
-        assert_eq!(complaints("1. Bad. Shown by: `e2e::dreams`."), 1);
-        assert_eq!(complaints("1. Bad. Shown by: `bench dreams`."), 1);
-        assert_eq!(complaints("1. Bad. Shown by: hope."), 1);
-        assert_eq!(complaints("1. Bad.\n\nShown by: `e2e::serves`."), 1);
+        let section =
+            |body: &str| complaints(&format!("# Promises\n### 1. Good\n{body}\n## Later\n`e2e::later`\n"));
+        assert_eq!(section("Text.\n\nShown by: `weir_qos::bucket::tests::holds`,\n`bench nbd`."), 0);
+        assert_eq!(section("Shown by: `e2e::serves`."), 0);
+        assert_eq!(section("Shown by: `e2e::dreams`, `e2e::serves`."), 1);
+        assert_eq!(section("Shown by: `bench dreams`."), 1);
+        assert_eq!(section("Shown by: hope."), 1);
+        assert_eq!(section("Text.\n## Other\nShown by: `e2e::serves`."), 1);
         assert_eq!(complaints("No promise at all."), 1);
     }
 }

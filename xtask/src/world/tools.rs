@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Programs with the Debian package that holds each.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("fio", "fio"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
@@ -16,6 +16,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("qemu-storage-daemon", "qemu-system-common"),
+    ("setpriv", "util-linux"),
     ("sqlite3", "sqlite3"),
 ];
 /// libnbd's Python module belongs to the system's own interpreter, whichever `python3` comes first in PATH.
