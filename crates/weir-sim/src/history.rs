@@ -1,0 +1,124 @@
+//! What a client saw, and whether a disk that keeps its promises could have shown it.
+//!
+//! Each sector is a register. A value that is read must come from a write that began before the read ended
+//! and was not overwritten by a write that lay wholly between the two. After a crash the same holds, but
+//! only writes that a flush (or their own durability) made stable count as overwriting.
+
+use std::collections::BTreeMap;
+
+use crate::Stamp;
+
+/// One write of a sector, in the world's time.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    stamp: Stamp,
+    began: u64,
+    /// `None` while it is under way, or if it was never acknowledged.
+    ended: Option<u64>,
+    is_stable: bool,
+}
+
+/// All writes of all sectors.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    sectors: BTreeMap<u64, Vec<Write>>,
+}
+
+impl History {
+    /// A write of a sector begins.
+    pub fn write_began(&mut self, sector: u64, stamp: Stamp, now: u64) {
+        self.sectors.entry(sector).or_default().push(Write {
+            stamp,
+            began: now,
+            ended: None,
+            is_stable: false,
+        });
+    }
+
+    /// A write of a sector is acknowledged.
+    pub fn write_ended(&mut self, sector: u64, stamp: Stamp, began: u64, now: u64, is_durable: bool) {
+        let writes = self.sectors.entry(sector).or_default();
+        let write = writes.iter_mut().find(|w| w.stamp == stamp && w.began == began);
+        let write = write.expect("a write that ends has begun");
+        (write.ended, write.is_stable) = (Some(now), is_durable);
+    }
+
+    /// A flush that began at `began` is acknowledged: what had ended before it is stable.
+    pub fn flushed(&mut self, began: u64) {
+        for write in self.sectors.values_mut().flatten() {
+            write.is_stable |= write.ended.is_some_and(|ended| ended < began);
+        }
+    }
+
+    /// Checks a value that was read between two instants.
+    ///
+    /// # Errors
+    /// Says which rule the value breaks.
+    pub fn check_read(&self, sector: u64, stamp: Stamp, began: u64, ended: u64) -> Result<(), String> {
+        let overwrites = |write: &Write| write.ended.is_some_and(|end| end < began);
+        self.check(sector, stamp, ended, overwrites)
+    }
+
+    /// Checks a value that is there after a crash, and makes it the sector's whole past.
+    ///
+    /// # Errors
+    /// Says which rule the value breaks.
+    pub fn check_after_crash(&mut self, sector: u64, stamp: Stamp, now: u64) -> Result<(), String> {
+        self.check(sector, stamp, now, |write| write.is_stable)?;
+        let survivor = Write { stamp, began: now, ended: Some(now), is_stable: true };
+        self.sectors.insert(sector, vec![survivor]);
+        Ok(())
+    }
+
+    /// Sectors that were ever written.
+    pub fn sectors(&self) -> Vec<u64> {
+        self.sectors.keys().copied().collect()
+    }
+
+    fn check(
+        &self,
+        sector: u64,
+        stamp: Stamp,
+        ended: u64,
+        overwrites: impl Fn(&Write) -> bool,
+    ) -> Result<(), String> {
+        let none = Vec::new();
+        let writes = self.sectors.get(&sector).unwrap_or(&none);
+        let initial = Write { stamp: 0, began: 0, ended: Some(0), is_stable: true };
+        let is_possible = |source: &Write| {
+            let is_overwritten =
+                |other: &Write| source.ended.is_some_and(|end| other.began > end) && overwrites(other);
+            source.stamp == stamp && source.began <= ended && !writes.iter().any(is_overwritten)
+        };
+        if std::iter::once(&initial).chain(writes).any(is_possible) {
+            return Ok(());
+        }
+        Err(format!("sector {sector} has stamp {stamp}, which none of its writes allows: {writes:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_flushed_write_is_noticed() {
+        let mut history = History::default();
+        history.write_began(1, 7, 10);
+        history.write_ended(1, 7, 10, 20, false);
+        assert!(history.clone().check_after_crash(1, 0, 50).is_ok());
+        history.flushed(30);
+        assert!(history.clone().check_after_crash(1, 0, 50).is_err());
+        assert!(history.check_after_crash(1, 7, 50).is_ok());
+    }
+
+    #[test]
+    fn a_stale_or_foreign_read_is_noticed() {
+        let mut history = History::default();
+        history.write_began(1, 7, 10);
+        history.write_ended(1, 7, 10, 20, false);
+        assert!(history.check_read(1, 0, 15, 25).is_ok());
+        assert!(history.check_read(1, 0, 21, 25).is_err());
+        assert!(history.check_read(1, 9, 21, 25).is_err());
+    }
+}

@@ -1,0 +1,457 @@
+//! One volume in an imagined machine: a client with many requests in flight, files that answer in any
+//! order, crashes at any instant, and drives that fill up or fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
+use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, OperationId, Request, Volume};
+
+use crate::disk::{Block, File};
+use crate::history::History;
+use crate::random::Random;
+use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Requests that the client sends.
+    pub requests: u32,
+    /// Most requests in flight.
+    pub depth: usize,
+    /// Of 1000 disk operations, how many find the drive full.
+    pub full_per_mille: u64,
+    /// Of 10 000 disk operations, how many fail for good.
+    pub broken_per_ten_thousand: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Equal for equal seeds.
+    pub trace_hash: u64,
+    /// Requests that were acknowledged.
+    pub acknowledged: u64,
+    /// Crashes that were survived.
+    pub crashes: u64,
+    /// Requests that failed.
+    pub failed: u64,
+}
+
+const EXTENTS: u32 = 2;
+/// Requests go to the first blocks around these offsets of each extent, so that they often meet.
+const HOT_OFFSETS: [u32; 3] = [0, ALLOCATION_BYTES as u32 - 32768, EXTENT_BYTES as u32 - 65536];
+const HOT_SECTORS: u64 = 128;
+
+/// A disk operation that will be answered.
+#[derive(Clone, Debug)]
+enum Pending {
+    Action(Action),
+    /// A sync answers with what it found when it began.
+    Sync(u32, Vec<(u32, Block)>),
+}
+
+/// What the client waits for.
+#[derive(Clone, Debug)]
+struct InFlight {
+    request: Request,
+    stamp: Stamp,
+    began: u64,
+    /// The sectors of the blocks that the operation touches.
+    buffer: Vec<Stamp>,
+}
+
+struct World {
+    settings: Settings,
+    random: Random,
+    now: u64,
+    trace_hash: u64,
+    volume: Volume,
+    files: Vec<File>,
+    pending: Vec<Pending>,
+    in_flight: BTreeMap<OperationId, InFlight>,
+    flushes: BTreeMap<u32, u64>,
+    retired: BTreeSet<u32>,
+    history: History,
+    next_stamp: Stamp,
+    report: Report,
+}
+
+/// Runs one world to its end.
+///
+/// # Errors
+/// Says which promise was broken.
+pub fn run(settings: Settings) -> Result<Report, String> {
+    let mut world = World::new(settings);
+    for _ in 0..settings.requests {
+        world.step()?;
+    }
+    world.settle()?;
+    world.crash()?;
+    world.report.trace_hash = world.trace_hash;
+    Ok(world.report)
+}
+
+impl World {
+    fn new(settings: Settings) -> World {
+        World {
+            settings,
+            random: Random::new(settings.seed),
+            now: 1,
+            trace_hash: 0xcbf2_9ce4_8422_2325,
+            volume: Volume::new(u64::from(EXTENTS) * EXTENT_BYTES),
+            files: vec![File::default(); EXTENTS as usize],
+            pending: Vec::new(),
+            in_flight: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            retired: BTreeSet::new(),
+            history: History::default(),
+            next_stamp: 1,
+            report: Report { trace_hash: 0, acknowledged: 0, crashes: 0, failed: 0 },
+        }
+    }
+
+    /// Sends a request or answers a disk operation, whichever chance has it; rarely the power fails.
+    fn step(&mut self) -> Result<(), String> {
+        self.now += 1;
+        if self.random.chance(1, 400) {
+            return self.crash();
+        }
+        if self.in_flight.len() + self.flushes.len() < self.settings.depth && self.random.chance(1, 2) {
+            return self.send();
+        }
+        self.answer_one()
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        while !self.pending.is_empty() {
+            self.now += 1;
+            self.answer_one()?;
+        }
+        let left = self.in_flight.len() + self.flushes.len();
+        if left > 0 { Err(format!("{left} requests were never answered")) } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        let mut actions = Vec::new();
+        if self.random.chance(1, 12) {
+            let flush = (0..).find(|number| !self.flushes.contains_key(number)).expect("numbers do not end");
+            self.flushes.insert(flush, self.now);
+            self.volume.flush(flush, &mut actions);
+        } else {
+            self.send_operation(&mut actions);
+        }
+        self.take(actions)
+    }
+
+    fn send_operation(&mut self, actions: &mut Vec<Action>) {
+        let request = self.random_request();
+        let stamp = match request.kind {
+            Kind::Read | Kind::Release | Kind::Zero => 0,
+            Kind::Write { .. } => self.next_stamp,
+        };
+        self.next_stamp += 1;
+        if request.kind != Kind::Read {
+            for sector in sectors(&request) {
+                self.history.write_began(sector, stamp, self.now);
+            }
+        }
+        let buffer = self.payload(&request, stamp);
+        let id = self.volume.start(request, actions);
+        self.in_flight.insert(id, InFlight { request, stamp, began: self.now, buffer });
+    }
+
+    fn random_request(&mut self) -> Request {
+        let kind = match self.random.below(10) {
+            0..4 => Kind::Read,
+            4..7 => Kind::Write { is_durable: false },
+            7 => Kind::Write { is_durable: true },
+            8 => Kind::Release,
+            _ => Kind::Zero,
+        };
+        let extent = self.random.below(EXTENTS.into()) as u32;
+        let hot = HOT_OFFSETS[self.random.below(HOT_OFFSETS.len() as u64) as usize];
+        let is_placement = matches!(kind, Kind::Release | Kind::Zero);
+        if is_placement && self.random.chance(1, 3) {
+            let (offset, length) = (hot - hot % ALLOCATION_BYTES as u32, ALLOCATION_BYTES as u32);
+            return Request { kind, extent, offset, length };
+        }
+        let granule = if is_placement || self.random.chance(1, 2) { BLOCK_SECTORS as u64 } else { 1 };
+        let first = self.random.below(HOT_SECTORS / granule) * granule;
+        let longest = (64 - first % 64) / granule;
+        let count = (1 + self.random.below(longest.max(1))) * granule;
+        let (offset, length) = (hot + first as u32 * SECTOR_BYTES, count as u32 * SECTOR_BYTES);
+        let length = length.min(EXTENT_BYTES as u32 - offset).min(cut(offset));
+        Request { kind, extent, offset, length }
+    }
+
+    /// The executor's buffer: the payload where the request covers it, garbage elsewhere.
+    fn payload(&self, request: &Request, stamp: Stamp) -> Vec<Stamp> {
+        let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
+        let covered = request.offset..request.offset + request.length;
+        (0..length / SECTOR_BYTES)
+            .map(|sector| start + sector * SECTOR_BYTES)
+            .map(|offset| if covered.contains(&offset) { stamp } else { Stamp::MAX })
+            .collect()
+    }
+
+    /// Takes over what the volume wants.
+    fn take(&mut self, mut actions: Vec<Action>) -> Result<(), String> {
+        for action in actions.drain(..) {
+            self.note(&action);
+            match action {
+                Action::Done { operation, result } => self.done(operation, result)?,
+                Action::Flushed { flush, result } => self.flushed(flush, result),
+                Action::Retire { extent } => {
+                    self.retired.insert(extent);
+                }
+                Action::Sync { extent } => {
+                    let point = self.files[extent as usize].sync_point();
+                    self.pending.push(Pending::Sync(extent, point));
+                }
+                other => self.pending.push(Pending::Action(other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, action: &Action) {
+        for byte in format!("{}{action:?}", self.now).bytes() {
+            self.trace_hash = (self.trace_hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    /// Answers a random one of the pending disk operations.
+    fn answer_one(&mut self) -> Result<(), String> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let index = self.random.below(self.pending.len() as u64) as usize;
+        let pending = self.pending.swap_remove(index);
+        let fault = self.random_fault();
+        let mut actions = Vec::new();
+        match pending {
+            Pending::Sync(extent, point) => self.answer_sync(extent, &point, fault, &mut actions),
+            Pending::Action(action) => self.answer_action(action, fault, &mut actions),
+        }
+        self.take(actions)
+    }
+
+    fn random_fault(&mut self) -> Option<Fault> {
+        let is_full = self.random.chance(self.settings.full_per_mille, 1000);
+        let is_broken = self.random.chance(self.settings.broken_per_ten_thousand, 10_000);
+        is_broken.then_some(Fault::Broken).or(is_full.then_some(Fault::NoSpace))
+    }
+
+    fn answer_sync(
+        &mut self,
+        extent: u32,
+        point: &[(u32, Block)],
+        fault: Option<Fault>,
+        actions: &mut Vec<Action>,
+    ) {
+        let result = if fault == Some(Fault::Broken) { Err(Fault::Broken) } else { Ok(()) };
+        if result.is_ok() {
+            self.files[extent as usize].sync(point);
+        }
+        self.volume.synced(extent, result, actions);
+    }
+
+    fn answer_action(&mut self, action: Action, fault: Option<Fault>, actions: &mut Vec<Action>) {
+        match action {
+            Action::Open { extent } => {
+                let map = self.map_of(extent);
+                let is_broken = fault == Some(Fault::Broken);
+                self.volume.opened(extent, if is_broken { Err(Fault::Broken) } else { Ok(map) }, actions);
+            }
+            Action::Allocate { extent, piece } => self.volume.allocated(extent, piece, actions),
+            Action::Read { operation, extent, offset, buffer_offset, length } => {
+                let result = broken_only(fault).map_or_else(|| Ok(self.part_of(length)), Err);
+                let length = result.unwrap_or(0);
+                self.copy_out(operation, extent, offset, buffer_offset, length);
+                self.volume.completed(operation, result, actions);
+            }
+            Action::ReadEdge { operation, extent, edge } => {
+                self.merge_edge(operation, extent, edge);
+                let result = broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err);
+                self.volume.completed(operation, result, actions);
+            }
+            Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
+                let result = fault.map_or_else(|| Ok(self.part_of(length)), Err);
+                // A write that fails may have been made in part.
+                let length = result.unwrap_or_else(|_| self.part_of(length));
+                self.copy_in(operation, extent, offset, buffer_offset, length, is_durable && result.is_ok());
+                self.volume.completed(operation, result, actions);
+            }
+            Action::Release { operation, extent, offset, length }
+            | Action::Zero { operation, extent, offset, length } => {
+                let result = fault.map_or(Ok(0), Err);
+                if result.is_ok() {
+                    self.zero(extent, offset, length);
+                }
+                self.volume.completed(operation, result, actions);
+            }
+            Action::Sync { .. } | Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
+                unreachable!("these are taken at once")
+            }
+        }
+    }
+
+    /// Usually all of a length, sometimes only its first blocks: a short transfer.
+    fn part_of(&mut self, length: u32) -> u32 {
+        let blocks = length / BLOCK_BYTES as u32;
+        if blocks > 1 && self.random.chance(1, 10) {
+            (1 + self.random.below(u64::from(blocks) - 1) as u32) * BLOCK_BYTES as u32
+        } else {
+            length
+        }
+    }
+
+    fn map_of(&self, extent: u32) -> AllocationMap {
+        let mut map = AllocationMap::default();
+        for block in self.files[extent as usize].data_blocks() {
+            map.set((u64::from(block) * BLOCK_BYTES / ALLOCATION_BYTES) as u32);
+        }
+        map
+    }
+
+    fn copy_out(
+        &mut self,
+        operation: OperationId,
+        extent: u32,
+        offset: u32,
+        buffer_offset: u32,
+        length: u32,
+    ) {
+        let Some(flying) = self.in_flight.get_mut(&operation) else { return };
+        for (block, at) in blocks(offset, buffer_offset, length) {
+            flying.buffer[at..at + BLOCK_SECTORS].copy_from_slice(&self.files[extent as usize].read(block));
+        }
+    }
+
+    fn copy_in(
+        &mut self,
+        operation: OperationId,
+        extent: u32,
+        offset: u32,
+        buffer_offset: u32,
+        length: u32,
+        is_durable: bool,
+    ) {
+        let Some(flying) = self.in_flight.get(&operation) else { return };
+        for (block, at) in blocks(offset, buffer_offset, length) {
+            let mut content = Block::default();
+            content.copy_from_slice(&flying.buffer[at..at + BLOCK_SECTORS]);
+            self.files[extent as usize].write(block, content, is_durable);
+        }
+    }
+
+    fn merge_edge(&mut self, operation: OperationId, extent: u32, edge: EdgeRead) {
+        let content = self.files[extent as usize].read(edge.block_offset / BLOCK_BYTES as u32);
+        let Some(flying) = self.in_flight.get_mut(&operation) else { return };
+        let covered = flying.request.offset..flying.request.offset + flying.request.length;
+        for (sector, stamp) in content.into_iter().enumerate() {
+            let offset = edge.block_offset + sector as u32 * SECTOR_BYTES;
+            if !covered.contains(&offset) {
+                flying.buffer[(edge.buffer_offset / SECTOR_BYTES) as usize + sector] = stamp;
+            }
+        }
+    }
+
+    fn zero(&mut self, extent: u32, offset: u32, length: u32) {
+        let file = &mut self.files[extent as usize];
+        let touched: Vec<u32> = (offset / BLOCK_BYTES as u32..(offset + length) / BLOCK_BYTES as u32)
+            .filter(|&block| file.read(block) != Block::default())
+            .collect();
+        touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
+    }
+
+    /// The client has its answer.
+    fn done(&mut self, id: OperationId, result: Result<Content, Fault>) -> Result<(), String> {
+        let Some(flying) = self.in_flight.remove(&id) else {
+            return Err(format!("{id:?} ended, which nobody waits for"));
+        };
+        let Ok(content) = result else {
+            self.report.failed += 1;
+            return self.check_fault(&flying, result);
+        };
+        self.report.acknowledged += 1;
+        match flying.request.kind {
+            Kind::Read => self.check_read(&flying, content),
+            kind => {
+                let is_durable = kind == Kind::Write { is_durable: true };
+                for sector in sectors(&flying.request) {
+                    self.history.write_ended(sector, flying.stamp, flying.began, self.now, is_durable);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
+        let is_explained = self.settings.full_per_mille + self.settings.broken_per_ten_thousand > 0;
+        if is_explained { Ok(()) } else { Err(format!("{flying:?} failed without a fault: {result:?}")) }
+    }
+
+    fn check_read(&self, flying: &InFlight, content: Content) -> Result<(), String> {
+        let (start, _) = weir_volume::geometry::covering_blocks(flying.request.offset, flying.request.length);
+        let first = ((flying.request.offset - start) / SECTOR_BYTES) as usize;
+        for (index, sector) in sectors(&flying.request).enumerate() {
+            let stamp = if content == Content::Hole { 0 } else { flying.buffer[first + index] };
+            self.history.check_read(sector, stamp, flying.began, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn flushed(&mut self, flush: u32, result: Result<(), Fault>) {
+        let began = self.flushes.remove(&flush).unwrap_or(0);
+        if result.is_ok() {
+            self.history.flushed(began);
+        }
+    }
+
+    /// The power fails: what was not stable may be gone, the volume starts anew, and everything is read.
+    fn crash(&mut self) -> Result<(), String> {
+        self.report.crashes += 1;
+        self.pending.clear();
+        self.in_flight.clear();
+        self.flushes.clear();
+        self.retired.clear();
+        self.files.iter_mut().for_each(|file| file.crash(&mut self.random));
+        self.volume = Volume::new(u64::from(EXTENTS) * EXTENT_BYTES);
+        for sector in self.history.sectors() {
+            let byte = sector * u64::from(SECTOR_BYTES);
+            let block = (byte % EXTENT_BYTES / BLOCK_BYTES) as u32;
+            let content = self.files[(byte / EXTENT_BYTES) as usize].read(block);
+            let stamp = content[sector as usize % BLOCK_SECTORS];
+            self.history.check_after_crash(sector, stamp, self.now)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes from an offset to the end of its half piece: where unaligned requests are cut.
+fn cut(offset: u32) -> u32 {
+    let window = weir_types::bounds::PIECE_BYTES as u32 / 2;
+    window - offset % window
+}
+
+/// The sectors of a request, numbered through the volume.
+fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
+    let start = u64::from(request.extent) * EXTENT_BYTES + u64::from(request.offset);
+    let first = start / u64::from(SECTOR_BYTES);
+    first..first + u64::from(request.length / SECTOR_BYTES)
+}
+
+/// The blocks of a transfer with the index of their first sector in the buffer.
+fn blocks(offset: u32, buffer_offset: u32, length: u32) -> impl Iterator<Item = (u32, usize)> {
+    let block = BLOCK_BYTES as u32;
+    (0..length / block).map(move |n| {
+        (offset / block + n, (buffer_offset / SECTOR_BYTES + n * BLOCK_SECTORS as u32) as usize)
+    })
+}
+
+fn broken_only(fault: Option<Fault>) -> Option<Fault> {
+    fault.filter(|&fault| fault == Fault::Broken)
+}
