@@ -46,7 +46,8 @@ fn run(mut arguments: Arguments) -> Result<()> {
 }
 
 fn main() -> std::process::ExitCode {
-    match run(Arguments::new(std::env::args().skip(1))) {
+    let outcome = world::interrupt::watch().and_then(|()| run(Arguments::new(std::env::args().skip(1))));
+    match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");

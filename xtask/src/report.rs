@@ -65,7 +65,7 @@ impl Report {
 /// Prints a table: the first column to the left, numbers to the right.
 pub fn print_table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN).set_header(headings.iter().copied());
+    table.load_style(presets::ASCII_MARKDOWN).set_header(headings.iter().copied());
     for row in rows {
         table.add_row(row);
     }

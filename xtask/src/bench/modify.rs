@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<Report> {
     stage.bind("v", "p")?;
     let blank = stage.load("load", "v", VOLUME_BYTES);
     let load = Load { pattern: "randrw", depth: 32, seconds: 120, log: Log::SinceEpoch, ..blank };
-    let running = load.start(stage.folder.path())?;
+    let mut running = load.start(stage.folder.path())?;
     std::thread::sleep(Duration::from_secs(2));
     let step_seconds = if options.is_quick { 1 } else { 3 };
     let mut changes = Vec::new();

@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<Report> {
         alone.push(load_neighbour(&stage, seconds)?);
         stage.bind("attacked", "slow")?;
         let before = stage.daemon.process().resident_bytes()?;
-        let attacker = attack(&stage, seconds + 4).start(stage.folder.path())?;
+        let mut attacker = attack(&stage, seconds + 4).start(stage.folder.path())?;
         std::thread::sleep(Duration::from_secs(2));
         let early = stage.daemon.process().resident_bytes()?;
         beside.push(load_neighbour(&stage, seconds)?);

@@ -69,7 +69,11 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let output = output.unwrap_or_else(|| root.join("demo-output"));
     std::fs::create_dir_all(&output)?;
     let mut folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo")?;
-    let mut demo = Demo::start(&binary, &folder, &root, disk.as_deref())?;
+    let logs_folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo-logs")?;
+    let state = folder.path().join("state");
+    println!("$ weir serve --state {}", state.display());
+    let start = if is_kept { Daemon::start_detached } else { Daemon::start };
+    let mut demo = Demo::new(start(&binary, &state)?, logs_folder);
     let windows = demo.play()?;
     let rates = demo.rates(&windows);
     print_rates(&rates);
@@ -87,15 +91,11 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
 }
 
 impl Demo {
-    fn start(binary: &Path, folder: &Folder, root: &Path, disk: Option<&Path>) -> Result<Demo> {
-        let state = folder.path().join("state");
-        println!("$ weir serve --state {}", state.display());
-        let mut daemon = Daemon::start_detached(binary, &state)?;
+    fn new(mut daemon: Daemon, logs_folder: Folder) -> Demo {
         print!("{}", daemon.process().output());
         println!("$ export WEIR_SERVER={}", daemon.server());
         daemon.be_talkative();
-        let logs_folder = Folder::on_disk(disk, root, "weir-demo-logs")?;
-        Ok(Demo { daemon, logs_folder, running: Vec::new(), logs: Logs::default() })
+        Demo { daemon, logs_folder, running: Vec::new(), logs: Logs::default() }
     }
 
     /// All phases in turn; the windows in which they are counted.
@@ -164,8 +164,8 @@ impl Demo {
         self.collect(ending)
     }
 
-    fn collect(&mut self, ending: Vec<(usize, Running)>) -> Result<()> {
-        ending.iter().for_each(|(_, running)| running.stop());
+    fn collect(&mut self, mut ending: Vec<(usize, Running)>) -> Result<()> {
+        ending.iter_mut().for_each(|(_, running)| running.stop());
         for (volume, running) in ending {
             let outcome = running.finish()?;
             anyhow::ensure!(

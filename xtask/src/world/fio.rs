@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::process::Process;
+
+/// Time for what is outstanding to complete after a load, in seconds.
+const PATIENCE_SECONDS: u64 = 30;
 
 /// What is loaded.
 #[derive(Clone, Debug)]
@@ -71,7 +74,7 @@ pub struct Running {
     process: Process,
     result: PathBuf,
     logs: Vec<PathBuf>,
-    seconds: u64,
+    patience: Duration,
 }
 
 /// What a load measured.
@@ -138,12 +141,16 @@ impl Load {
         };
         let logs = (1..=self.jobs).map(|job| folder.join(format!("{}_lat.{job}.log", self.name)));
         let logs = if self.log == Log::None { Vec::new() } else { logs.collect() };
-        Ok(Running { process, result, logs, seconds: self.seconds })
+        let patience =
+            Duration::from_secs(if self.seconds == 0 { 300 } else { self.seconds + PATIENCE_SECONDS });
+        Ok(Running { process, result, logs, patience })
     }
 
-    /// Starts the load and waits for its end.
+    /// Starts the load and waits for its end; fails if a request did.
     pub fn run(&self, folder: &Path) -> Result<Outcome> {
-        self.start(folder)?.finish()
+        let outcome = self.start(folder)?.finish()?;
+        ensure!(outcome.error == 0, "fio load {} failed with error {}", self.name, outcome.error);
+        Ok(outcome)
     }
 
     fn arguments(&self, folder: &Path) -> Vec<String> {
@@ -197,16 +204,16 @@ impl Target {
 
 impl Running {
     /// Asks fio to stop issuing requests now; what is outstanding still completes.
-    pub fn stop(&self) {
+    pub fn stop(&mut self) {
+        self.patience = Duration::from_secs(PATIENCE_SECONDS);
         self.process.signal(Signal::INT);
     }
 
     /// Waits for the end and reads what was measured.
     pub fn finish(mut self) -> Result<Outcome> {
-        let patience = Duration::from_secs(if self.seconds == 0 { 300 } else { self.seconds + 30 });
         // fio's exit status says too little: an interrupted load fails too. Its own error number is kept.
-        if let Err(error) = self.process.wait(patience)
-            && !self.result.exists()
+        if let Err(error) = self.process.wait(self.patience)
+            && std::fs::metadata(&self.result).map_or(0, |result| result.len()) == 0
         {
             return Err(error);
         }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::interrupt;
+
 /// Where memory-backed files lie.
 const MEMORY: &str = "/dev/shm";
 
@@ -18,6 +20,7 @@ impl Folder {
     pub fn new(parent: &Path, name: &str) -> Result<Folder> {
         let path = parent.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        interrupt::remember(&path);
         Ok(Folder { path, is_kept: false })
     }
 
@@ -49,12 +52,14 @@ impl Folder {
 
     /// Leaves the folder in place when dropped.
     pub fn keep(&mut self) {
+        interrupt::forget(&self.path);
         self.is_kept = true;
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        interrupt::forget(&self.path);
         if !self.is_kept {
             // Nothing can be done about a folder that cannot be removed, and nothing depends on it.
             let _ = std::fs::remove_dir_all(&self.path);

@@ -4,6 +4,7 @@
 pub mod daemon;
 pub mod fio;
 pub mod folder;
+pub mod interrupt;
 pub mod peers;
 pub mod process;
 pub mod tools;
