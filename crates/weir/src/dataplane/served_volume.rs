@@ -82,7 +82,7 @@ impl ServedVolume {
 
     /// The file of an extent.
     pub fn extent_path(&self, extent: u32) -> PathBuf {
-        self.directory.join("extents").join(format!("{extent:08}"))
+        self.directory.join(format!("{extent:08}"))
     }
 
     /// The open file of an extent that the volume calls ready.
