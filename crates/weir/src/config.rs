@@ -179,7 +179,7 @@ mod tests {
         ];
         for (name, text, key, line) in wrong {
             let error = read(name, text).unwrap_err();
-            assert!(error.contains(&format!("{key}")) && error.contains(line), "{error}");
+            assert!(error.contains(key) && error.contains(line), "{error}");
         }
     }
 

@@ -1,11 +1,336 @@
-//! Metrics in the text form of Prometheus.
+//! Metrics in the text form of Prometheus (OpenMetrics): by volume and by policy group, taken when asked.
 
-use crate::control::{Control, ControlError, Outcome};
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use weir_types::{Limits, Throughput};
+
+use crate::control::totals::{OperationTotals, Totals};
+use crate::control::{Control, ControlError, Outcome, PolicyGroupSample, VolumeView};
 
 /// The media type of what [`render`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Bounds of the latency histogram, as powers of two of nanoseconds: about 1 us to 17 s. What is finer or
+/// coarser helps nobody who watches and costs series.
+const LATENCY_EXPONENTS: std::ops::RangeInclusive<u32> = 10..=34;
+
 /// Writes all metrics as they stand.
-pub fn render(_control: &Control) -> Outcome<String> {
-    Err(ControlError::internal("not yet"))
+///
+/// # Errors
+/// If the drive cannot be examined.
+pub fn render(control: &Control) -> Outcome<String> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Snapshot::take(control)?));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)
+        .map_err(|_| ControlError::internal("the metrics could not be written as text"))?;
+    Ok(text)
+}
+
+/// Everything that is shown, at one instant.
+#[derive(Debug)]
+struct Snapshot {
+    volumes: Vec<Subject>,
+    groups: Vec<Subject>,
+    alarms: u64,
+    drive_size_bytes: u64,
+    drive_available_bytes: u64,
+}
+
+/// Names and values of one series' labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// A volume or a policy group.
+#[derive(Debug)]
+struct Subject {
+    labels: Labels,
+    totals: Totals,
+    limits: Limits,
+    /// Further values that only this kind of subject has, by name.
+    gauges: Vec<(&'static str, u64)>,
+}
+
+/// What the gauges mean.
+const GAUGES: [(&str, &str); 7] = [
+    ("queue_depth", "Requests received and not yet answered"),
+    ("queue_depth_delayed", "Requests held back by a ceiling now"),
+    ("connections", "Open connections"),
+    ("size_bytes", "Size"),
+    ("used_bytes", "Space occupied on the drive"),
+    ("policy_bound", "1 if a policy group is bound, else 0"),
+    ("workloads", "Volumes that are bound"),
+];
+
+/// A counter: its name, its meaning, and how it is read.
+type Counter = (&'static str, &'static str, fn(&OperationTotals) -> f64);
+
+/// The counters of each kind of operation.
+const COUNTERS: [Counter; 6] = [
+    ("operations", "Requests answered", |totals| totals.operations as f64),
+    ("bytes", "Bytes covered by answered requests", |totals| totals.bytes as f64),
+    ("errors", "Requests answered with an error", |totals| totals.errors as f64),
+    ("delayed_requests", "Requests held back by a ceiling", |totals| totals.delayed as f64),
+    ("delayed_seconds", "Time that requests were held back by a ceiling", |totals| {
+        seconds(totals.delayed_ns)
+    }),
+    ("media_seconds", "Time that requests spent being served once admitted", |totals| {
+        seconds(totals.media_ns)
+    }),
+];
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+impl Snapshot {
+    fn take(control: &Control) -> Outcome<Snapshot> {
+        let usage = control.drive_usage()?;
+        Ok(Snapshot {
+            volumes: control.volumes(None)?.into_iter().map(Subject::volume).collect(),
+            groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
+            alarms: control.alarms().len() as u64,
+            drive_size_bytes: usage.size_bytes,
+            drive_available_bytes: usage.available_bytes,
+        })
+    }
+}
+
+impl Subject {
+    fn volume(view: VolumeView) -> Subject {
+        let snapshot = view.snapshot.unwrap_or_default();
+        let mut gauges = vec![
+            ("queue_depth", snapshot.queue_depth),
+            ("queue_depth_delayed", snapshot.queue_depth_delayed),
+            ("connections", snapshot.connections),
+            ("size_bytes", view.record.size_bytes),
+            ("policy_bound", u64::from(view.policy.is_some())),
+        ];
+        gauges.extend(view.used_bytes.map(|used| ("used_bytes", used)));
+        Subject {
+            labels: vec![("tenant", view.record.tenant.into()), ("volume", view.record.name.into())],
+            totals: Totals::from(&snapshot),
+            limits: view.policy.map(|policy| policy.limits).unwrap_or_default(),
+            gauges,
+        }
+    }
+
+    fn group(sample: PolicyGroupSample) -> Subject {
+        let record = sample.record;
+        Subject {
+            labels: vec![("tenant", record.tenant.into()), ("policy_group", record.name.into())],
+            totals: sample.totals,
+            limits: record.limits,
+            gauges: vec![
+                ("queue_depth", sample.queue_depth),
+                ("queue_depth_delayed", sample.queue_depth_delayed),
+                ("workloads", sample.workloads as u64),
+            ],
+        }
+    }
+
+    fn operations(&self) -> [(&'static str, &OperationTotals); 3] {
+        [("read", &self.totals.read), ("write", &self.totals.write), ("other", &self.totals.other)]
+    }
+
+    fn directions(&self) -> [(&'static str, Throughput); 3] {
+        [("total", self.limits.total), ("read", self.limits.read), ("write", self.limits.write)]
+    }
+
+    fn labels_with(&self, name: &'static str, value: &str) -> Labels {
+        let mut labels = self.labels.clone();
+        labels.push((name, value.to_owned()));
+        labels
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
+        encode_single(&mut encoder, "weir_drive_size_bytes", "Size of the drive", self.drive_size_bytes)?;
+        let available = self.drive_available_bytes;
+        encode_single(&mut encoder, "weir_drive_available_bytes", "Space left on the drive", available)?;
+        for (prefix, subjects) in [("weir_volume", &self.volumes), ("weir_policy_group", &self.groups)] {
+            encode_counters(&mut encoder, prefix, subjects)?;
+            encode_gauges(&mut encoder, prefix, subjects)?;
+            encode_limits(&mut encoder, prefix, subjects)?;
+            encode_latencies(&mut encoder, prefix, subjects)?;
+        }
+        Ok(())
+    }
+}
+
+fn encode_single(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&(value as f64))
+}
+
+fn encode_counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    subjects: &[Subject],
+) -> Result<(), Error> {
+    for (name, help, value) in COUNTERS {
+        let name = format!("{prefix}_{name}");
+        let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Counter)?;
+        for subject in subjects {
+            for (operation, totals) in subject.operations() {
+                let labels = subject.labels_with("operation", operation);
+                metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value(totals), None)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode_gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    subjects: &[Subject],
+) -> Result<(), Error> {
+    for (name, help) in GAUGES {
+        let value =
+            |subject: &Subject| subject.gauges.iter().find(|gauge| gauge.0 == name).map(|gauge| gauge.1);
+        if !subjects.iter().any(|subject| value(subject).is_some()) {
+            continue;
+        }
+        let full = format!("{prefix}_{name}");
+        let mut metric = encoder.encode_descriptor(&full, help, None, MetricType::Gauge)?;
+        for subject in subjects {
+            if let Some(value) = value(subject) {
+                metric.encode_family(&subject.labels)?.encode_gauge(&(value as f64))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the ceilings; what is not limited has no series.
+fn encode_limits(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    subjects: &[Subject],
+) -> Result<(), Error> {
+    let iops: fn(&Throughput) -> Option<u64> = |limit| limit.iops;
+    let bytes: fn(&Throughput) -> Option<u64> = |limit| limit.bytes_per_second;
+    for (name, help, limit) in [
+        ("limit_iops", "Ceiling in operations per second", iops),
+        ("limit_bytes_per_second", "Ceiling in bytes per second", bytes),
+    ] {
+        let name = format!("{prefix}_{name}");
+        let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+        for subject in subjects {
+            for (direction, throughput) in subject.directions() {
+                if let Some(limit) = limit(&throughput) {
+                    let labels = subject.labels_with("direction", direction);
+                    metric.encode_family(&labels)?.encode_gauge(&(limit as f64))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the latency histograms; an operation that was never done has none.
+fn encode_latencies(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    subjects: &[Subject],
+) -> Result<(), Error> {
+    let name = format!("{prefix}_latency_seconds");
+    let help = "Time from a request being received to its answer being ready";
+    let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Histogram)?;
+    for subject in subjects {
+        for (operation, totals) in
+            subject.operations().into_iter().filter(|(_, totals)| totals.operations > 0)
+        {
+            let labels = subject.labels_with("operation", operation);
+            let buckets = latency_buckets(totals);
+            // Taken from the buckets, so that the count agrees with them while requests are being counted.
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            let sum = seconds(totals.latency_sum_ns);
+            metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Requests by latency in seconds, each bucket by itself, in the bounds that are shown.
+fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
+    let bounds = LATENCY_EXPONENTS.map(|exponent| 1u64 << exponent).chain([u64::MAX]);
+    let mut source = totals.latency.iter().peekable();
+    let bucket = |bound: u64| {
+        let mut count = 0;
+        while let Some((_, more)) = source.next_if(|(up_to, _)| *up_to <= bound) {
+            count += more;
+        }
+        let bound = if bound == u64::MAX { f64::INFINITY } else { seconds(bound) };
+        (bound, count)
+    };
+    bounds.map(bucket).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject() -> Subject {
+        let latency = vec![(16, 1), (1 << 10, 1), (1 << 20, 5), (1 << 36, 2)];
+        let read = OperationTotals {
+            operations: 9,
+            bytes: 36_864,
+            latency_sum_ns: 2_000_000_000,
+            latency,
+            ..OperationTotals::default()
+        };
+        let limits =
+            Limits { total: Throughput { iops: Some(1000), bytes_per_second: None }, ..Limits::default() };
+        Subject {
+            labels: vec![("tenant", "default".to_owned()), ("volume", "vol1".to_owned())],
+            totals: Totals { read, ..Totals::default() },
+            limits,
+            gauges: vec![("queue_depth", 3)],
+        }
+    }
+
+    #[test]
+    fn latencies_fall_into_the_bounds_that_are_shown() {
+        let buckets = latency_buckets(&subject().totals.read);
+        assert_eq!(buckets.len(), LATENCY_EXPONENTS.count() + 1);
+        assert_eq!(buckets[0].1, 2);
+        assert_eq!(buckets.iter().map(|b| b.1).sum::<u64>(), 9);
+        assert_eq!(buckets.last().unwrap(), &(f64::INFINITY, 2));
+    }
+
+    #[test]
+    fn the_text_names_series_as_documented() {
+        let snapshot = Snapshot {
+            volumes: vec![subject()],
+            groups: vec![],
+            alarms: 0,
+            drive_size_bytes: 1,
+            drive_available_bytes: 1,
+        };
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(snapshot));
+        let mut text = String::new();
+        text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "weir_volume_operations_total{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 9.0",
+            "weir_volume_queue_depth{tenant=\"default\",volume=\"vol1\"} 3.0",
+            "weir_volume_limit_iops{tenant=\"default\",volume=\"vol1\",direction=\"total\"} 1000.0",
+            "weir_volume_latency_seconds_count{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 9",
+            "weir_alarms 0.0",
+        ] {
+            assert!(text.contains(line), "{line} in:\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
 }

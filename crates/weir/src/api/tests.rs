@@ -1,1 +1,315 @@
+//! The API over its real socket: every operation is called, and every answer is held against the description
+//! that the API serves of itself.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use reqwest::Method;
+use reqwest::blocking::Client;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::*;
+use crate::control::ControlConfig;
+use crate::dataplane::{DataPlane, DataPlaneConfig};
+use crate::exports::table::ExportTable;
+
+/// A served API, and what was called of it.
+struct World {
+    client: Client,
+    base: String,
+    description: Value,
+    called: BTreeSet<String>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    data_plane: Arc<DataPlane>,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    fn start(tcp: bool) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
+        let config = ControlConfig { state: folder.path().to_owned(), rebuild_catalogue: false };
+        let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
+        let socket = folder.path().join("api.sock");
+        let address = tcp.then(|| "127.0.0.1:0".parse().unwrap());
+        let listeners = ApiListeners::bind(&socket, address).unwrap();
+        let base = if tcp { listeners.addresses()[1].clone() } else { "http://localhost".to_owned() };
+        let builder = Client::builder().no_proxy();
+        let client = if tcp { builder } else { builder.unix_socket(socket) }.build().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(listeners.serve(router(control, Facts::default()), stopped)).unwrap();
+        });
+        let called = BTreeSet::new();
+        let mut world = World {
+            client,
+            base,
+            description: Value::Null,
+            called,
+            stop,
+            thread: Some(thread),
+            data_plane,
+            _folder: folder,
+        };
+        world.description =
+            world.client.get(format!("{}/openapi.json", world.base)).send().unwrap().json().unwrap();
+        world
+    }
+
+    /// Calls an operation by its template path, requires a status, and checks the answer's form.
+    fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
+        let path = template.replace("{name}", name);
+        let (template, _) = template.split_once('?').unwrap_or((template, ""));
+        let request = self
+            .client
+            .request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", self.base));
+        let request = match &body {
+            Some(body) => request.json(body),
+            None => request,
+        };
+        let response = request.send().unwrap();
+        let found = response.status().as_u16();
+        let text = response.text().unwrap();
+        assert_eq!(found, status, "{method} {path} {body:?}: {text}");
+        self.called.insert(format!("{method} {template}"));
+        let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        self.check(method, template, status, &answer);
+        answer
+    }
+
+    fn check(&self, method: &str, template: &str, status: u16, answer: &Value) {
+        let operation = &self.description["paths"][template][method.to_ascii_lowercase()];
+        assert!(operation.is_object(), "{method} {template} is not described");
+        let responses = &operation["responses"];
+        let response = responses.get(status.to_string()).or(responses.get("default")).unwrap();
+        let Some(content) = response.get("content") else {
+            assert_eq!(answer, &json!(""), "{method} {template} should answer nothing");
+            return;
+        };
+        let mut schema = content.as_object().unwrap().values().next().unwrap()["schema"].clone();
+        schema["components"] = self.description["components"].clone();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let faults: Vec<_> = validator.iter_errors(answer).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{method} {template}: {faults:?} in {answer:#}");
+    }
+
+    fn described(&self) -> BTreeSet<String> {
+        let paths = self.description["paths"].as_object().unwrap();
+        let of = |(path, operations): (&String, &Value)| {
+            let methods = operations.as_object().unwrap().keys().map(|method| method.to_ascii_uppercase());
+            methods.map(|method| format!("{method} {path}")).collect::<Vec<_>>()
+        };
+        paths.iter().flat_map(of).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.send(true).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+        self.data_plane.shutdown();
+    }
+}
+
+const VOLUMES: &str = "/v1/volumes";
+const VOLUME: &str = "/v1/volumes/{name}";
+const GROUPS: &str = "/v1/qos/policy-groups";
+const GROUP: &str = "/v1/qos/policy-groups/{name}";
+
+#[test]
+fn every_operation_answers_as_described() {
+    let mut world = World::start(false);
+    let api = &mut world;
+    api.call("POST", "/v1/tenants", "", Some(json!({"name": "svm01"})), 201);
+    api.call("POST", "/v1/tenants", "", Some(json!({"name": "gone"})), 201);
+    api.call("DELETE", "/v1/tenants/{name}", "gone", None, 204);
+    let tenants = api.call("GET", "/v1/tenants", "", None, 200);
+    assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);
+    let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});
+    let body = json!({"name": "policy1", "tenant": "svm01", "limits": limits, "is_shared": false});
+    assert_eq!(api.call("POST", GROUPS, "", Some(body), 201)["number"], 1);
+    let body = json!({"name": "vol1", "tenant": "svm01", "size_bytes": 1u64 << 30, "io_priority": "high"});
+    assert_eq!(api.call("POST", VOLUMES, "", Some(body), 201)["export_name"], "svm01/vol1");
+    let bound = api.call("PATCH", VOLUME, "vol1", Some(json!({"qos_policy_group": "policy1"})), 200);
+    assert_eq!(bound["qos_policy_group"]["limits"]["total"]["iops"], 10000);
+    let body = json!({"limits": {"total": {"iops": 1000}, "read": {"bytes_per_second": 5}}});
+    let group = api.call("PATCH", GROUP, "policy1", Some(body), 200);
+    assert_eq!((&group["limits"]["total"], &group["workloads"]), (&json!({"iops": 1000}), &json!(1)));
+    api.call(
+        "POST",
+        "/v1/qos/policy-groups/{name}/rename",
+        "policy1",
+        Some(json!({"new_name": "gold"})),
+        200,
+    );
+    assert_eq!(api.call("GET", GROUP, "gold", None, 200)["name"], "gold");
+    assert_eq!(api.call("GET", GROUPS, "", None, 200)["policy_groups"].as_array().unwrap().len(), 1);
+    api.call("POST", "/v1/volumes/{name}/resize", "vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
+    assert_eq!(api.call("GET", VOLUME, "vol1", None, 200)["size_bytes"], 2u64 << 30);
+    assert_eq!(api.call("GET", "/v1/volumes?tenant=default", "", None, 200)["volumes"], json!([]));
+    assert_eq!(api.call("GET", VOLUMES, "", None, 200)["volumes"].as_array().unwrap().len(), 1);
+    let sample = api.call("GET", "/v1/statistics/volumes?volume=vol1", "", None, 200);
+    assert_eq!(sample["volumes"][0]["qos_policy_group"], "gold");
+    let sample = api.call("GET", "/v1/statistics/policy-groups", "", None, 200);
+    assert_eq!(sample["policy_groups"][0]["workloads"], 1);
+    let status = api.call("GET", "/v1/status", "", None, 200);
+    assert_eq!((&status["status"], &status["volumes"]["count"]), (&json!("operational"), &json!(1)));
+    let metrics = api.call("GET", "/metrics", "", None, 200);
+    let series = "weir_volume_limit_iops{tenant=\"svm01\",volume=\"vol1\",direction=\"total\"} 1000.0";
+    assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
+    api.call("GET", "/openapi.json", "", None, 200);
+    api.call("DELETE", VOLUME, "vol1", None, 204);
+    api.call("DELETE", GROUP, "gold", None, 204);
+    assert_eq!(api.called, api.described(), "called and described operations differ");
+}
+
+#[test]
+fn errors_have_a_kind_and_name_the_value() {
+    let mut world = World::start(false);
+    let api = &mut world;
+    let gib = 1u64 << 30;
+    api.call("POST", VOLUMES, "", Some(json!({"name": "vol1", "size_bytes": gib})), 201);
+    for (method, path, name, body, status, kind, words) in [
+        (
+            "POST",
+            VOLUMES,
+            "",
+            json!({"name": "vol1", "size_bytes": gib}),
+            409,
+            "conflict",
+            "'vol1' exists already",
+        ),
+        ("POST", VOLUMES, "", json!({"name": "a b", "size_bytes": gib}), 400, "invalid", "character ' '"),
+        ("POST", VOLUMES, "", json!({"name": "", "size_bytes": gib}), 400, "invalid", "must not be empty"),
+        ("POST", VOLUMES, "", json!({"name": "x", "size_bytes": 0}), 400, "invalid", "size 0"),
+        ("POST", VOLUMES, "", json!({"name": "x", "size_bytes": -1}), 422, "invalid", "-1"),
+        ("POST", VOLUMES, "", json!({"name": "x", "size": 1}), 422, "invalid", "unknown field `size`"),
+        (
+            "POST",
+            VOLUMES,
+            "",
+            json!({"name": "x", "size_bytes": gib, "tenant": "t"}),
+            404,
+            "not_found",
+            "unknown tenant 't'",
+        ),
+        (
+            "POST",
+            VOLUMES,
+            "",
+            json!({"name": "x", "size_bytes": gib, "qos_policy_group": "p"}),
+            404,
+            "not_found",
+            "'p'",
+        ),
+        (
+            "POST",
+            VOLUMES,
+            "",
+            json!({"name": "x", "size_bytes": gib, "io_priority": "best"}),
+            422,
+            "invalid",
+            "best",
+        ),
+        ("POST", "/v1/volumes/{name}/resize", "vol1", json!({"size_bytes": 4096}), 409, "refused", "--force"),
+        ("POST", GROUPS, "", json!({"name": "p", "limits": {"total": {"iops": 0}}}), 400, "invalid", "0IOPS"),
+        (
+            "POST",
+            GROUPS,
+            "",
+            json!({"name": "p", "limits": {"read": {"bytes_per_second": u64::MAX}}}),
+            400,
+            "invalid",
+            "B/s",
+        ),
+        ("PATCH", GROUP, "p", json!({}), 404, "not_found", "unknown policy group 'p'"),
+        (
+            "PATCH",
+            VOLUME,
+            "vol1",
+            json!({"qos_policy_group": "p"}),
+            404,
+            "not_found",
+            "'p' in tenant 'default'",
+        ),
+        ("GET", VOLUME, "nope", Value::Null, 404, "not_found", "unknown volume 'nope'"),
+        ("DELETE", "/v1/tenants/{name}", "default", Value::Null, 409, "refused", "always exists"),
+        ("GET", "/v1/volumes?tenat=x", "", Value::Null, 400, "invalid", "tenat"),
+    ] {
+        let body = Some(body).filter(|body| !body.is_null());
+        let answer = api.call(method, path, name, body, status);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(answer["error"]["kind"] == kind && message.contains(words), "{method} {path}: {answer}");
+    }
+}
+
+#[test]
+fn what_is_not_there_and_what_is_too_large_is_told_in_the_same_form() {
+    let world = World::start(false);
+    let url = |path: &str| format!("{}{path}", world.base);
+    let large = vec![b' '; crate::control::bounds::API_BODY_BYTES_MAX + 1];
+    for (request, status) in [
+        (world.client.get(url("/v2")), 404),
+        (world.client.put(url("/v1/volumes")), 405),
+        (world.client.post(url("/v1/volumes")).header("content-type", "application/json").body("{"), 400),
+        (world.client.post(url("/v1/volumes")).body("{}"), 415),
+        (world.client.post(url("/v1/volumes")).header("content-type", "application/json").body(large), 413),
+    ] {
+        let response = request.send().unwrap();
+        assert_eq!(response.status().as_u16(), status);
+        let body: types::ErrorBody = response.json().unwrap();
+        assert!(!body.error.message.is_empty());
+    }
+}
+
+#[test]
+fn over_tcp_only_requests_to_this_host_are_served() {
+    let world = World::start(true);
+    let get = |host: &str| {
+        let request = world.client.get(format!("{}/v1/status", world.base)).header("host", host);
+        request.send().unwrap().status().as_u16()
+    };
+    assert_eq!((get("localhost:9001"), get("127.0.0.1"), get("evil.example:9001")), (200, 200, 403));
+}
+
+#[test]
+fn addresses_that_others_reach_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let bind =
+        |address: &str| ApiListeners::bind(&folder.path().join("a.sock"), Some(address.parse().unwrap()));
+    let error = bind("0.0.0.0:0").err().unwrap().to_string();
+    assert!(error.contains("0.0.0.0:0 is not loopback"), "{error}");
+    assert!(bind("[::1]:0").is_ok() || bind("127.0.0.1:0").is_ok());
+}
+
+#[test]
+fn a_socket_is_replaced_only_if_nobody_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.sock");
+    let first = ApiListeners::bind(&path, None).unwrap();
+    let error = ApiListeners::bind(&path, None).err().unwrap().to_string();
+    assert!(error.contains("another program answers"), "{error}");
+    drop(first);
+    assert!(path.exists(), "as after a crash");
+    let second = ApiListeners::bind(&path, None).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    second.remove();
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_snapshot_of_the_description_is_up_to_date() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let document = openapi_document().unwrap();
+    if std::env::var_os("WEIR_WRITE_OPENAPI").is_some() {
+        std::fs::write(&path, &document).unwrap();
+    }
+    let snapshot = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(snapshot == document, "docs/openapi.json is stale; 'weir openapi > docs/openapi.json' renews it");
+}

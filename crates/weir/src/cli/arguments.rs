@@ -366,7 +366,7 @@ pub enum PolicyGroupCommand {
         #[command(flatten)]
         ceilings: Ceilings,
         /// Whether all its volumes share one budget (as in ONTAP, they do if this is not given)
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value_t = true, ignore_case = true)]
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
         is_shared: bool,
     },
     /// Change the ceilings of a policy group, also while its volumes are in use
@@ -381,7 +381,7 @@ pub enum PolicyGroupCommand {
         #[command(flatten)]
         ceilings: Ceilings,
         /// Can only repeat what is; sharing never changes
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, ignore_case = true)]
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
         is_shared: Option<bool>,
     },
     /// Give a policy group another name; its volumes stay bound
@@ -423,7 +423,7 @@ pub enum PolicyGroupCommand {
 #[derive(Debug, Subcommand)]
 pub enum StatisticsCommand {
     /// Of volumes
-    #[command(after_help = "Example:\n  weir qos statistics volume performance show")]
+    #[command(alias = "vol", after_help = "Example:\n  weir qos statistics volume performance show")]
     Volume {
         /// Which of them.
         #[command(subcommand)]

@@ -52,6 +52,8 @@ impl Normaliser<'_> {
         let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
         let canonical = canonical_option(name);
         let Some(option) = self.find(|option| option.get_long() == Some(canonical.as_str())) else {
+            // With two dashes, or the parser would complain about its first letter only.
+            let text = if self.short_takes_value(name) { text.to_owned() } else { format!("--{name}") };
             self.rewritten.push(text.into());
             return Some(false);
         };

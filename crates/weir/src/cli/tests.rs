@@ -1,1 +1,266 @@
+//! Command lines of the documents, and how other spellings are understood.
 
+use std::ffi::OsString;
+
+use clap::CommandFactory;
+use weir_types::Throughput;
+
+use super::arguments::{Arguments, Command, PolicyGroupCommand, QosCommand, VolumeCommand};
+use super::parse;
+use crate::api::types::{IoPriority, PolicyGroup, PolicyLimits, Rates};
+
+/// Reads a command line as typed after the program's name.
+fn read(line: &str) -> Result<Command, String> {
+    let words = std::iter::once("weir").chain(line.split_whitespace()).map(OsString::from);
+    parse(words).map(|arguments| arguments.command).map_err(|error| error.to_string())
+}
+
+fn rates(text: &str) -> Option<Throughput> {
+    Some(Throughput::parse(text).unwrap())
+}
+
+/// What a policy group's creation asks for: name, tenant, ceilings on all, and sharing.
+fn policy_creation(line: &str) -> (String, Option<String>, Option<Throughput>, bool) {
+    let command = read(line).unwrap();
+    let Command::Qos {
+        command:
+            QosCommand::PolicyGroup { command: PolicyGroupCommand::Create { name, tenant, ceilings, is_shared } },
+    } = command
+    else {
+        panic!("{line}: {command:?}");
+    };
+    (name.get().to_owned(), tenant.tenant, ceilings.max_throughput, is_shared)
+}
+
+/// What a volume's modification asks for: name, tenant and policy group.
+fn volume_modification(line: &str) -> (String, Option<String>, Option<String>) {
+    let command = read(line).unwrap();
+    let Command::Volume { command: VolumeCommand::Modify(arguments) } = command else {
+        panic!("{line}: {command:?}");
+    };
+    (arguments.name.get().to_owned(), arguments.tenant.tenant, arguments.changes.qos_policy_group)
+}
+
+#[test]
+fn policy_groups_are_created_as_the_ontap_document_prints_it() {
+    let svm01 = || Some("svm01".to_owned());
+    for (line, expected) in [
+        (
+            "qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false",
+            ("policy1".to_owned(), svm01(), rates("10000IOPS,300MB/s"), false),
+        ),
+        (
+            "qos policy-group create policy1-shared -vserver svm01 -max-throughput 3000IOPS,200MB/s -is-shared true",
+            ("policy1-shared".to_owned(), svm01(), rates("3000IOPS,200MB/s"), true),
+        ),
+        ("qos policy-group create p", ("p".to_owned(), None, None, true)),
+        ("QOS Policy_Group CREATE -Policy-Group p --IS_SHARED=False", ("p".to_owned(), None, None, false)),
+    ] {
+        assert_eq!(policy_creation(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn policy_groups_are_modified_as_the_ontap_document_prints_it() {
+    for limit in ["1000IOPS,200MB/s", "2000IOPS,200MB/s"] {
+        let line = format!("qos policy-group modify policy1 -max-throughput {limit}");
+        let command = read(&line).unwrap();
+        let Command::Qos {
+            command: QosCommand::PolicyGroup { command: PolicyGroupCommand::Modify { name, ceilings, .. } },
+        } = command
+        else {
+            panic!("{line}: {command:?}");
+        };
+        assert_eq!((name.get(), ceilings.max_throughput), ("policy1", rates(limit)));
+    }
+}
+
+#[test]
+fn policy_groups_are_shown_as_the_ontap_document_prints_it() {
+    for (line, expected) in [
+        ("qos policy-group show", None),
+        ("qos policy-group show -policy-group policy1", Some("policy1")),
+        ("qos policy-group show policy1 -o yaml", Some("policy1")),
+    ] {
+        let command = read(line).unwrap();
+        let Command::Qos {
+            command: QosCommand::PolicyGroup { command: PolicyGroupCommand::Show { name, .. } },
+        } = command
+        else {
+            panic!("{line}: {command:?}");
+        };
+        assert_eq!(name.get(), expected, "{line}");
+    }
+}
+
+#[test]
+fn volumes_are_bound_and_released_as_the_ontap_document_prints_it() {
+    for (line, volume, tenant, policy) in [
+        ("volume modify -volume vol9 -qos-policy-group policy1", "vol9", None, "policy1"),
+        ("volume modify -volume vol9 -qos-policy-group none", "vol9", None, "none"),
+        (
+            "volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1",
+            "vol1",
+            Some("svm01"),
+            "policy1",
+        ),
+        (
+            "volume modify -volume vol2 -vserver svm01 -qos-policy-group policy1",
+            "vol2",
+            Some("svm01"),
+            "policy1",
+        ),
+        (
+            "volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1-shared",
+            "vol1",
+            Some("svm01"),
+            "policy1-shared",
+        ),
+        (
+            "volume modify -volume vol2 -vserver svm01 -qos-policy-group policy1-shared",
+            "vol2",
+            Some("svm01"),
+            "policy1-shared",
+        ),
+        (
+            "vol modify -vserver svm01 -volume vol2 -qos-policy-group policy1",
+            "vol2",
+            Some("svm01"),
+            "policy1",
+        ),
+        ("VOLUME Update vol2 --Tenant=svm01 --qos_policy_group policy1", "vol2", Some("svm01"), "policy1"),
+    ] {
+        let expected = (volume.to_owned(), tenant.map(str::to_owned), Some(policy.to_owned()));
+        assert_eq!(volume_modification(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn statistics_are_shown_as_the_ontap_document_prints_it() {
+    assert!(matches!(read("qos statistics volume performance show"), Ok(Command::Qos { .. })));
+    assert!(read("qos statistics vol performance show -interval 2 -iterations 3 -vserver svm01").is_ok());
+    for bad in ["-interval 0", "-interval x", "-iterations -1"] {
+        assert!(read(&format!("qos statistics volume performance show {bad}")).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn volumes_are_created_as_the_portworx_document_prints_it() {
+    for (line, name, priority) in [
+        ("volume create --io_priority high test-high --size 8", "test-high", IoPriority::High),
+        ("volume create --io_priority med test-med --size 8", "test-med", IoPriority::Medium),
+        ("volume create --io_priority low test-low --size 8", "test-low", IoPriority::Low),
+        ("vol create --IO-PRIORITY MEDIUM test-med --size 8GiB", "test-med", IoPriority::Medium),
+    ] {
+        let command = read(line).unwrap();
+        let Command::Volume { command: VolumeCommand::Create { name: found, size, io_priority, .. } } =
+            command
+        else {
+            panic!("{line}: {command:?}");
+        };
+        assert_eq!((found.get(), size.0, io_priority), (name, 8 << 30, Some(priority)), "{line}");
+    }
+}
+
+#[test]
+fn names_and_values_keep_their_case_and_their_dashes() {
+    let command = read("-SERVER unix:/Tmp/A_b volume create Vol --SIZE 1TB --tenant A_B").unwrap();
+    let Command::Volume { command: VolumeCommand::Create { name, tenant, size, .. } } = command else {
+        panic!("{command:?}");
+    };
+    assert_eq!((name.get(), tenant.tenant.as_deref(), size.0), ("Vol", Some("A_B"), 1_000_000_000_000));
+    // A name that is also the name of a command, and one after the end of options.
+    assert_eq!(volume_modification("volume modify modify --io-priority low").0, "modify");
+    assert_eq!(volume_modification("volume modify --io-priority low -- -odd_Name").0, "-odd_Name");
+}
+
+#[test]
+fn wrong_command_lines_say_what_is_wrong() {
+    for (line, words) in [
+        ("volume create vol1", "--size"),
+        ("volume create vol1 --size -1", "'-1' is not a size"),
+        ("volume create vol1 --size 8X", "'8X' is not a size"),
+        ("volume create vol1 --size 99999999999TiB", "is not a size"),
+        ("volume create vol1 --volume vol2 --size 8", "cannot be used with"),
+        ("volume create --size 8", "required"),
+        ("volume create vol1 --size 8 --io_priority best", "low, medium, high"),
+        ("volume modify vol1", "required"),
+        ("volume modify vol1 -qos-adaptive-policy-group p", "'--qos-adaptive-policy-group'"),
+        ("qos policy-group create p -max-throughput 1000", "'1000' is not a rate with its unit"),
+        ("qos policy-group create p -max-throughput -5IOPS", "'-5IOPS' is not a rate"),
+        ("qos policy-group create p -max-throughput 99999999999999999999IOPS", "is not a rate"),
+        ("qos policy-group create p -max-throughput 2000000000IOPS", "a rate from 1IOPS to 1000000000IOPS"),
+        ("qos policy-group create p -max-throughput 1IOPS,2IOPS", "pair of different rates"),
+        ("qos policy-group create p -is-shared perhaps", "perhaps"),
+        ("volumes list", "volumes"),
+        ("serve --reactors 0", "0 is not in 1..=1024"),
+    ] {
+        let error = read(line).expect_err(line);
+        assert!(error.contains(words), "{line}: {error}");
+    }
+}
+
+#[test]
+fn every_help_has_an_example() {
+    fn check(command: &clap::Command, path: &str) {
+        let path = format!("{path} {}", command.get_name());
+        let help = command.get_after_help().map(|help| help.to_string()).unwrap_or_default();
+        assert!(help.contains("Example:\n  weir "), "{path} has no example");
+        command.get_subcommands().filter(|sub| sub.get_name() != "help").for_each(|sub| check(sub, &path));
+    }
+    let command = Arguments::command();
+    command.clone().debug_assert();
+    check(&command, "");
+}
+
+#[test]
+fn examples_in_the_help_are_understood() {
+    fn examples(command: &clap::Command, found: &mut Vec<String>) {
+        let help = command.get_after_help().map(|help| help.to_string()).unwrap_or_default();
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  weir "));
+        found.extend(lines.map(|line| line.split(" >").next().unwrap().trim_end_matches('&').to_owned()));
+        command.get_subcommands().for_each(|sub| examples(sub, found));
+    }
+    let mut found = Vec::new();
+    examples(&Arguments::command(), &mut found);
+    assert!(found.len() > 25, "{found:?}");
+    found.iter().for_each(|line| assert!(read(line).is_ok(), "{line}: {:?}", read(line)));
+}
+
+#[test]
+fn a_policy_group_looks_as_the_ontap_document_prints_it() {
+    let rates = Rates { iops: Some(10_000), bytes_per_second: Some(300_000_000) };
+    let group = PolicyGroup {
+        id: "63ab2b0a-bc09-11ec-81f5-abba8ceb7752".parse().unwrap(),
+        number: 1664,
+        tenant: "svm01".to_owned(),
+        name: "policy1".to_owned(),
+        class: "user-defined".to_owned(),
+        limits: PolicyLimits { total: rates, ..PolicyLimits::default() },
+        is_shared: false,
+        workloads: 0,
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    // As printed there.
+    let document = "              Policy Group Name: policy1
+                        Vserver: svm01
+                           Uuid: 63ab2b0a-bc09-11ec-81f5-abba8ceb7752
+             Policy Group Class: user-defined
+                Policy Group ID: 1664
+             Maximum Throughput: 10000IOPS,300MB/s
+             Minimum Throughput: 0
+            Number of Workloads: 0
+              Throughput Policy: 0-10000IOPS,300MB/s
+                      Is Shared: false
+       Is Policy Auto Generated: -
+";
+    assert_eq!(super::commands::qos::description(&group), document);
+    let read = Rates { iops: Some(500), bytes_per_second: None };
+    let limited = PolicyGroup { limits: PolicyLimits { read, ..PolicyLimits::default() }, ..group };
+    let text = super::commands::qos::description(&limited);
+    assert!(
+        text.contains("                   Maximum Read: 500IOPS\n") && text.contains(": 0-INF\n"),
+        "{text}"
+    );
+    assert!(!text.contains("Maximum Write"), "{text}");
+}

@@ -97,6 +97,12 @@ impl Alarms {
         state.extents.insert(volume, faults);
     }
 
+    /// True if nothing is wrong.
+    #[cfg(test)]
+    pub fn list_is_empty(&self) -> bool {
+        self.list().is_empty()
+    }
+
     fn list(&self) -> Vec<StandingAlarm> {
         let state = self.state();
         let alarm = |source, volume, extent, message: &String| StandingAlarm {
