@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::combination::{Combination, DEPTHS, LIMITS, Limit, PATTERNS, Verdict};
@@ -14,6 +14,7 @@ use super::{MIB, Options, Stage, peers};
 use crate::numbers::ahead_of_schedule;
 use crate::report::{Report, milliseconds, print_table};
 use crate::world::fio::{Completion, Load, Log};
+use crate::world::now_ms;
 
 /// Size of each volume in bytes.
 const VOLUME_BYTES: u64 = 64 * MIB;
@@ -21,6 +22,8 @@ const VOLUME_BYTES: u64 = 64 * MIB;
 const SIDE_BY_SIDE_RATE_MAX: f64 = 3000.0;
 /// Cells that run side by side at most.
 const SIDE_BY_SIDE_MAX: usize = 16;
+/// Time that a load may take to start on a busy machine, in seconds.
+const START_SECONDS: u64 = 5;
 /// Limit with which idle time is tried.
 const IDLE_LIMIT_IOPS: u64 = 1000;
 
@@ -105,14 +108,16 @@ fn measure_batch(
         running.push(load_of(stage, index, cell, seconds).start(stage.folder.path())?);
     }
     // What waits behind a low limit when the time is up would take minutes to complete: it is released.
-    wait_for(Duration::from_secs(seconds + 2));
+    wait_for(Duration::from_secs(seconds + 1 + START_SECONDS));
+    let released_ms = now_ms();
     for index in 0..batch.len() {
         stage.bind(&format!("v{index}"), "none")?;
     }
     let mut rows = Vec::new();
     for (cell, running) in batch.iter().zip(running) {
         let outcome = running.finish()?;
-        let verdict = cell.judge(&outcome.completions, seconds);
+        let completions = since_first(outcome.completions, released_ms, seconds)?;
+        let verdict = cell.judge(&completions, seconds);
         record(report, cell, &verdict, outcome.error);
         rows.push((*cell, verdict));
     }
@@ -125,9 +130,17 @@ fn load_of(stage: &Stage, index: usize, cell: &Combination, seconds: u64) -> Loa
         block_bytes: cell.limit.block_bytes(),
         depth: cell.depth,
         seconds: seconds + 1,
-        log: Log::SinceStart,
+        log: Log::SinceEpoch,
         ..stage.load(&format!("cell{index}"), &format!("v{index}"), VOLUME_BYTES)
     }
+}
+
+/// Counts time from the first completion; fails if the judged time was not over when the volumes were released.
+fn since_first(mut completions: Vec<Completion>, released_ms: u64, seconds: u64) -> Result<Vec<Completion>> {
+    let first_ms = completions.first().map_or(0, |completion| completion.at_ms);
+    ensure!(first_ms + (1 + seconds) * 1000 <= released_ms, "fio started too late: the machine is too busy");
+    completions.iter_mut().for_each(|completion| completion.at_ms -= first_ms);
+    Ok(completions)
 }
 
 fn wait_for(time: Duration) {
@@ -223,5 +236,12 @@ mod tests {
         let at = |at_ms| Completion { at_ms, latency_ns: 1 };
         assert_eq!(after_longest_gap(&[at(0), at(1), at(10_001), at(10_002)]).len(), 2);
         assert_eq!(after_longest_gap(&[at(0), at(1)]).len(), 0);
+    }
+
+    #[test]
+    fn a_load_that_outlives_its_limit_is_not_judged() {
+        let at = |at_ms| Completion { at_ms, latency_ns: 1 };
+        assert_eq!(since_first(vec![at(5000), at(5001)], 10_000, 4).unwrap()[1].at_ms, 1);
+        assert!(since_first(vec![at(5001)], 10_000, 4).is_err());
     }
 }

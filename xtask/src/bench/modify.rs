@@ -1,6 +1,6 @@
 //! Changes of a limit under load: each holds within 100 ms, and a thousand in a row do no harm.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
@@ -9,6 +9,7 @@ use super::{MIB, Options, Stage};
 use crate::numbers::{off_per_cent, rate, worst_window};
 use crate::report::{Report, print_table};
 use crate::world::fio::{Completion, Load, Log};
+use crate::world::now_ms;
 
 const VOLUME_BYTES: u64 = 64 * MIB;
 /// The limits in turn, in operations per second: down and up, by little and by much.
@@ -70,11 +71,6 @@ fn hammer(stage: &Stage, count: u64) -> Result<Change> {
         change(stage, 1000 + index % 7 * 1000)?;
     }
     change(stage, 3000)
-}
-
-fn now_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn judge_steps(changes: &[Change], completions: &[Completion], step_ms: u64, report: &mut Report) {

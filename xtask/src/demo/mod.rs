@@ -8,7 +8,7 @@ mod claims;
 mod phases;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::tidy::repository_root;
 use crate::world::daemon::Daemon;
 use crate::world::fio::{Completion, Load, Log, Running};
 use crate::world::folder::Folder;
-use crate::world::tools;
+use crate::world::{now_ms, tools};
 use phases::{PHASES, Phase};
 
 /// The volumes, by their names in the tenant.
@@ -201,11 +201,6 @@ impl Demo {
         println!("To end it:\n  kill {id}");
         self.daemon.process().keep();
     }
-}
-
-fn now_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn print_rates(rates: &Rates) {

@@ -1,6 +1,8 @@
 //! The outside world as the demo and the benches need it: programs, processes, folders, the daemon, its
 //! peers, and fio.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 pub mod daemon;
 pub mod fio;
 pub mod folder;
@@ -8,3 +10,9 @@ pub mod interrupt;
 pub mod peers;
 pub mod process;
 pub mod tools;
+
+/// Milliseconds since 1970, as fio logs them.
+pub fn now_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
