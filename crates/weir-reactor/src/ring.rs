@@ -18,18 +18,23 @@ const WAKE: u64 = u64::MAX;
 /// Kernel threads that may run operations which would block, such as allocation and flush.
 const WORKERS_MAX: u32 = 8;
 
+/// Registering less than this many bytes is not worth it.
+const REGISTERED_BYTES_MIN: usize = 1 << 20;
+
 /// How a ring is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct RingConfig {
     /// Entries of the submission queue, a power of two; the completion queue has four times as many.
     pub entries: u32,
-    /// Whether to register the pool's arena with the kernel (needs locked memory; goes without if short).
-    pub register_buffers: bool,
+    /// How much of the pool's arena to register with the kernel, in bytes. Registered memory is locked, and
+    /// saves the kernel from pinning a buffer's pages for each access; buffers from the rest are used the
+    /// plain way. Where locked memory is short, less is registered, or nothing.
+    pub registered_bytes: usize,
 }
 
 impl Default for RingConfig {
     fn default() -> Self {
-        RingConfig { entries: 1024, register_buffers: true }
+        RingConfig { entries: 1024, registered_bytes: 16 << 20 }
     }
 }
 
@@ -86,7 +91,8 @@ pub struct Ring<T> {
     /// Operations that ended when they were asked for.
     ended: VecDeque<Completion<T>>,
     pool: BufferPool,
-    has_registered_buffers: bool,
+    /// How much of the arena is registered, from its start.
+    registered_bytes: usize,
     waker: Waker,
     wake_count: Box<[u8; 8]>,
     is_waker_armed: bool,
@@ -104,20 +110,11 @@ impl<T> Ring<T> {
         }
         // Older kernels have no such bound; theirs is the number of processes.
         let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
-        let has_registered_buffers = config.register_buffers && register(&uring, &pool);
+        let registered_bytes = register(&uring, &pool, config.registered_bytes);
         let waker = Waker::new()?;
         let wake_count = Box::new([0; 8]);
         let (in_flight, ended) = (InFlight::new(), VecDeque::new());
-        Ok(Ring {
-            uring,
-            in_flight,
-            ended,
-            pool,
-            has_registered_buffers,
-            waker,
-            wake_count,
-            is_waker_armed: false,
-        })
+        Ok(Ring { uring, in_flight, ended, pool, registered_bytes, waker, wake_count, is_waker_armed: false })
     }
 
     /// A handle with which other threads wake this ring.
@@ -125,9 +122,14 @@ impl<T> Ring<T> {
         self.waker.clone()
     }
 
-    /// True if the arena is registered with the kernel.
-    pub fn has_registered_buffers(&self) -> bool {
-        self.has_registered_buffers
+    /// How much of the arena is registered with the kernel, in bytes.
+    pub fn registered_bytes(&self) -> usize {
+        self.registered_bytes
+    }
+
+    fn is_registered(&self, start: *const u8, length: u32) -> bool {
+        let (base, _) = self.pool.arena();
+        start as usize + length as usize <= base.as_ptr() as usize + self.registered_bytes
     }
 
     /// Operations in flight.
@@ -152,7 +154,7 @@ impl<T> Ring<T> {
             return self.end_now(token, Carried::Buffer(buffer), result);
         }
         let fd = Fd(file.raw());
-        let entry = if self.has_registered_buffers {
+        let entry = if self.is_registered(start, length) {
             opcode::ReadFixed::new(fd, start, length, 0).offset(offset).build()
         } else {
             opcode::Read::new(fd, start, length).offset(offset).build()
@@ -178,7 +180,7 @@ impl<T> Ring<T> {
             return self.end_now(token, Carried::Buffer(buffer), result);
         }
         let (fd, flags) = (Fd(file.raw()), if is_durable { libc::RWF_DSYNC } else { 0 });
-        let entry = if self.has_registered_buffers {
+        let entry = if self.is_registered(start, length) {
             opcode::WriteFixed::new(fd, start, length, 0).offset(offset).rw_flags(flags).build()
         } else {
             opcode::Write::new(fd, start, length).offset(offset).rw_flags(flags).build()
@@ -379,11 +381,19 @@ fn explain(source: io::Error) -> RingError {
     }
 }
 
-/// Registers the pool's arena as fixed buffer 0; false if locked memory is short or the kernel refuses.
-fn register(uring: &IoUring, pool: &BufferPool) -> bool {
-    let (base, bytes) = pool.arena();
-    let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: bytes };
-    // SAFETY: the arena stays mapped as long as the ring, which holds the pool, and the ring is torn down
-    // before the pool because it is declared first.
-    unsafe { uring.submitter().register_buffers(&[vector]) }.is_ok()
+/// Registers the start of the pool's arena as fixed buffer 0: as much as is wanted, or half, or a quarter and
+/// so on where locked memory is short. Answers how many bytes it became.
+fn register(uring: &IoUring, pool: &BufferPool, wanted_bytes: usize) -> usize {
+    let (base, arena_bytes) = pool.arena();
+    let mut bytes = wanted_bytes.min(arena_bytes);
+    while bytes >= REGISTERED_BYTES_MIN {
+        let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: bytes };
+        // SAFETY: the arena stays mapped as long as the ring, which holds the pool, and the ring is torn
+        // down before the pool because it is declared first.
+        if unsafe { uring.submitter().register_buffers(&[vector]) }.is_ok() {
+            return bytes;
+        }
+        bytes /= 2;
+    }
+    0
 }

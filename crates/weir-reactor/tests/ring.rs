@@ -1,0 +1,110 @@
+//! The ring on real sockets and files.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use weir_reactor::{BufferPool, Carried, Clock, Descriptor, Placement, Ring, RingConfig, SendBatch};
+
+fn ring(registered_bytes: usize) -> (Ring<u32>, BufferPool) {
+    let pool = BufferPool::new(1 << 20).unwrap();
+    let config = RingConfig { registered_bytes, ..RingConfig::default() };
+    (Ring::new(config, pool.clone()).unwrap(), pool)
+}
+
+fn next(ring: &mut Ring<u32>) -> (u32, Result<u32, std::io::Error>, Carried) {
+    loop {
+        if let Some(done) = ring.next_completion() {
+            return (done.token, done.result, done.carried);
+        }
+        ring.wait(None).unwrap();
+    }
+}
+
+#[test]
+fn files_are_written_synced_and_read_back_on_disk_and_in_memory() {
+    for folder in ["/dev/shm", "."] {
+        for registered_bytes in [0, 1 << 20] {
+            let (mut ring, pool) = ring(registered_bytes);
+            let path = tempfile::NamedTempFile::new_in(folder).unwrap();
+            let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
+            let mut buffer = pool.take(8192).unwrap();
+            buffer.fill(7);
+            ring.write(1, &file, 4096, buffer, 0..8192, true);
+            assert!(matches!(next(&mut ring), (1, Ok(8192), Carried::Buffer(_))));
+            ring.sync(2, &file);
+            assert!(matches!(next(&mut ring), (2, Ok(0), _)));
+            ring.place(3, &file, 4096, 4096, Placement::Release);
+            assert!(matches!(next(&mut ring), (3, Ok(0), _)));
+            ring.read(4, &file, 4096, pool.take(8192).unwrap(), 0..8192);
+            let (4, Ok(8192), Carried::Buffer(buffer)) = next(&mut ring) else { panic!("the read failed") };
+            assert!(buffer[..4096].iter().all(|&b| b == 0) && buffer[4096..8192].iter().all(|&b| b == 7));
+        }
+    }
+}
+
+#[test]
+fn batches_arrive_whole_and_in_order() {
+    let (mut ring, pool) = ring(0);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let socket = Descriptor::socket(ours.into());
+    let mut batch = Box::<SendBatch>::default();
+    let mut expected = Vec::new();
+    for n in 0..100u8 {
+        let mut buffer = pool.take(4096).unwrap();
+        buffer.fill(n);
+        batch.push_data(&[n; 16], buffer, 10..4000);
+        batch.push_zeroes(&[1], 3);
+        expected.extend([n; 16 + 3990]);
+        expected.extend([1, 0, 0, 0]);
+    }
+    let length = batch.len();
+    let reader = std::thread::spawn(move || {
+        let mut all = vec![0; length];
+        theirs.read_exact(&mut all).map(|()| all)
+    });
+    ring.send(9, &socket, batch);
+    let (9, Ok(count), Carried::Batch(_)) = next(&mut ring) else { panic!("the send failed") };
+    assert_eq!(count as usize, length);
+    assert!(reader.join().unwrap().unwrap() == expected);
+}
+
+#[test]
+fn receives_end_when_the_peer_does() {
+    let (mut ring, pool) = ring(0);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let socket = Descriptor::socket(ours.into());
+    theirs.write_all(b"hello").unwrap();
+    ring.receive(1, &socket, vec![0; 64].into(), 10..64);
+    let (1, Ok(5), Carried::Bytes(bytes)) = next(&mut ring) else { panic!("nothing came") };
+    assert_eq!(&bytes[10..15], b"hello");
+    ring.receive_payload(2, &socket, pool.take(4096).unwrap(), 0..4096);
+    theirs.write_all(&[3; 100]).unwrap();
+    drop(theirs);
+    assert!(matches!(next(&mut ring), (2, Ok(100), Carried::Buffer(_))));
+}
+
+#[test]
+fn a_ring_is_woken_by_others_and_by_time() {
+    let (mut ring, _pool) = ring(0);
+    let waker = ring.waker();
+    let thread = std::thread::spawn(move || waker.wake());
+    ring.wait(None).unwrap();
+    thread.join().unwrap();
+    assert!(ring.next_completion().is_none());
+    let before_ns = Clock.now_ns();
+    ring.wait(Some(1_000_000)).unwrap();
+    assert!(Clock.now_ns() - before_ns >= 1_000_000 || ring.next_completion().is_none());
+}
+
+#[test]
+fn a_ring_that_goes_lets_go_of_everything() {
+    let (mut ring, pool) = ring(0);
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let socket = Descriptor::socket(ours.into());
+    ring.receive_payload(1, &socket, pool.take(4096).unwrap(), 0..4096);
+    ring.wait(Some(0)).unwrap();
+    drop(ring);
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+}
