@@ -1,0 +1,208 @@
+//! The real daemon, started for one test and killed with it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::program::{Ran, run};
+
+/// The program under test.
+pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+/// Bytes of the end of the daemon's log that a failed test shows.
+const LOG_SHOWN_BYTES: usize = 8000;
+
+/// A state folder, which outlives the daemons that use it one after the other.
+#[derive(Clone)]
+pub struct State {
+    folder: Arc<TempDir>,
+}
+
+impl State {
+    /// A fresh folder; its path is short, because sockets lie in it.
+    pub fn new() -> State {
+        State { folder: Arc::new(tempfile::Builder::new().prefix("weir-e2e-").tempdir().unwrap()) }
+    }
+
+    /// Where the daemon keeps everything.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// A file beside the daemon's folder.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Folder of all volumes' folders.
+    pub fn volumes(&self) -> PathBuf {
+        self.path().join("drive/volumes")
+    }
+
+    /// The command that runs a daemon here.
+    pub fn serve(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(WEIR);
+        command.arg("serve").arg("--state").arg(self.path()).args(arguments);
+        command
+    }
+
+    /// Runs the command line against the daemon of this folder.
+    pub fn weir(&self, arguments: &[&str]) -> Ran {
+        let server = format!("unix:{}", self.path().join("api.sock").display());
+        run(Command::new(WEIR).env("WEIR_SERVER", server).args(arguments))
+    }
+
+    /// Starts a daemon and waits until it is ready.
+    pub fn start(&self, arguments: &[&str]) -> Daemon {
+        Daemon::spawn(self, self.serve(arguments)).ready()
+    }
+}
+
+/// A running daemon.
+pub struct Daemon {
+    state: State,
+    child: Child,
+    /// The line with which it said that it is ready.
+    pub ready_line: String,
+}
+
+impl Daemon {
+    /// A daemon with two reactors on a fresh state folder.
+    pub fn fresh() -> Daemon {
+        State::new().start(&["--reactors", "2"])
+    }
+
+    /// Starts a daemon without waiting for it.
+    pub fn spawn(state: &State, mut command: Command) -> Daemon {
+        let log = File::options().create(true).append(true).open(state.beside("log")).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        Daemon { state: state.clone(), child, ready_line: String::new() }
+    }
+
+    /// Waits for the line that says that it is ready.
+    pub fn ready(mut self) -> Daemon {
+        let stdout = self.child.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut self.ready_line).unwrap();
+        assert!(
+            self.ready_line.starts_with("weir is ready"),
+            "the daemon did not start: {}",
+            self.ready_line
+        );
+        self
+    }
+
+    /// Its state folder.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The socket for NBD clients.
+    pub fn nbd_socket(&self) -> PathBuf {
+        self.state.path().join("nbd.sock")
+    }
+
+    /// The address of an export for programs that take one.
+    pub fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.nbd_socket().display())
+    }
+
+    /// Runs a command that must succeed.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        self.state.weir(arguments).ok()
+    }
+
+    /// Runs a command that must be refused with this exit status; answers the message.
+    pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
+        self.state.weir(arguments).refused(code)
+    }
+
+    /// Runs a command that must succeed and reads its JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut arguments = arguments.to_vec();
+        arguments.extend(["-o", "json"]);
+        serde_json::from_str(&self.ok(&arguments)).unwrap()
+    }
+
+    /// Makes a volume.
+    pub fn create(&self, name: &str, size: &str) {
+        self.ok(&["volume", "create", name, "--size", size]);
+    }
+
+    /// One of the extent files of a volume.
+    pub fn extent_file(&self, volume: &str, extent: u32) -> PathBuf {
+        let id = self.json(&["volume", "inspect", volume])["id"].as_str().unwrap().to_owned();
+        self.state.volumes().join(id).join("extents").join(format!("{extent:08}"))
+    }
+
+    /// Memory that the daemon's process holds, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process_id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Open file descriptors of the daemon's process.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process_id())).unwrap().count()
+    }
+
+    /// True while the process runs.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Kills it as a crash would.
+    pub fn kill(mut self) -> State {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.state.clone()
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for the end of a process that was told to end.
+    pub fn wait(mut self) -> ExitStatus {
+        super::wait_for("the daemon has ended", || self.child.try_wait().unwrap())
+    }
+
+    /// Ends it as an operator would, and answers its state folder.
+    pub fn stop(self) -> State {
+        let state = self.state.clone();
+        self.terminate();
+        assert!(self.wait().success(), "the daemon must end cleanly");
+        state
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the daemon's log ends:\n{}", end_of(&self.state.beside("log")));
+        }
+    }
+}
+
+fn end_of(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = File::open(path) {
+        let _ = file.read_to_end(&mut bytes);
+    }
+    let start = bytes.len().saturating_sub(LOG_SHOWN_BYTES);
+    String::from_utf8_lossy(&bytes[start..]).into_owned()
+}

@@ -1,0 +1,61 @@
+//! What the end-to-end tests share: the real daemon on a state folder of its own, the command line that talks
+//! to it, programs that are not ours, and a small NBD client that can be told to misbehave.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+pub mod daemon;
+pub mod load;
+pub mod nbd;
+pub mod program;
+pub mod random;
+
+use std::time::{Duration, Instant};
+
+/// How long a condition may take to become true before a test gives up. Far longer than ever needed, because
+/// the machine may be busy with other things.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds.
+///
+/// # Panics
+/// If it does not hold within [`PATIENCE`].
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "gave up waiting until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for a value.
+///
+/// # Panics
+/// If there is none within [`PATIENCE`].
+pub fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    wait_until(what, || {
+        found = find();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// True if a failure to find a prerequisite must fail the test.
+pub fn is_continuous_integration() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// Says loudly that a test is not run, or fails in continuous integration.
+pub fn skip(why: &str) {
+    assert!(!is_continuous_integration(), "a prerequisite is missing: {why}");
+    eprintln!("\n*** SKIPPED: {why} ***\n");
+}
+
+/// A number from the environment, or the default.
+pub fn setting(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => default,
+    }
+}

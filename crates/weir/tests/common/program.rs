@@ -1,0 +1,99 @@
+//! Running programs, ours and others', with a limit on how long they may take.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// The interpreter that has libnbd's module.
+pub const PYTHON: &str = "/usr/bin/python3";
+/// How long one run of a program may take before it counts as hung.
+const RUN_LIMIT: Duration = Duration::from_secs(180);
+
+/// Finds a program in PATH or in the folders of system programs.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+}
+
+/// True if all programs are there; says so loudly, or fails in continuous integration, if they are not.
+pub fn has(programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|program| find(program).is_none()).collect();
+    if !missing.is_empty() {
+        super::skip(&format!("{} not found; 'make setup' installs it", missing.join(", ")));
+    }
+    missing.is_empty()
+}
+
+/// True if libnbd's Python module is there; see [`has`].
+pub fn has_libnbd() -> bool {
+    let is_there = Path::new(PYTHON).is_file()
+        && Command::new(PYTHON).args(["-c", "import nbd"]).stderr(Stdio::null()).status().unwrap().success();
+    if !is_there {
+        super::skip("libnbd's Python module not found; 'make setup' installs it");
+    }
+    is_there
+}
+
+/// True if the tests run as root; see [`has`].
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        super::skip("this test mounts a filesystem and must be run as root");
+    }
+    is_root
+}
+
+/// What a program printed and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit status; `None` if a signal ended it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Standard output of a run that must have succeeded.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "the command failed: {}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// Standard error of a run that must have ended with this exit status.
+    pub fn refused(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "another end was expected: {}{}", self.stdout, self.stderr);
+        self.stderr
+    }
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+/// If it cannot be started or does not end.
+pub fn run(command: &mut Command) -> Ran {
+    let shown = format!("{command:?}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+    let id = child.id();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(RUN_LIMIT) else {
+        // It is this process's own child, so the number is still its.
+        let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+        panic!("{shown} did not end within {RUN_LIMIT:?}");
+    };
+    let Output { status, stdout, stderr } = output.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ran { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// Runs another program that must succeed, and answers what it printed.
+pub fn tool(program: &str, arguments: &[impl AsRef<OsStr>]) -> String {
+    let path = find(program).unwrap_or_else(|| panic!("{program} not found"));
+    let ran = run(Command::new(path).args(arguments));
+    assert_eq!(ran.code, Some(0), "{program} failed:\n{}\n{}", ran.stdout, ran.stderr);
+    ran.stdout
+}
