@@ -152,7 +152,18 @@ impl Control {
                     self.extent_faults(id)
                 }
             };
+            self.retire_extents(id, &faults);
             self.alarms.set_extents(id, faults);
+        }
+    }
+
+    /// Has the data plane fail what lies on damaged extent files: a file that was shortened would otherwise
+    /// grow again under the next write, and what it lost would read as zeroes.
+    fn retire_extents(&self, volume: VolumeId, faults: &[ExtentFault]) {
+        for fault in faults {
+            if let Ok(extent) = u32::try_from(fault.extent) {
+                self.data_plane.retire(volume, extent, fault.message.clone());
+            }
         }
     }
 

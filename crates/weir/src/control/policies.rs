@@ -176,6 +176,7 @@ impl Control {
             model.remove_group(record.id);
             model.accounts.forget(record.id);
         });
+        self.data_plane.forget_group(record.id);
         Ok(())
     }
 

@@ -286,7 +286,8 @@ fn start_reactor(index: usize, alarms: Alarms) -> Result<ReactorHandle, DataPlan
     };
     let thread = std::thread::Builder::new().name(format!("weir-reactor-{index}")).spawn(work);
     let thread = thread.map_err(start_error)?;
-    let waker = is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended"))).map_err(start_error)?;
+    let waker =
+        is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended"))).map_err(start_error)?;
     Ok(ReactorHandle { commands, waker, thread: Mutex::new(Some(thread)) })
 }
 

@@ -14,13 +14,13 @@ use weir_types::VolumeId;
 use weir_types::bounds::CONNECTIONS_PER_REACTOR_MAX;
 use weir_volume::geometry::extent_count;
 
+use super::Alarm;
 use super::budget::{Budget, Source};
 use super::command::{Binding, Command};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::helper::{Answer, Helper};
 use super::served_volume::{ServedVolume, Ticket};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
-use super::Alarm;
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
 const STOP_PATIENCE_NS: u64 = 5_000_000_000;

@@ -268,7 +268,12 @@ impl Reactor {
         self.ring.receive_payload(Token::ReceivePayload(index), &connection.socket, buffer, range);
     }
 
-    pub(super) fn received(&mut self, index: ConnectionIndex, result: Result<u32, io::Error>, carried: Carried) {
+    pub(super) fn received(
+        &mut self,
+        index: ConnectionIndex,
+        result: Result<u32, io::Error>,
+        carried: Carried,
+    ) {
         let connection = &mut self.connections[index];
         connection.is_receiving = false;
         let Carried::Bytes(input) = carried else { unreachable!("a receive carries bytes") };

@@ -3,8 +3,8 @@
 use std::io;
 use std::ops::Range;
 
-use weir_nbd::reply::{self, ReplyHeader, StatusExtent};
 use weir_nbd::Command;
+use weir_nbd::reply::{self, ReplyHeader, StatusExtent};
 use weir_reactor::{Buffer, Carried};
 use weir_types::bounds::BLOCK_BYTES;
 use weir_volume::geometry::Part;
@@ -103,7 +103,13 @@ impl Reactor {
         self.mark_told(index, id, is_last);
     }
 
-    fn push_data(&mut self, index: ConnectionIndex, head: Option<ReplyHeader>, buffer: Buffer, range: Range<usize>) {
+    fn push_data(
+        &mut self,
+        index: ConnectionIndex,
+        head: Option<ReplyHeader>,
+        buffer: Buffer,
+        range: Range<usize>,
+    ) {
         let outgoing = self.outgoing(index);
         outgoing.held_bytes += buffer.len();
         outgoing.batch.push_data(head.as_ref().map_or(&[], ReplyHeader::as_bytes), buffer, range);
@@ -133,8 +139,10 @@ impl Reactor {
     pub(super) fn queue_status(&mut self, index: ConnectionIndex, id: usize, runs: &[Run]) {
         let connection = &mut self.connections[index];
         let (Some(context), false) = (connection.allocation_context, connection.is_closing) else { return };
-        let extents: Vec<StatusExtent> =
-            runs.iter().map(|run| StatusExtent { length: run.length, is_hole: run.is_hole, is_zero: run.is_hole }).collect();
+        let extents: Vec<StatusExtent> = runs
+            .iter()
+            .map(|run| StatusExtent { length: run.length, is_hole: run.is_hole, is_zero: run.is_hole })
+            .collect();
         let request = &mut connection.requests[id];
         request.has_begun_reply = true;
         let bytes = reply::block_status_chunk(request.request.cookie, context, &extents, true);
@@ -318,6 +326,7 @@ fn trim_zeroes(data: &[u8]) -> Range<usize> {
     // Most data differs from zero at once, so that this costs next to nothing.
     let is_zero = |block: &[u8]| block[0] == 0 && block == &ZERO_BLOCK[..block.len()];
     let leading = data.chunks(BLOCK).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
-    let trailing = data[leading..].rchunks(BLOCK).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
+    let trailing =
+        data[leading..].rchunks(BLOCK).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
     leading..data.len() - trailing
 }

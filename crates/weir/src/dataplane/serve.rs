@@ -105,7 +105,14 @@ impl Reactor {
     }
 
     /// Starts one operation for a part of a request, and moves the request's position past it.
-    fn start_part(&mut self, index: ConnectionIndex, id: usize, part: Part, kind: Kind, buffer: Option<Buffer>) {
+    fn start_part(
+        &mut self,
+        index: ConnectionIndex,
+        id: usize,
+        part: Part,
+        kind: Kind,
+        buffer: Option<Buffer>,
+    ) {
         let connection = &mut self.connections[index];
         let request = &mut connection.requests[id];
         request.parts_left += 1;
@@ -219,7 +226,12 @@ impl Reactor {
         self.helper.submit(Job::Status { volume, connection: index, request: id, path, offset, length });
     }
 
-    pub(super) fn status_found(&mut self, index: ConnectionIndex, id: usize, result: Result<Vec<Run>, String>) {
+    pub(super) fn status_found(
+        &mut self,
+        index: ConnectionIndex,
+        id: usize,
+        result: Result<Vec<Run>, String>,
+    ) {
         let connection = &mut self.connections[index];
         let request = &mut connection.requests[id];
         request.parts_left = 0;
@@ -274,7 +286,13 @@ impl Reactor {
         self.finish_if_done(index, id);
     }
 
-    fn part_ended(&mut self, index: ConnectionIndex, id: usize, command: Command, result: Result<Content, Fault>) {
+    fn part_ended(
+        &mut self,
+        index: ConnectionIndex,
+        id: usize,
+        command: Command,
+        result: Result<Content, Fault>,
+    ) {
         let request = &mut self.connections[index].requests[id];
         match (command, result) {
             (_, Ok(_)) => {}

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use weir_nbd::{CloseReason, ExportDirectory, ExportInfo, Handshake, Progress, Session};
-use weir_types::bounds::{BLOCK_BYTES, HANDSHAKES_MAX, HANDSHAKE_SECONDS_MAX, REQUEST_BYTES_MAX};
+use weir_types::bounds::{BLOCK_BYTES, HANDSHAKE_SECONDS_MAX, HANDSHAKES_MAX, REQUEST_BYTES_MAX};
 
 use super::ListenAddress;
 use super::table::{Export, ExportTable};
@@ -78,7 +78,8 @@ enum Socket {
 }
 
 fn bind(address: &ListenAddress) -> io::Result<Socket> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
     match address {
         ListenAddress::Unix(path) => bind_unix(path).map(Socket::Unix).map_err(named),
         ListenAddress::Tcp(address) => {
