@@ -372,6 +372,7 @@ impl World {
         let Some(flying) = self.in_flight.remove(&id) else {
             return Err(format!("{id:?} ended, which nobody waits for"));
         };
+        self.volume.forget(id);
         let Ok(content) = result else {
             self.report.failed += 1;
             return self.check_fault(&flying, result);

@@ -148,7 +148,7 @@ pub enum Action {
         /// Which extent.
         extent: u32,
     },
-    /// An operation has ended.
+    /// An operation has ended → [`crate::Volume::forget`].
     Done {
         /// Which one.
         operation: OperationId,

@@ -70,16 +70,19 @@ impl Operation {
     }
 }
 
-/// A slab of operations.
+/// A slab of operations. The number of one that has ended is used again only once the executor has taken note
+/// of its end: until then it still names what the executor keeps for the one that ended.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     slots: Vec<Option<Operation>>,
     free: Vec<u32>,
+    under_way: usize,
 }
 
 impl Operations {
     pub fn insert(&mut self, request: Request) -> OperationId {
         let operation = Some(Operation { request, stage: Stage::Waiting });
+        self.under_way += 1;
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = operation;
@@ -101,11 +104,17 @@ impl Operations {
     }
 
     pub fn remove(&mut self, id: OperationId) -> Operation {
-        self.free.push(id.0);
+        self.under_way -= 1;
         self.slots[id.0 as usize].take().expect("an operation is done once")
     }
 
+    /// Frees the number of an operation that was removed.
+    pub fn release(&mut self, id: OperationId) {
+        debug_assert!(self.slots[id.0 as usize].is_none(), "only an operation that has ended is forgotten");
+        self.free.push(id.0);
+    }
+
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.under_way
     }
 }

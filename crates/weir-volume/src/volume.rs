@@ -303,6 +303,11 @@ impl Volume {
         actions.push(Action::Done { operation: id, result });
     }
 
+    /// The executor has acted on an operation's [`Action::Done`]: its number may name another one from now on.
+    pub fn forget(&mut self, id: OperationId) {
+        self.operations.release(id);
+    }
+
     /// Lets every waiting operation try again, in order; those that still cannot go on wait again. While
     /// one tries, only those ahead of it stand in line.
     fn retry_waiting(&mut self, extent: u32, actions: &mut Vec<Action>) {

@@ -41,6 +41,8 @@ pub(super) struct ActiveRequest {
     pub is_zeroing_by_writing: bool,
     /// The head of an unfragmented reply is queued: an error can no longer be told.
     pub has_begun_reply: bool,
+    /// A read that had its turn.
+    pub is_reading: bool,
 }
 
 impl ActiveRequest {
@@ -56,6 +58,7 @@ impl ActiveRequest {
             parked: Vec::new(),
             is_zeroing_by_writing: false,
             has_begun_reply: false,
+            is_reading: false,
         }
     }
 
@@ -105,6 +108,14 @@ pub(super) struct Connection {
     pub requests: Slab<ActiveRequest>,
     /// Running requests that need buffers to go on, in order.
     pub starving: VecDeque<usize>,
+    /// Admitted reads that wait for their turn, in order.
+    pub held_reads: VecDeque<usize>,
+    /// Reads that had their turn and are not answered.
+    pub reads_under_way: usize,
+    /// The read whose answer of several pieces goes out; nothing else may until its end.
+    pub speaker: Option<usize>,
+    /// Answers to others that are kept until then. They hold no pooled buffers.
+    pub kept: VecDeque<Outgoing>,
     /// It could not take a buffer because it holds as many as it may.
     pub is_short_of_buffers: bool,
     /// Bytes of pooled buffers that this connection holds in any form.
@@ -138,6 +149,10 @@ impl Connection {
             stalled_on: None,
             requests: Slab::new(),
             starving: VecDeque::new(),
+            held_reads: VecDeque::new(),
+            reads_under_way: 0,
+            speaker: None,
+            kept: VecDeque::new(),
             is_short_of_buffers: false,
             held_bytes: 0,
             outbox: VecDeque::new(),

@@ -14,6 +14,7 @@ mod send;
 mod serve;
 mod served_volume;
 mod token;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -114,6 +114,9 @@ impl Reactor {
     }
 
     fn timeout_ns(&self) -> Option<u64> {
+        if !self.resuming.is_empty() {
+            return Some(0);
+        }
         let next_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
         let at_ns = next_ns.into_iter().chain(self.stop_by_ns).min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))

@@ -220,6 +220,7 @@ impl Reactor {
         for index in std::mem::take(&mut self.resuming) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
             connection.is_listed_resuming = false;
+            self.start_held_reads(index);
             self.feed_starving(index);
             self.parse(index);
         }

@@ -1,5 +1,6 @@
 //! From answers to a socket's bytes, and the end of connections.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
@@ -23,19 +24,28 @@ const SPARE_BATCHES_MAX: usize = 64;
 impl Reactor {
     /// Lists a connection as having something to send, and gives the batch to put it in.
     fn outgoing(&mut self, index: ConnectionIndex) -> &mut Outgoing {
-        let connection = &mut self.connections[index];
-        if !std::mem::replace(&mut connection.is_listed_outgoing, true) {
+        self.list_outgoing(index);
+        let outbox = &mut self.connections[index].outbox;
+        roomy_batch(outbox, &mut self.spare_batches)
+    }
+
+    pub(super) fn list_outgoing(&mut self, index: ConnectionIndex) {
+        if !std::mem::replace(&mut self.connections[index].is_listed_outgoing, true) {
             self.outgoing.push(index);
         }
-        if connection.outbox.back().is_none_or(|outgoing| outgoing.batch.is_full()) {
-            connection.outbox.push_back(self.spare_batches.pop().unwrap_or_default());
+    }
+
+    /// The batch for an answer that must not come between the pieces of another one.
+    fn outgoing_in_turn(&mut self, index: ConnectionIndex) -> &mut Outgoing {
+        if self.connections[index].speaker.is_none() {
+            return self.outgoing(index);
         }
-        connection.outbox.back_mut().expect("a batch was just added if there was none")
+        roomy_batch(&mut self.connections[index].kept, &mut self.spare_batches)
     }
 
     pub(super) fn queue_head(&mut self, index: ConnectionIndex, head: ReplyHeader) {
         if !self.connections[index].is_closing {
-            self.outgoing(index).batch.push(head.as_bytes());
+            self.outgoing_in_turn(index).batch.push(head.as_bytes());
         }
     }
 
@@ -146,7 +156,7 @@ impl Reactor {
         let request = &mut connection.requests[id];
         request.has_begun_reply = true;
         let bytes = reply::block_status_chunk(request.request.cookie, context, &extents, true);
-        self.outgoing(index).batch.push_bytes(bytes);
+        self.outgoing_in_turn(index).batch.push_bytes(bytes);
     }
 
     /// Queues what is left of an answer once everything is done.
@@ -231,6 +241,8 @@ impl Reactor {
         }
         connection.socket.shutdown();
         connection.starving.clear();
+        connection.held_reads.clear();
+        connection.kept.clear();
         let queued: usize = connection.outbox.drain(..).map(|outgoing| outgoing.held_bytes).sum();
         self.unhold(index, queued);
         self.drop_incoming(index);
@@ -315,6 +327,14 @@ impl Reactor {
         self.volumes[volume].publish();
         self.settle_volume(volume);
     }
+}
+
+/// The last batch of an outbox, or a new one if that is full.
+fn roomy_batch<'a>(outbox: &'a mut VecDeque<Outgoing>, spare: &mut Vec<Outgoing>) -> &'a mut Outgoing {
+    if outbox.back().is_none_or(|outgoing| outgoing.batch.is_full()) {
+        outbox.push_back(spare.pop().unwrap_or_default());
+    }
+    outbox.back_mut().expect("a batch was just added if there was none")
 }
 
 /// The range of `data` without whole blocks of zeroes at its ends; empty if there is nothing else.

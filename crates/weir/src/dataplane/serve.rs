@@ -70,7 +70,7 @@ impl Reactor {
         let request = &mut self.connections[index].requests[id];
         request.is_running = true;
         match request.request.command {
-            Command::Read { .. } => self.continue_reading(index, id),
+            Command::Read { .. } => self.start_reading(index, id),
             Command::Write { .. } => self.start_parked(index, id),
             Command::Trim { .. } => self.start_trim(index, id),
             Command::WriteZeroes { .. } => self.start_zeroes(index, id),
@@ -83,7 +83,7 @@ impl Reactor {
     }
 
     /// Starts as many pieces of a read as the bounds allow.
-    fn continue_reading(&mut self, index: ConnectionIndex, id: usize) {
+    pub(super) fn continue_reading(&mut self, index: ConnectionIndex, id: usize) {
         loop {
             let connection = &self.connections[index];
             if connection.is_closing {
@@ -340,6 +340,9 @@ impl Reactor {
         connection.starving.retain(|&other| other != id);
         if connection.requests.len() + 1 >= weir_types::bounds::CONNECTION_REQUESTS_MAX {
             self.list_resuming(index);
+        }
+        if request.is_reading {
+            self.end_reading(index, id);
         }
         self.count(index, &request);
         self.queue_end(index, &request);

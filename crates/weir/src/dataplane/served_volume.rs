@@ -118,7 +118,9 @@ impl ServedVolume {
         self.contexts[operation.0 as usize].as_mut().expect("an operation has a context until it is done")
     }
 
+    /// What was kept for an operation that is done.
     pub fn take_context(&mut self, operation: OperationId) -> Context {
+        self.volume.forget(operation);
         self.contexts[operation.0 as usize].take().expect("an operation is done once")
     }
 

@@ -1,0 +1,74 @@
+//! Whose turn it is to answer reads on a connection.
+//!
+//! An answer that must come in one run of bytes, but is longer than one buffer, goes out piece by piece, and
+//! nothing may come between its pieces. While such a read is served, no other read of its connection is, so
+//! that nobody holds buffers that only it could free; short answers to other requests are kept until its end.
+
+use super::connection::{ActiveRequest, Connection};
+use super::reactor::Reactor;
+use super::serve::is_unfragmented;
+use super::token::ConnectionIndex;
+use weir_volume::geometry::next_piece;
+
+impl Connection {
+    /// True if the read may begin now.
+    fn is_turn_of(&self, request: &ActiveRequest) -> bool {
+        let is_alone = !is_unfragmented(request, self.has_structured_replies) || has_one_piece(request);
+        self.speaker.is_none() && (is_alone || self.reads_under_way == 0)
+    }
+}
+
+fn has_one_piece(request: &ActiveRequest) -> bool {
+    let first = next_piece(request.request.offset, request.length(), 0);
+    first.is_none_or(|part| u64::from(part.length) == request.length())
+}
+
+impl Reactor {
+    /// Begins a read, or has it wait for its turn.
+    pub(super) fn start_reading(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        if connection.held_reads.is_empty() && connection.is_turn_of(&connection.requests[id]) {
+            return self.begin_reading(index, id);
+        }
+        connection.held_reads.push_back(id);
+    }
+
+    fn begin_reading(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        let request = &mut connection.requests[id];
+        request.is_reading = true;
+        connection.reads_under_way += 1;
+        if is_unfragmented(request, connection.has_structured_replies) && !has_one_piece(request) {
+            connection.speaker = Some(id);
+        }
+        self.continue_reading(index, id);
+    }
+
+    /// Begins the reads whose turn has come.
+    pub(super) fn start_held_reads(&mut self, index: ConnectionIndex) {
+        loop {
+            let connection = &mut self.connections[index];
+            let Some(&id) = connection.held_reads.front() else { return };
+            if !connection.is_turn_of(&connection.requests[id]) {
+                return;
+            }
+            connection.held_reads.pop_front();
+            self.begin_reading(index, id);
+        }
+    }
+
+    /// A read that had begun has ended: what was kept for its sake may go out, and others have their turn.
+    pub(super) fn end_reading(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        connection.reads_under_way -= 1;
+        if connection.speaker == Some(id) {
+            connection.speaker = None;
+            let mut kept = std::mem::take(&mut connection.kept);
+            connection.outbox.append(&mut kept);
+            self.list_outgoing(index);
+        }
+        if !self.connections[index].held_reads.is_empty() {
+            self.list_resuming(index);
+        }
+    }
+}
