@@ -104,9 +104,8 @@ class Driver:
         return self.random.randbytes(length)
 
     def read(self, handle, window, start, length):
-        flags = nbd.CMD_FLAG_DF if self.structured and self.random.random() < 0.3 else 0
-        self.note("read", STARTS[window] + start, length, flags)
-        self.compare(window, start, bytes(handle.pread(length, STARTS[window] + start, flags)))
+        self.note("read", STARTS[window] + start, length)
+        self.compare(window, start, bytes(handle.pread(length, STARTS[window] + start)))
 
     def compare(self, window, start, found):
         expected = self.model.slice(window, start, len(found))
@@ -122,19 +121,23 @@ class Driver:
     def read_structured(self, handle, window, start, length):
         """Reads through the interface that shows each chunk: they must cover the range exactly once."""
         chunks = []
-        self.note("read_structured", STARTS[window] + start, length)
+        flags = nbd.CMD_FLAG_DF if self.structured and self.random.random() < 0.5 else 0
+        self.note("read_structured", STARTS[window] + start, length, flags)
 
         def chunk(data, offset, status, error):
             assert error.value == 0
             kind = "hole" if status == nbd.READ_HOLE else "data"
-            chunks.append((offset - STARTS[window] - start, len(data) if data else 0, kind))
+            chunks.append((offset - STARTS[window] - start, len(data), kind))
             return 0
 
-        found = handle.pread_structured(length, STARTS[window] + start, chunk)
+        found = handle.pread_structured(length, STARTS[window] + start, chunk, flags)
         self.compare(window, start, bytes(found))
-        if self.structured:
-            covered = sum(size for _, size, _ in chunks)
-            assert covered == length, f"the chunks cover {covered} of {length} bytes: {chunks}"
+        end = 0
+        for position, size, _ in sorted(chunks):
+            assert position == end and size > 0, f"the chunks overlap or leave a gap: {chunks}"
+            end += size
+        assert end == length, f"the chunks cover {end} of {length} bytes: {chunks}"
+        assert not flags or len(chunks) == 1, f"a read that must not be cut came in pieces: {chunks}"
 
     def trim(self, handle, window, start, length):
         """Whole blocks may become zeros or stay; the partial ones at the ends must stay."""
@@ -256,7 +259,11 @@ class Driver:
         if shape < 0.75:
             return handle, handle.aio_flush(), lambda: None
         buffer = nbd.Buffer(length)
-        cookie = handle.aio_pread(buffer, offset)
+        if self.structured and shape < 0.85:
+            chunk = lambda data, offset, status, error: 0
+            cookie = handle.aio_pread_structured(buffer, offset, chunk, flags=nbd.CMD_FLAG_DF)
+        else:
+            cookie = handle.aio_pread(buffer, offset)
         return handle, cookie, lambda: self.compare(window, start, bytes(buffer.to_bytearray()))
 
     def step(self):
@@ -264,7 +271,7 @@ class Driver:
             return self.batch()
         operations = [self.write, self.read, self.read_structured, self.trim, self.zero, self.flush]
         operations += [self.cache, self.block_status, self.out_of_range]
-        weights = [30, 25, 5, 8, 12, 4, 2, 10, 2]
+        weights = [28, 20, 12, 8, 12, 4, 2, 10, 2]
         operation = self.random.choices(operations, weights)[0]
         operation(self.random.choice(self.connections), *self.place())
 

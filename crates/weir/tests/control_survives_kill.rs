@@ -1,0 +1,188 @@
+//! The daemon is killed again and again in the midst of API calls. What was answered with success must be
+//! there after the restart, and nothing else: no half-made volume, no folder without a volume.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong here is a failed test")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use reqwest::Method;
+use reqwest::blocking::Client;
+use serde_json::{Value, json};
+
+/// Rounds of running and killing.
+const ROUNDS: u64 = 12;
+/// Volumes that the calls are about.
+const NAMES: u64 = 6;
+/// Extents of each volume: enough that making and removing them takes a while.
+const EXTENTS: u64 = 40;
+
+/// The daemon, killed when it goes out of scope.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(state: &Path) -> Daemon {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["serve", "--reactors", "1", "--log-level", "warn", "--state"]).arg(state);
+        let mut daemon = Daemon(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(daemon.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("weir is ready: api unix:"), "{line}");
+        daemon
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A small generator of numbers, so that every run does the same.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Volumes by name, each with the policy group that it is bound to.
+type Model = BTreeMap<String, Option<String>>;
+
+/// One call: its method, path and body, and what it makes of the volume that it is about.
+struct Call {
+    name: String,
+    request: (Method, String, Value),
+    outcome: Option<Option<String>>,
+}
+
+impl Call {
+    fn choose(model: &Model, numbers: &mut Numbers) -> Call {
+        let name = format!("vol{}", numbers.below(NAMES));
+        let volume = format!("/v1/volumes/{name}");
+        if !model.contains_key(&name) {
+            let body = json!({"name": name, "size_bytes": EXTENTS << 30});
+            return Call { name, request: (Method::POST, "/v1/volumes".into(), body), outcome: Some(None) };
+        }
+        let bind = |policy: &str| (Method::PATCH, volume.clone(), json!({"qos_policy_group": policy}));
+        match numbers.below(3) {
+            0 => Call { name, request: (Method::DELETE, volume, Value::Null), outcome: None },
+            1 => Call { request: bind("policy1"), outcome: Some(Some("policy1".into())), name },
+            _ => Call { request: bind("none"), outcome: Some(None), name },
+        }
+    }
+
+    /// True if the daemon answered that it was done, false if it did not answer any more.
+    fn make(&self, client: &Client) -> bool {
+        let (method, path, body) = &self.request;
+        let request = client.request(method.clone(), format!("http://localhost{path}"));
+        let request = if body.is_null() { request } else { request.json(body) };
+        let Ok(response) = request.send() else { return false };
+        let is_done = response.status().is_success();
+        match response.text() {
+            Ok(text) => assert!(is_done, "{path} {body}: {text}"),
+            Err(_) => return false,
+        }
+        true
+    }
+
+    fn apply(&self, model: &mut Model) {
+        match &self.outcome {
+            Some(policy) => model.insert(self.name.clone(), policy.clone()),
+            None => model.remove(&self.name),
+        };
+    }
+}
+
+fn client(state: &Path) -> Client {
+    Client::builder().no_proxy().unix_socket(state.join("api.sock")).build().unwrap()
+}
+
+/// Calls until the daemon is gone; answers what was confirmed and the call that was not.
+fn call_until_gone(
+    client: &Client,
+    mut model: Model,
+    seed: u64,
+    killed: &AtomicBool,
+    busy: Sender<()>,
+) -> (Model, Call) {
+    let mut numbers = Numbers(seed);
+    loop {
+        let call = Call::choose(&model, &mut numbers);
+        // Nobody waits for more than the first word.
+        let _ = busy.send(());
+        if !call.make(client) {
+            assert!(killed.load(Ordering::SeqCst), "the daemon went away by itself");
+            return (model, call);
+        }
+        call.apply(&mut model);
+    }
+}
+
+fn list(client: &Client) -> Model {
+    let answer: Value = client.get("http://localhost/v1/volumes").send().unwrap().json().unwrap();
+    let volumes = answer["volumes"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    volumes.iter().map(|v| (text(&v["name"]).unwrap(), text(&v["qos_policy_group"]["name"]))).collect()
+}
+
+/// Kills the daemon some time after the first call.
+fn kill(mut daemon: Daemon, after: Duration, killed: &AtomicBool, busy: &Receiver<()>) {
+    busy.recv().unwrap();
+    std::thread::sleep(after);
+    killed.store(true, Ordering::SeqCst);
+    daemon.0.kill().unwrap();
+}
+
+#[test]
+fn what_was_answered_survives_kill_and_nothing_leaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path();
+    let mut model = Model::new();
+    for round in 0..ROUNDS {
+        let daemon = Daemon::start(state);
+        let client = client(state);
+        if round == 0 {
+            let policy = json!({"name": "policy1", "limits": {"total": {"iops": 1000}}});
+            let request = client.post("http://localhost/v1/qos/policy-groups").json(&policy);
+            assert!(request.send().unwrap().status().is_success());
+        }
+        let (killed, (busy, is_busy)) = (AtomicBool::new(false), channel());
+        let after = Duration::from_millis(1 + Numbers(round).below(60));
+        let (confirmed, open) = std::thread::scope(|scope| {
+            let confirmed = model.clone();
+            let calls = scope.spawn(|| call_until_gone(&client, confirmed, round, &killed, busy));
+            kill(daemon, after, &killed, &is_busy);
+            calls.join().unwrap()
+        });
+        model = verify(state, confirmed, &open, round);
+    }
+    assert!(!model.is_empty(), "the rounds did too little to mean anything");
+}
+
+/// Starts again and compares; what was not confirmed may have happened or not.
+fn verify(state: &Path, confirmed: Model, open: &Call, round: u64) -> Model {
+    let _daemon = Daemon::start(state);
+    let client = client(state);
+    let found = list(&client);
+    let mut done = confirmed.clone();
+    open.apply(&mut done);
+    assert!(
+        found == confirmed || found == done,
+        "round {round}: {found:?} is neither {confirmed:?} nor {done:?}"
+    );
+    let folders = std::fs::read_dir(state.join("drive/volumes")).unwrap().count();
+    assert_eq!(folders, found.len(), "round {round}: a folder without a volume, or the other way round");
+    let status: Value = client.get("http://localhost/v1/status").send().unwrap().json().unwrap();
+    assert_eq!(status["alarms"], json!([]), "round {round}");
+    found
+}
