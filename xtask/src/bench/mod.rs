@@ -85,7 +85,7 @@ struct Stage {
 impl Stage {
     fn in_memory(options: &Options, name: &str) -> Result<Stage> {
         let folder = Folder::in_memory(&format!("weir-bench-{name}"))?;
-        let daemon = Daemon::start(&options.binary, &folder.path().join("state"))?;
+        let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &[])?;
         Ok(Stage { daemon, folder })
     }
 

@@ -132,7 +132,7 @@ impl Servers {
         for name in ["bare", "nbdkit", "qemu-nbd"] {
             fill_file(&path, name, size_bytes)?;
         }
-        let daemon = Daemon::start(&options.binary, &path.join("state"))?;
+        let daemon = Daemon::start(&options.binary, &path.join("state"), &[])?;
         daemon.run("qos policy-group create wide -max-throughput 900000000IOPS,900GB/s -is-shared false")?;
         for name in ["plain", "bound"] {
             daemon.run(&format!("volume create {name} --size {}MiB", size_bytes >> 20))?;

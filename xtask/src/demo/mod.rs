@@ -29,6 +29,8 @@ const VOLUMES: [&str; 3] = ["vol1", "vol2", "vol3"];
 const TENANT: &str = "svm01";
 /// Size of each volume in bytes.
 const VOLUME_BYTES: u64 = 1 << 30;
+/// On several reactors the volumes would have a core each, and a noisy one would disturb only some of them.
+const SERVE_OPTIONS: [&str; 2] = ["--reactors", "1"];
 /// Time for a change to settle before counting begins, in seconds.
 const SETTLE_SECONDS: u64 = 2;
 /// Time over which each phase is counted, in seconds.
@@ -71,9 +73,10 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let mut folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo")?;
     let logs_folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo-logs")?;
     let state = folder.path().join("state");
-    println!("$ weir serve --state {}", state.display());
+    println!("# one reactor, so that the volumes compete for one server as those of the document do");
+    println!("$ weir serve --state {} {}", state.display(), SERVE_OPTIONS.join(" "));
     let start = if is_kept { Daemon::start_detached } else { Daemon::start };
-    let mut demo = Demo::new(start(&binary, &state)?, logs_folder);
+    let mut demo = Demo::new(start(&binary, &state, &SERVE_OPTIONS)?, logs_folder);
     let windows = demo.play()?;
     let rates = demo.rates(&windows);
     print_rates(&rates);

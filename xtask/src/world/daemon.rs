@@ -20,24 +20,27 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon on a state folder.
-    pub fn start(binary: &Path, state: &Path) -> Result<Daemon> {
-        Daemon::launch(binary, state, Process::start)
+    /// Starts a daemon on a state folder, with more arguments if any.
+    pub fn start(binary: &Path, state: &Path, more: &[&str]) -> Result<Daemon> {
+        Daemon::launch(binary, state, more, Process::start)
     }
 
     /// Starts a daemon that can be left running.
-    pub fn start_detached(binary: &Path, state: &Path) -> Result<Daemon> {
-        Daemon::launch(binary, state, Process::start_detached)
+    pub fn start_detached(binary: &Path, state: &Path, more: &[&str]) -> Result<Daemon> {
+        Daemon::launch(binary, state, more, Process::start_detached)
     }
 
     fn launch(
         binary: &Path,
         state: &Path,
+        more: &[&str],
         start: fn(&str, &Path, &str, &[String]) -> Result<Process>,
     ) -> Result<Daemon> {
         std::fs::create_dir_all(state)?;
         let log_folder = state.parent().unwrap_or(state);
-        let arguments = ["serve", "--state", &state.to_string_lossy()].map(str::to_owned);
+        let state_text = state.to_string_lossy();
+        let words = ["serve", "--state", &state_text].into_iter().chain(more.iter().copied());
+        let arguments: Vec<String> = words.map(str::to_owned).collect();
         let mut process = start("weir", log_folder, &binary.to_string_lossy(), &arguments)?;
         process.wait_until(|process| process.output().lines().any(|line| line.starts_with(READY)))?;
         Ok(Daemon { binary: binary.to_owned(), state: state.to_owned(), process, is_talkative: false })
