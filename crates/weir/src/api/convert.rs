@@ -4,12 +4,13 @@ use weir_types::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX};
 use weir_types::{Limits, Name, Throughput};
 
 use super::types::{
-    BoundPolicy, IoPriority, LatencyBucket, OperationSample, PolicyGroup, PolicyGroupSample, PolicyLimits,
-    Rates, Tenant, Volume, VolumeLife, VolumeSample,
+    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroup,
+    PolicyGroupSample, PolicyLimits, Rates, Tenant, Volume, VolumeLife, VolumeSample,
 };
 use crate::control::records::{PolicyGroupRecord, TenantRecord, VolumeState};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{self, ControlError, Outcome, PolicyChange, PolicyGroupView, VolumeView};
+use crate::statistics::OperationSnapshot;
 
 /// The point at which a write is stable, while a volume has one replica and no profile.
 const ACK_POINT: &str = "stable on 1 replica at flush or FUA";
@@ -135,22 +136,36 @@ impl From<OperationTotals> for OperationSample {
             delayed_ns: totals.delayed_ns,
             media_ns: totals.media_ns,
             latency_sum_ns: totals.latency_sum_ns,
+            latency_percentiles: None,
             latency_buckets: totals.latency.into_iter().map(bucket).filter(|b| b.count > 0).collect(),
         }
     }
 }
 
+/// Totals with the percentiles that only the daemon's own, finer histogram gives.
+fn with_percentiles(totals: OperationTotals, snapshot: &OperationSnapshot) -> OperationSample {
+    let latency = &snapshot.latency;
+    let percentiles = LatencyPercentiles {
+        p50_ns: latency.percentile_ns(500),
+        p95_ns: latency.percentile_ns(950),
+        p99_ns: latency.percentile_ns(990),
+        p999_ns: latency.percentile_ns(999),
+    };
+    let latency_percentiles = (totals.operations > 0).then_some(percentiles);
+    OperationSample { latency_percentiles, ..totals.into() }
+}
+
 impl From<control::VolumeSample> for VolumeSample {
     fn from(sample: control::VolumeSample) -> VolumeSample {
-        let totals = Totals::from(&sample.snapshot);
+        let (snapshot, totals) = (&sample.snapshot, Totals::from(&sample.snapshot));
         VolumeSample {
             id: sample.record.id.0,
             tenant: sample.record.tenant.into(),
             volume: sample.record.name.into(),
             qos_policy_group: sample.policy.map(|policy| policy.name.into()),
-            read: totals.read.into(),
-            write: totals.write.into(),
-            other: totals.other.into(),
+            read: with_percentiles(totals.read, &snapshot.read),
+            write: with_percentiles(totals.write, &snapshot.write),
+            other: with_percentiles(totals.other, &snapshot.other),
             queue_depth: sample.snapshot.queue_depth,
             queue_depth_delayed: sample.snapshot.queue_depth_delayed,
             connections: sample.snapshot.connections,

@@ -36,7 +36,8 @@ pub enum ListenError {
     },
     /// The address is reachable from elsewhere.
     #[error(
-        "the API listens on loopback only, because it asks for no password; {0} is not loopback, 127.0.0.1:PORT would be accepted"
+        "the API listens on loopback only, because it asks for no password; \
+         {0} is not loopback, 127.0.0.1:PORT would be accepted"
     )]
     NotLoopback(SocketAddr),
     /// The system refused.

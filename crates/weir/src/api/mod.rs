@@ -60,7 +60,8 @@ struct Context {
 #[openapi(
     info(
         title = "Weir",
-        description = "Block storage with exact limits. All values are in base units: bytes, bytes per second, nanoseconds."
+        description = "Block storage with exact limits. \
+            All values are in base units: bytes, bytes per second, nanoseconds."
     ),
     tags(
         (name = "status", description = "How the daemon is"),

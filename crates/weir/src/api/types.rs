@@ -295,9 +295,25 @@ pub struct OperationSample {
     pub media_ns: u64,
     /// Sum of all latencies, in nanoseconds.
     pub latency_sum_ns: u64,
+    /// Latencies since the daemon started; absent for policy groups, and if nothing was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_percentiles: Option<LatencyPercentiles>,
     /// Requests by latency; buckets without requests are left out. The difference of two samples gives the
     /// latencies of the time between them.
     pub latency_buckets: Vec<LatencyBucket>,
+}
+
+/// Latencies that a share of the requests did not exceed, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LatencyPercentiles {
+    /// Half of the requests.
+    pub p50_ns: u64,
+    /// 95 of 100 requests.
+    pub p95_ns: u64,
+    /// 99 of 100 requests.
+    pub p99_ns: u64,
+    /// 999 of 1000 requests.
+    pub p999_ns: u64,
 }
 
 /// The number of requests whose latency is in a range.

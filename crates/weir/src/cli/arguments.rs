@@ -194,6 +194,11 @@ impl OptionalPolicyGroupName {
     }
 }
 
+/// Reads true or false in any case.
+fn boolean() -> clap::builder::BoolishValueParser {
+    clap::builder::BoolishValueParser::new()
+}
+
 /// Reads a volume size; a bare number counts in GiB.
 fn size(text: &str) -> Result<Size, weir_types::UnitError> {
     Size::parse(text, 1 << 30)
@@ -340,7 +345,7 @@ pub enum QosCommand {
 #[derive(Clone, Copy, Debug, Args)]
 #[group(multiple = true)]
 pub struct Ceilings {
-    /// Ceiling on reads and writes together, such as 1000IOPS, 300MB/s or both joined by a comma; 'none' for none
+    /// Ceiling on reads and writes together, such as 1000IOPS, 300MB/s or 1000IOPS,300MB/s; 'none' for none
     #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub max_throughput: Option<Throughput>,
     /// Ceiling on reads alone
@@ -366,7 +371,7 @@ pub enum PolicyGroupCommand {
         #[command(flatten)]
         ceilings: Ceilings,
         /// Whether all its volumes share one budget (as in ONTAP, they do if this is not given)
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = boolean())]
         is_shared: bool,
     },
     /// Change the ceilings of a policy group, also while its volumes are in use
@@ -381,7 +386,7 @@ pub enum PolicyGroupCommand {
         #[command(flatten)]
         ceilings: Ceilings,
         /// Can only repeat what is; sharing never changes
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = boolean())]
         is_shared: Option<bool>,
     },
     /// Give a policy group another name; its volumes stay bound

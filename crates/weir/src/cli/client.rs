@@ -25,7 +25,8 @@ pub enum CommandError {
     Failed(String),
     /// The daemon does not answer.
     #[error(
-        "cannot reach the daemon at {server}: {reason}; is 'weir serve' running? (--server and WEIR_SERVER say where)"
+        "cannot reach the daemon at {server}: {reason}; \
+         is 'weir serve' running? (--server and WEIR_SERVER say where)"
     )]
     Unreachable {
         /// Where it should be.

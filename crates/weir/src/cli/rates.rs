@@ -83,6 +83,7 @@ fn between(earlier: &OperationSample, later: &OperationSample) -> OperationSampl
         delayed_ns: later.delayed_ns.saturating_sub(earlier.delayed_ns),
         media_ns: later.media_ns.saturating_sub(earlier.media_ns),
         latency_sum_ns: later.latency_sum_ns.saturating_sub(earlier.latency_sum_ns),
+        latency_percentiles: None,
         latency_buckets: later.latency_buckets.iter().map(bucket).collect(),
     }
 }
@@ -104,6 +105,7 @@ fn sum(one: &OperationSample, other: &OperationSample) -> OperationSample {
         delayed_ns: one.delayed_ns + other.delayed_ns,
         media_ns: one.media_ns + other.media_ns,
         latency_sum_ns: one.latency_sum_ns + other.latency_sum_ns,
+        latency_percentiles: None,
         latency_buckets: buckets,
     }
 }

@@ -191,7 +191,8 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
         let _ = file.read_to_string(&mut holder);
         let (state, holder) = (state.display(), holder.trim());
         return Err(CommandError::Failed(format!(
-            "another weir daemon (process {holder}) uses the state folder {state}; stop it, or name another folder with --state"
+            "another weir daemon (process {holder}) uses the state folder {state}; \
+             stop it, or name another folder with --state"
         )));
     }
     let written = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));

@@ -119,7 +119,8 @@ impl Control {
         let Versioned { mut record, revision } = self.model().group(tenant, name)?.clone();
         if request.is_shared.is_some_and(|is_shared| is_shared != record.is_shared) {
             return Err(ControlError::refused(format!(
-                "whether policy group '{name}' is shared ({}) cannot be changed; create another and bind the volumes to it",
+                "whether policy group '{name}' is shared ({}) cannot be changed; create another and \
+                 bind the volumes to it",
                 record.is_shared
             )));
         }
@@ -167,7 +168,8 @@ impl Control {
         let members = list_names(self.model().members(record.id).map(|volume| &volume.name));
         if !members.is_empty() {
             return Err(ControlError::refused(format!(
-                "policy group '{name}' is bound to the volumes: {members}; release them first with 'volume modify -volume NAME -qos-policy-group none'"
+                "policy group '{name}' is bound to the volumes: {members}; \
+                 release them first with 'volume modify -volume NAME -qos-policy-group none'"
             )));
         }
         let key = keys::policy_group(record.id);

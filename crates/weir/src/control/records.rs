@@ -7,7 +7,8 @@ use weir_types::{Class, Limits, Name, PolicyGroupId, VolumeId};
 /// Name of the tenant that always exists.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Class of a volume that asked for none: the lowest, as with Portworx, so that nothing fast is taken unasked.
+/// Class of a volume that asked for none: the lowest, as with Portworx, so that nothing fast is taken
+/// unasked.
 pub const DEFAULT_CLASS: Class = Class::Low;
 
 /// Version of the form of [`RecordCopy`].

@@ -106,8 +106,8 @@ impl Control {
         let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
         if let Some(first) = unknown.first() {
             self.alarms.raise(format!(
-                "{} volume folders on {} are not in the catalogue, such as {first}; if the catalogue was lost, \
-                 stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
+                "{} volume folders on {} are not in the catalogue, such as {first}; \
+                 if the catalogue was lost, stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
                 unknown.len(),
                 self.store.drive().display()
             ));
@@ -128,7 +128,8 @@ fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
     };
     if !rebuild {
         return Err(ControlError::internal(format!(
-            "cannot open {}: {error}; 'weir serve --rebuild-catalogue' rebuilds it from the volumes' record copies",
+            "cannot open {}: {error}; 'weir serve --rebuild-catalogue' \
+             rebuilds it from the volumes' record copies",
             path.display()
         )));
     }

@@ -223,7 +223,8 @@ impl Control {
     /// Changes a volume's policy, class or name while it is in use.
     ///
     /// # Errors
-    /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is taken.
+    /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is
+    /// taken.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,

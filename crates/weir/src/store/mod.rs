@@ -86,7 +86,16 @@ impl Store {
         let volumes = store.volumes();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
         sync_folder(&store.drive)?;
+        store.make_past_stable()?;
         Ok(store)
+    }
+
+    /// Makes everything stable that an earlier daemon wrote and did not live to flush: a client that comes
+    /// back may ask for a flush of writes that were acknowledged before the crash, and the volumes no longer
+    /// know which extents those touched.
+    fn make_past_stable(&self) -> Result<(), StoreError> {
+        let folder = File::open(&self.drive).context("open", &self.drive)?;
+        rustix::fs::syncfs(&folder).context("make durable", &self.drive)
     }
 
     /// The drive's folder.

@@ -9,8 +9,8 @@ use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
 use super::statistics;
 use crate::api::types::{
-    BoundPolicy, IoPriority, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify, VolumeResize,
-    VolumeSample,
+    BoundPolicy, IoPriority, OperationSample, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify,
+    VolumeResize, VolumeSample,
 };
 
 /// Width of the labels of `inspect`.
@@ -174,7 +174,8 @@ fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
     vec![
         ("Requests", requests(sample.read.operations, sample.write.operations, sample.other.operations)),
         ("Errors", (sample.read.errors + sample.write.errors + sample.other.errors).to_string()),
-        ("Latency", format!("mean {}, {}", output::rough_time(total.latency_mean_ns), percentiles(&total))),
+        ("Read Latency", latency(&sample.read)),
+        ("Write Latency", latency(&sample.write)),
         ("Queue Depth", format!("{} ({} delayed)", sample.queue_depth, sample.queue_depth_delayed)),
         ("Delayed Requests", total.delayed.to_string()),
         ("Delayed by Limiter", output::rough_time(Some(total.delayed_ns))),
@@ -182,7 +183,15 @@ fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn percentiles(activity: &super::super::rates::Activity) -> String {
-    let time = output::rough_time;
-    format!("p50 {}, p99 {}, p99.9 {}", time(activity.p50_ns), time(activity.p99_ns), time(activity.p999_ns))
+/// Mean and percentiles since the daemon started.
+fn latency(sample: &OperationSample) -> String {
+    let Some(percentiles) = sample.latency_percentiles else { return "-".to_owned() };
+    let mean = output::rough_time(sample.latency_sum_ns.checked_div(sample.operations));
+    let time = |ns| output::rough_time(Some(ns));
+    format!(
+        "mean {mean}, p50 {}, p99 {}, p99.9 {}",
+        time(percentiles.p50_ns),
+        time(percentiles.p99_ns),
+        time(percentiles.p999_ns)
+    )
 }
