@@ -198,7 +198,8 @@ impl Store {
         Ok(used)
     }
 
-    /// Removes folders whose making or removal a crash interrupted; answers how many there were.
+    /// Removes folders whose making or removal a crash interrupted, and answers how many there were; and
+    /// copies of records that did not replace the old ones.
     pub fn remove_leftovers(&self) -> Result<usize, StoreError> {
         let volumes = self.volumes();
         let mut removed = 0;
@@ -208,6 +209,8 @@ impl Store {
             if name.ends_with(NEW_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
                 remove_tree(&path)?;
                 removed += 1;
+            } else {
+                record::remove_temporary(&path)?;
             }
         }
         sync_folder(&volumes)?;

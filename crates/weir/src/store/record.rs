@@ -38,6 +38,15 @@ fn write_temporary(folder: &Path, content: &[u8], sync: bool) -> Result<(), Stor
     if sync { file.sync_all().context("make durable", &path) } else { Ok(()) }
 }
 
+/// Removes a copy that a crash kept from replacing the old one.
+pub(super) fn remove_temporary(folder: &Path) -> Result<(), StoreError> {
+    let path = folder.join(TEMPORARY_FILE);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.context("remove", &path),
+    }
+}
+
 fn replace(folder: &Path) -> Result<(), StoreError> {
     let path = folder.join(TEMPORARY_FILE);
     fs::rename(&path, folder.join(RECORD_FILE)).context("rename", &path)
