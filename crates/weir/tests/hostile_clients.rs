@@ -1,0 +1,358 @@
+//! Clients that send nonsense, lie, stall or vanish lose their own connection and nothing else: beside each
+//! of them well-behaved clients of the same and of another volume go on being served, and the daemon's memory
+//! stays within its stated bound.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use common::daemon::{Daemon, State};
+use common::load::Load;
+use common::nbd::*;
+use common::random::Random;
+use common::{wait_for, wait_until};
+use weir_types::bounds::*;
+
+/// Memory that the daemon may have beside what its bounds name: the program itself, threads, the catalogue
+/// with its cache, the API's answers, and what the allocator keeps.
+const BASE_BYTES: u64 = 96 << 20;
+/// Bytes of one request's state and of its answer's head on the way out.
+const REQUEST_STATE_BYTES: u64 = 512;
+const REACTORS: u64 = 2;
+const CONNECTIONS_MAX: u64 = CONNECTIONS_PER_REACTOR_MAX as u64;
+
+/// The most memory that the bounds allow a daemon with this many NBD connections.
+fn memory_bound(connections: u64) -> u64 {
+    let requests = CONNECTION_REQUESTS_MAX as u64 * REQUEST_STATE_BYTES;
+    let connection = RECEIVE_BUFFER_BYTES as u64 + requests;
+    let handshakes = HANDSHAKES_MAX as u64 * (2 << 16);
+    BASE_BYTES + REACTORS * BUFFER_POOL_BYTES as u64 + connections * connection + handshakes
+}
+
+/// A daemon with two volumes on different reactors, and a well-behaved client of each.
+struct Scene {
+    daemon: Daemon,
+    loads: [Load; 2],
+}
+
+impl Scene {
+
+    fn with_sockets() -> Scene {
+        Scene::on(Daemon::fresh())
+    }
+
+    fn on(daemon: Daemon) -> Scene {
+        daemon.create("target", "1GiB");
+        daemon.create("other", "1GiB");
+        let socket = daemon.nbd_socket();
+        // The hostile clients work elsewhere in the target.
+        let loads = [Load::start(&socket, "target", 512 << 20), Load::start(&socket, "other", 0)];
+        Scene { daemon, loads }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.daemon.nbd_socket()
+    }
+
+    /// Everybody else is served, and memory is within its bound.
+    fn all_is_well(&mut self, connections: u64) {
+        self.loads.iter().for_each(Load::advances);
+        assert!(self.daemon.is_alive(), "the daemon died");
+        let (resident, bound) = (self.daemon.resident_bytes(), memory_bound(connections));
+        assert!(resident <= bound, "{} MiB are resident, {} are allowed", resident >> 20, bound >> 20);
+    }
+
+    /// New clients are served too, and the connections of those that are gone are gone.
+    fn finish(mut self) {
+        let mut client = Client::attach(&self.socket(), "target");
+        client.write(0, &[7; 4096]).unwrap();
+        assert_eq!(client.read(0, 4096).unwrap(), [7; 4096]);
+        client.disconnect();
+        self.all_is_well(4);
+        self.wait_for_connections(2);
+        let served: u64 = self.loads.into_iter().map(Load::finish).sum();
+        println!("{served} requests of well-behaved clients, {} MiB resident", self.daemon.resident_bytes() >> 20);
+        self.daemon.stop();
+    }
+
+    fn wait_for_connections(&self, count: u64) {
+        wait_until("the hostile clients' connections are gone", || {
+            self.daemon.json(&["status"])["volumes"]["connections"] == count
+        });
+    }
+}
+
+/// Sends what may not be taken any more: the server may have hung up already.
+fn send(stream: &mut UnixStream, bytes: &[u8]) {
+    let _ = stream.write_all(bytes);
+}
+
+/// Reads until the server hangs up.
+fn read_to_the_end(mut stream: UnixStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+}
+
+#[test]
+fn nonsense_in_the_handshake() {
+    let mut scene = Scene::with_sockets();
+    let mut random = Random::seeded();
+    let lie = |length: u32| {
+        let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(OPTION_GO.to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        bytes
+    };
+    let mut long_name = go("target");
+    long_name[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
+    let beginnings: Vec<Vec<u8>> = vec![
+        random.bytes(100_000),
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        vec![0; 70_000],
+        lie(u32::MAX),
+        lie(1 << 20),
+        [lie(40), random.bytes(40)].concat(),
+        [lie(65_536), random.bytes(65_536)].concat(),
+        long_name,
+        go(&"n".repeat(5000)),
+        go("../../target"),
+        go("target\0"),
+        option(OPTION_EXPORT_NAME, b"nothing"),
+        option(OPTION_EXPORT_NAME, &[0xff; 100]),
+        option(OPTION_ABORT, b""),
+        option(OPTION_LIST, b"unexpected"),
+        option(12_345, &random.bytes(1000)),
+        option(OPTION_LIST, b"").repeat(3000),
+    ];
+    for bytes in beginnings {
+        // At once, as one's flags, and as an option.
+        for mut stream in [connect(&scene.socket()), greeted(&scene.socket()).unwrap()] {
+            send(&mut stream, &bytes);
+            read_to_the_end(stream);
+        }
+        scene.all_is_well(8);
+    }
+    scene.finish();
+}
+
+#[test]
+fn clients_that_vanish_at_every_byte() {
+    let mut scene = Scene::with_sockets();
+    let structured = option(OPTION_STRUCTURED_REPLY, b"");
+    let write = [request(WRITE, 0, 1, 0, 8192), vec![1; 8192]].concat();
+    let whole = [3u32.to_be_bytes().to_vec(), structured, go("target"), request(READ, 0, 2, 0, 300_000), write].concat();
+    let steps = (0..140).chain((140..whole.len()).step_by(509));
+    for length in steps {
+        let mut stream = connect(&scene.socket());
+        send(&mut stream, &whole[..length]);
+        drop(stream);
+        if length % 20 == 0 {
+            scene.all_is_well(64);
+        }
+    }
+    scene.finish();
+}
+
+#[test]
+fn nonsense_among_requests() {
+    let mut scene = Scene::with_sockets();
+    let mut random = Random::seeded();
+    let mut streams: Vec<Vec<u8>> = (0..20).map(|_| random.bytes(300_000)).collect();
+    let mut wrong_magic = request(READ, 0, 1, 0, 4096);
+    wrong_magic[0] = 0;
+    streams.push(wrong_magic);
+    streams.push(request(READ, 0, 1, 0, 4096).repeat(2)[..40].to_vec());
+    for command in 0..12 {
+        for flags in [0, 1, 2, 4, 8, 16, 32, 0xffff] {
+            let lengths = [(0, 0), (0, u32::MAX), (u64::MAX, 1), (u64::MAX - 10, u32::MAX), (1 << 30, 1), (7, 33 << 20)];
+            streams.extend(lengths.map(|(offset, length)| request(command, flags, 9, offset, length)));
+        }
+    }
+    for (number, bytes) in streams.iter().enumerate() {
+        let mut client = Client::attach(&scene.socket(), "target");
+        send(&mut client.stream, bytes);
+        read_to_the_end(client.stream);
+        if number % 50 == 0 {
+            scene.all_is_well(8);
+        }
+    }
+    scene.finish();
+}
+
+#[test]
+fn refused_requests_do_not_end_the_connection() {
+    let scene = Scene::with_sockets();
+    let mut client = Client::attach(&scene.socket(), "target");
+    let size = client.size;
+    assert_eq!(client.try_read(size, 4096).unwrap(), Err(EINVAL));
+    assert_eq!(client.try_read(size - 1, 2).unwrap(), Err(EINVAL));
+    assert_eq!(client.try_read(u64::MAX - 5, 4096).unwrap(), Err(EINVAL));
+    // The payload of a write that is refused must be read past, however long it is.
+    for length in [1, 4096, 1 << 20, 32 << 20] {
+        assert_eq!(client.write(size, &vec![5; length]), Err(ENOSPC), "{length} bytes beyond the end");
+    }
+    assert_eq!(client.call(99, 0, 0, 0, &[]).unwrap(), Err(EINVAL));
+    assert_eq!(client.call(BLOCK_STATUS, 0, 0, 4096, &[]).unwrap(), Err(EINVAL));
+    client.write(size - 4096, &[6; 4096]).unwrap();
+    assert_eq!(client.read(size - 4096, 4096).unwrap(), [6; 4096]);
+    client.disconnect();
+    scene.finish();
+}
+
+#[test]
+fn clients_that_never_read_their_replies() {
+    let mut scene = Scene::with_sockets();
+    let mut writer = Client::attach(&scene.socket(), "target");
+    for piece in 0..32 {
+        writer.write(piece << 20, &Random::new(piece).bytes(1 << 20)).unwrap();
+    }
+    // Each asks for far more than all buffers together hold.
+    let stalled: Vec<Client> = (0..24)
+        .map(|number| {
+            let mut client = Client::attach(&scene.socket(), "target");
+            client.stream.set_nonblocking(true).unwrap();
+            let (count, length) = [(2000, 32 << 20), (5000, 1 << 20), (20_000, 4096)][number % 3];
+            for _ in 0..count {
+                if client.send(READ, 0, 0, length, &[]).is_err() {
+                    break;
+                }
+            }
+            client
+        })
+        .collect();
+    for _ in 0..5 {
+        scene.all_is_well(stalled.len() as u64 + 4);
+    }
+    // The writer has a fair share of the buffers, too.
+    writer.write(100 << 20, &vec![3; 8 << 20]).unwrap();
+    assert!(writer.read(100 << 20, 8 << 20).unwrap().iter().all(|&byte| byte == 3));
+    drop(stalled);
+    writer.disconnect();
+    scene.finish();
+}
+
+#[test]
+fn clients_that_stall_in_a_payload() {
+    let mut scene = Scene::with_sockets();
+    let stalled: Vec<Client> = (0..60)
+        .map(|number| {
+            let mut client = Client::attach(&scene.socket(), "target");
+            let length = [32 << 20, 1 << 20, 65_536, 5000][number % 4];
+            let sent = [0, 1, 4096, 200_000][number / 4 % 4].min(length as usize - 1);
+            client.send(WRITE, 0, (number as u64) << 12, length, &vec![9; sent]).unwrap();
+            client
+        })
+        .collect();
+    for _ in 0..3 {
+        scene.all_is_well(64);
+    }
+    // Some go on where they stopped, and are answered as if nothing had been.
+    for (number, mut client) in stalled.into_iter().enumerate().skip(40) {
+        let length = [32usize << 20, 1 << 20, 65_536, 5000][number % 4];
+        let sent = [0, 1, 4096, 200_000][number / 4 % 4].min(length - 1);
+        client.stream.write_all(&vec![9; length - sent]).unwrap();
+        assert_eq!(client.reply().unwrap().1, 0);
+    }
+    scene.finish();
+}
+
+#[test]
+fn clients_that_reset_their_connections() {
+    let port = wait_for("a free port", free_port);
+    let address = format!("127.0.0.1:{port}");
+    let state = State::new();
+    let unix = format!("unix:{}", state.path().join("nbd.sock").display());
+    let tcp = format!("tcp:{address}");
+    let arguments = ["--reactors", "2", "--nbd-listen", &unix, "--nbd-listen", &tcp];
+    let mut scene = Scene::on(state.start(&arguments));
+    for number in 0..60 {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(&3u32.to_be_bytes()).unwrap();
+        stream.write_all(&go("target")).unwrap();
+        (0..number % 7).for_each(|_| stream.write_all(&request(READ, 0, 1, 0, 1 << 20)).unwrap());
+        stream.write_all(&request(WRITE, 0, 1, 0, 1 << 20)).unwrap();
+        // Some input stays unread, so that the kernel resets the connection.
+        let _ = stream.read(&mut [0; 5]);
+        drop(stream);
+        if number % 10 == 0 {
+            scene.all_is_well(64);
+        }
+    }
+    scene.finish();
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Option<u16> {
+    Some(std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port())
+}
+
+#[test]
+fn many_connections_in_their_handshake() {
+    let mut scene = Scene::with_sockets();
+    let idle: Vec<UnixStream> = (0..HANDSHAKES_MAX + 50)
+        .map_while(|_| {
+            // The kernel's own queue may be full; that it is bounded is the point.
+            let stream = UnixStream::connect(scene.socket()).ok()?;
+            stream.set_nonblocking(true).ok()?;
+            Some(stream)
+        })
+        .collect();
+    assert!(idle.len() >= HANDSHAKES_MAX);
+    scene.all_is_well(8);
+    drop(idle);
+    scene.finish();
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused() {
+    let daemon = State::new().start(&["--reactors", "1"]);
+    daemon.create("target", "1GiB");
+    let socket = daemon.nbd_socket();
+    let mut clients: Vec<Client> = (0..CONNECTIONS_MAX).map(|_| Client::attach(&socket, "target")).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.read(0, 512).unwrap().len(), 512));
+    for _ in 0..20 {
+        let mut surplus = Client::attach(&socket, "target");
+        assert!(surplus.is_ended(), "a connection beyond the limit was served");
+    }
+    clients.iter_mut().for_each(|client| assert_eq!(client.read(4096, 512).unwrap().len(), 512));
+    let (resident, bound) = (daemon.resident_bytes(), memory_bound(CONNECTIONS_MAX));
+    assert!(resident <= bound, "{} MiB are resident, {} are allowed", resident >> 20, bound >> 20);
+    println!("{CONNECTIONS_MAX} connections, {} MiB resident of {} allowed", resident >> 20, bound >> 20);
+    clients.truncate(CONNECTIONS_MAX as usize - 1);
+    let mut next = wait_for("a place is free again", || {
+        let mut client = Client::attach(&socket, "target");
+        client.try_read(0, 512).is_ok_and(|answer| answer.is_ok()).then_some(client)
+    });
+    next.write(0, &[1; 512]).unwrap();
+    drop(clients);
+    daemon.stop();
+}
+
+#[test]
+fn a_limited_volume_pushes_back_instead_of_growing() {
+    let mut scene = Scene::with_sockets();
+    scene.daemon.ok(&["qos", "policy-group", "create", "slow", "--max-throughput", "1MB/s"]);
+    scene.daemon.create("limited", "1GiB");
+    scene.daemon.ok(&["volume", "modify", "limited", "--qos-policy-group", "slow"]);
+    let mut payload = request(WRITE, 0, 1, 0, 1 << 20);
+    payload.resize(payload.len() + (1 << 20), 1);
+    let pushing: Vec<UnixStream> = (0..16)
+        .map(|_| {
+            let client = Client::attach(&scene.socket(), "limited");
+            client.stream.set_nonblocking(true).unwrap();
+            let mut stream = client.stream;
+            // Until the server takes no more.
+            while stream.write_all(&payload).is_ok() {}
+            stream
+        })
+        .collect();
+    for _ in 0..5 {
+        scene.all_is_well(20);
+    }
+    println!("{} MiB resident under 16 pushing connections", scene.daemon.resident_bytes() >> 20);
+    drop(pushing);
+    scene.finish();
+}
