@@ -311,8 +311,10 @@ impl<T> Ring<T> {
 impl<T> Drop for Ring<T> {
     /// Waits until the kernel has let go of all memory.
     fn drop(&mut self) {
-        let cancel = io_uring::types::CancelBuilder::any();
-        let _ = self.uring.submitter().register_sync_cancel(None, cancel);
+        // What cannot be cancelled in this time ends by itself below; without a bound this could wait for it
+        // without taking the completions that it needs.
+        let (cancel, patience) = (io_uring::types::CancelBuilder::any(), Timespec::new().sec(1));
+        let _ = self.uring.submitter().register_sync_cancel(Some(patience), cancel);
         while self.in_flight.len() > 0 {
             if self.uring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
                 // The kernel no longer answers: better to leak the memory than to free it under its hands.

@@ -1,6 +1,6 @@
 //! Totals of requests that can be added and subtracted: the form in which statistics leave the daemon.
 
-use crate::statistics::{HistogramSnapshot, OperationSnapshot, VolumeSnapshot};
+use crate::statistics::{OperationSnapshot, VolumeSnapshot};
 
 /// Totals of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,17 +35,6 @@ pub struct Totals {
     pub other: OperationTotals,
 }
 
-/// Requests by latency; the one place that knows how fine the daemon's histogram can be read.
-fn latency_buckets(latency: &HistogramSnapshot) -> Vec<(u64, u64)> {
-    let mut below = 0;
-    let count = |(bound, total)| {
-        let count = total - below;
-        below = total;
-        (bound, count)
-    };
-    latency.cumulative().map(count).collect()
-}
-
 impl From<&OperationSnapshot> for OperationTotals {
     fn from(snapshot: &OperationSnapshot) -> OperationTotals {
         OperationTotals {
@@ -56,7 +45,7 @@ impl From<&OperationSnapshot> for OperationTotals {
             delayed_ns: snapshot.delayed_ns,
             media_ns: snapshot.media_ns,
             latency_sum_ns: snapshot.latency.sum_ns,
-            latency: latency_buckets(&snapshot.latency),
+            latency: snapshot.latency.buckets().collect(),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Reactor {
 
     /// Runs until told to stop and everything is answered.
     pub fn run(mut self) {
-        while !self.has_stopped() {
+        loop {
             self.now_ns = self.clock.now_ns();
             self.take_commands();
             self.take_answers();
@@ -100,6 +100,9 @@ impl Reactor {
             self.resume_listed();
             self.send_outgoing();
             self.settle_ending();
+            if self.has_stopped() {
+                break;
+            }
             let timeout_ns = self.timeout_ns();
             if let Err(error) = self.ring.wait(timeout_ns) {
                 tracing::error!(%error, "a reactor cannot wait for its ring");

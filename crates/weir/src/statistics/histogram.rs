@@ -44,11 +44,19 @@ fn bucket_of(latency_ns: u64) -> usize {
     ((exponent - 3) * STEPS + step) as usize
 }
 
+/// Width of a bucket in nanoseconds.
+fn width_of(bucket: usize) -> u64 {
+    1 << (bucket as u64 / STEPS)
+}
+
+/// The upper bound of a bucket in nanoseconds, exclusive.
+fn end_of(bucket: usize) -> u64 {
+    (STEPS + bucket as u64 % STEPS + 1) * width_of(bucket)
+}
+
 /// The middle of a bucket in nanoseconds.
 fn middle_of(bucket: usize) -> u64 {
-    let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
-    let width = 1u64 << octave;
-    (STEPS + step) * width + width / 2
+    end_of(bucket) - width_of(bucket).div_ceil(2)
 }
 
 impl Histogram {
@@ -103,13 +111,9 @@ impl HistogramSnapshot {
         self.sum_ns += other.sum_ns;
     }
 
-    /// Upper bounds in nanoseconds, one for each power of two, with the cumulative count at or below it.
-    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut total = 0;
-        self.counts.chunks(STEPS as usize).enumerate().map(move |(octave, counts)| {
-            total += counts.iter().sum::<u64>();
-            (1u64 << (octave as u64 + 4), total)
-        })
+    /// All buckets in ascending order: the upper bound of each in nanoseconds, and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter().enumerate().map(|(bucket, &count)| (end_of(bucket), count))
     }
 }
 
