@@ -89,8 +89,8 @@ pub struct Slot {
 /// The meters of one budget.
 ///
 /// A slot is *reserved*: its cost is charged when it is given out, and the next slot lies after it. Several
-/// volumes may therefore share one ceiling and take turns, each holding one slot at a time, wherever their
-/// reactors run; the meters that do not bind are charged early by at most that one request.
+/// volumes may therefore share one ceiling and take turns wherever their reactors run; the meters that do not
+/// bind are charged early, by at most what is leased ahead.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     limits: Limits,
@@ -122,6 +122,16 @@ impl Ceiling {
             meter.charge(amount);
         }
         slot
+    }
+
+    /// How much of the budget a request takes: the time in nanoseconds in which its tightest meter leaks the
+    /// request's cost.
+    pub fn span_ns(&self, cost: Cost) -> u64 {
+        let spans = DIMENSIONS.into_iter().zip(&self.meters).filter_map(|(dimension, meter)| {
+            let amount = u128::from(dimension.cost(cost)?);
+            Some((amount * 1_000_000_000 / u128::from(meter.as_ref()?.rate())) as u64)
+        });
+        spans.max().unwrap_or(0)
     }
 
     /// Gives back a slot that was reserved and not used.

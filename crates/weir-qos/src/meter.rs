@@ -6,7 +6,7 @@
 //! integers in billionths of one cost unit: in one nanosecond a rate of R per second leaks exactly R of
 //! them, so nothing is ever rounded away.
 
-use weir_types::bounds::{CEILING_CREDIT_NS, CHANGED_LIMIT_DEBT_NS};
+use weir_types::bounds::CEILING_CREDIT_NS;
 
 /// Parts of one cost unit.
 const BILLION: i128 = 1_000_000_000;
@@ -68,15 +68,13 @@ impl Meter {
         self.level = (self.level - i128::from(cost) * BILLION).max(-self.credit_max());
     }
 
-    /// Changes the rate. Credit and debt keep their size, but credit is cut to what the new rate may save,
-    /// and debt to one operation or [`CHANGED_LIMIT_DEBT_NS`] of the new rate, whichever is more: what was
-    /// served under the old limit does not hold back the new one.
+    /// Changes the rate. Debt keeps its size, so that a change neither gives anything away nor takes it, and is
+    /// repaid at the new rate; credit is cut to what the new rate may save.
     pub fn change_rate(&mut self, rate: u64, now_ns: u64) {
         assert!(rate > 0, "a rate of zero would never admit anything");
         self.settle(now_ns);
         self.rate = rate;
-        let debt_max = BILLION.max(i128::from(rate) * i128::from(CHANGED_LIMIT_DEBT_NS));
-        self.level = self.level.clamp(-self.credit_max(), debt_max);
+        self.level = self.level.max(-self.credit_max());
     }
 
     /// What is owed, in cost units rounded down; negative if credit is saved.
@@ -143,14 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn a_raised_rate_is_not_held_back_by_old_debt() {
-        let mut meter = Meter::new(1_000_000, 0);
-        meter.charge(32 << 20);
-        assert!(meter.ready_ns() > 33_000_000_000);
-        meter.change_rate(100_000_000, 0);
-        assert!(meter.ready_ns() <= CHANGED_LIMIT_DEBT_NS);
-        meter.change_rate(1, 0);
-        assert!(meter.ready_ns() <= 1_000_000_000);
+    fn a_changed_rate_neither_forgives_nor_adds_debt() {
+        let mut meter = Meter::new(1, 0);
+        meter.charge(1);
+        for n in 0..1000 {
+            meter.change_rate(1 + n % 2, 0);
+        }
+        assert_eq!(meter.ready_ns(), 500_000_000);
+        meter.change_rate(1000, 0);
+        assert_eq!(meter.ready_ns(), 1_000_000);
     }
 
     proptest! {

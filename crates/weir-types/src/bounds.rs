@@ -54,8 +54,12 @@ pub const CONNECTION_REQUESTS_MAX: usize = 1024;
 /// after a stall of the machine.
 pub const CEILING_CREDIT_NS: u64 = 10_000_000;
 
-/// Debt that a change of a limit may leave behind, in nanoseconds of the new rate.
-pub const CHANGED_LIMIT_DEBT_NS: u64 = 50_000_000;
+/// What a volume leases ahead of a budget that it shares, in nanoseconds of the budget: more than a reactor
+/// wakes late on a busy machine, and far less than anybody notices when a member stops.
+pub const SHARED_LEASE_NS: u64 = 20_000_000;
+
+/// Most slots that one volume leases ahead.
+pub const LEASED_SLOTS_MAX: usize = 256;
 
 /// Largest rate that a limit may name, in operations per second.
 pub const RATE_IOPS_MAX: u64 = 1_000_000_000;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_qos::{Ceiling, Cost, Gate, Released, Verdict};
+use weir_types::bounds::SHARED_LEASE_NS;
 use weir_types::{Limits, PolicyGroupId};
 
 /// A ceiling that the volumes of a shared group lease slots from, wherever their reactors run. It is held
@@ -19,6 +20,14 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// How far ahead slots are taken.
+    fn lease_ns(&self) -> u64 {
+        match self {
+            Source::Own(_) => 0,
+            Source::Shared(_) => SHARED_LEASE_NS,
+        }
+    }
+
     fn with<R>(&mut self, use_ceiling: impl FnOnce(&mut Ceiling) -> R) -> R {
         match self {
             Source::Own(ceiling) => use_ceiling(ceiling),
@@ -42,7 +51,8 @@ pub(super) struct Budget<T> {
 
 impl<T: Copy> Budget<T> {
     pub fn new(group: PolicyGroupId, limits: Limits, source: Source) -> Budget<T> {
-        Budget { group, limits, source, gate: Gate::new(limits.is_directional()) }
+        let gate = Gate::new(limits.is_directional(), source.lease_ns());
+        Budget { group, limits, source, gate }
     }
 
     pub fn arrive(&mut self, now_ns: u64, ticket: T, cost: Cost) -> Verdict {
@@ -78,6 +88,8 @@ impl<T: Copy> Budget<T> {
     /// Takes over changed limits. A shared ceiling was changed already, by whoever changed the group.
     pub fn change(&mut self, now_ns: u64, limits: Limits) {
         self.limits = limits;
+        let gate = &mut self.gate;
+        self.source.with(|ceiling| gate.give_back(ceiling));
         if let Source::Own(ceiling) = &mut self.source {
             ceiling.change(limits, now_ns);
         }
@@ -94,10 +106,8 @@ impl<T: Copy> Budget<T> {
 
     fn rearm(&mut self, now_ns: u64) {
         let (gate, is_split) = (&mut self.gate, self.limits.is_directional());
-        self.source.with(|ceiling| {
-            gate.give_back(ceiling);
-            gate.rearm(now_ns, ceiling, is_split);
-        });
+        let lease_ns = self.source.lease_ns();
+        self.source.with(|ceiling| gate.rearm(now_ns, ceiling, is_split, lease_ns));
     }
 
     /// Ends the policy: everything that waits may run.
