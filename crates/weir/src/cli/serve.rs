@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
+use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -43,6 +44,7 @@ pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     make_state_folder(&settings.state)?;
     let lock = lock_state(&settings.state)?;
+    allow_many_files();
     // Caught from here on, so that an early SIGTERM also ends the daemon cleanly.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(CommandError::failed)?;
     run(&settings, || {
@@ -198,6 +200,15 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
     let written = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
     written.and_then(|_| writeln!(file, "{}", std::process::id())).map_err(failed)?;
     Ok(file)
+}
+
+/// Lets the daemon have as many open files as the system allows it: every extent in use is one, and the usual
+/// limit of 1024, which exists for programs that still use `select`, is less than two of its larger volumes need.
+fn allow_many_files() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit of open files could not be raised from {:?}", limit.current);
+    }
 }
 
 #[cfg(test)]
