@@ -1,0 +1,390 @@
+//! Whatever is wrong is named, refused with the right exit status, and harms nothing: bad words on the command
+//! line and in the configuration file, a full drive, and extent files that somebody damaged.
+
+mod common;
+
+#[path = "bad_input/mounted.rs"]
+mod mounted;
+
+use std::path::Path;
+
+use common::daemon::{Daemon, State};
+use common::load::Load;
+use common::nbd::{Client, EIO, ENOSPC, FLUSH, FUA, NO_HOLE, WRITE};
+use common::program::{find, is_root, run};
+use common::{wait_for, wait_until};
+use mounted::Mounted;
+
+/// Runs a command that must be refused, and checks that the message has all these words.
+fn refused(daemon: &Daemon, code: i32, command: &str, words: &[&str]) {
+    let arguments: Vec<&str> = command.split(' ').collect();
+    let message = daemon.refused(code, &arguments);
+    for word in words {
+        assert!(message.contains(word), "'{command}' was answered without '{word}': {message}");
+    }
+}
+
+#[test]
+fn sizes_that_no_volume_can_have() {
+    let daemon = Daemon::fresh();
+    daemon.create("kept", "1GiB");
+    let usage = ["is not a size", "512MiB"];
+    refused(&daemon, 1, "volume create v --size 0", &["0", "4096"]);
+    refused(&daemon, 1, "volume create v --size 4095B", &["4095", "4096"]);
+    refused(&daemon, 1, "volume create v --size 1000001B", &["1000001", "999424", "1003520"]);
+    refused(&daemon, 1, "volume create v --size 65TiB", &["64TiB"]);
+    refused(&daemon, 2, "volume create v --size 99999999999TiB", &usage);
+    for size in ["-1", "-1GiB", "one", "1G", "1.5.5GiB", "1e3", "", "0x10", "10%", "GiB"] {
+        let message = daemon.refused(2, &["volume", "create", "v", "--size", size]);
+        assert!(message.contains("is not a size"), "{size}: {message}");
+    }
+    refused(&daemon, 2, "volume create v", &["--size"]);
+    refused(&daemon, 1, "volume resize kept --size 0", &["0", "4096"]);
+    refused(&daemon, 1, "volume resize kept --size 5000B --force", &["5000"]);
+    refused(&daemon, 1, "volume resize kept --size 4096B", &["--force"]);
+    refused(&daemon, 1, "volume resize missing --size 4096B", &["missing"]);
+    assert_eq!(names(&daemon), ["kept"]);
+    assert_eq!(daemon.json(&["volume", "inspect", "kept"])["size_bytes"], 1 << 30);
+}
+
+/// Names of all volumes.
+fn names(daemon: &Daemon) -> Vec<String> {
+    let list = daemon.json(&["volume", "list"]);
+    list["volumes"].as_array().unwrap().iter().map(|v| v["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn names_that_are_not_accepted() {
+    let daemon = Daemon::fresh();
+    daemon.create("taken", "1GiB");
+    let long = "n".repeat(129);
+    for name in ["", "a b", "a/b", "../up", ".hidden", "_x", "grün", "none", "a\nb", long.as_str()] {
+        for command in [vec!["volume", "create", name, "--size", "1"], vec!["tenant", "create", name]] {
+            let ran = daemon.state().weir(&command);
+            assert!(matches!(ran.code, Some(1 | 2)), "{name:?}: {ran:?}");
+            assert!(ran.stderr.contains("name") || ran.stderr.contains("value"), "{name:?}: {}", ran.stderr);
+        }
+        let ran = daemon.state().weir(&["volume", "modify", "taken", "--new-name", name]);
+        assert!(matches!(ran.code, Some(1 | 2)), "{name:?}: {ran:?}");
+    }
+    refused(&daemon, 1, "volume create taken --size 1", &["taken", "exists"]);
+    daemon.ok(&["tenant", "create", "acme"]);
+    refused(&daemon, 1, "tenant create acme", &["acme", "exists"]);
+    // The same name in another tenant is another volume.
+    daemon.ok(&["volume", "create", "taken", "--size", "1", "--tenant", "acme"]);
+    daemon.create("third", "1");
+    refused(&daemon, 1, "volume modify third --new-name taken", &["taken", "exists"]);
+    assert_eq!(names(&daemon).len(), 3);
+}
+
+#[test]
+fn things_that_do_not_exist() {
+    let daemon = Daemon::fresh();
+    daemon.create("v", "1");
+    refused(&daemon, 1, "volume create w --size 1 --tenant nobody", &["tenant", "nobody"]);
+    refused(&daemon, 1, "volume create w --size 1 --qos-policy-group missing", &["policy group", "missing"]);
+    refused(&daemon, 1, "volume modify v --qos-policy-group missing", &["policy group", "missing"]);
+    refused(&daemon, 1, "volume inspect missing", &["volume", "missing"]);
+    refused(&daemon, 1, "volume delete missing", &["volume", "missing"]);
+    refused(&daemon, 1, "volume list --tenant nobody", &["nobody"]);
+    refused(&daemon, 1, "tenant delete nobody", &["nobody"]);
+    refused(&daemon, 1, "qos policy-group modify missing --max-throughput 1IOPS", &["missing"]);
+    refused(&daemon, 1, "qos policy-group rename missing --new-name other", &["missing"]);
+    refused(&daemon, 1, "qos policy-group delete missing", &["missing"]);
+    // A group of another tenant is none for this volume.
+    daemon.ok(&["tenant", "create", "acme"]);
+    daemon.ok(&["qos", "policy-group", "create", "theirs", "--tenant", "acme", "--max-throughput", "1IOPS"]);
+    refused(&daemon, 1, "volume modify v --qos-policy-group theirs", &["theirs"]);
+    refused(&daemon, 2, "volume explode v", &["explode"]);
+    refused(&daemon, 2, "volume create v --size 1 --colour blue", &["colour"]);
+    refused(&daemon, 2, "volume create v --size 1 --io_priority best", &["best", "high", "medium", "low"]);
+    assert_eq!(names(&daemon), ["v"]);
+}
+
+#[test]
+fn policy_groups_and_tenants_in_use_stay() {
+    let daemon = Daemon::fresh();
+    daemon.ok(&["tenant", "create", "acme"]);
+    daemon.ok(&["qos", "policy-group", "create", "bound", "--tenant", "acme", "--max-throughput", "10IOPS"]);
+    daemon.ok(&["volume", "create", "v", "--size", "1", "--tenant", "acme", "--qos-policy-group", "bound"]);
+    refused(&daemon, 1, "qos policy-group delete bound --tenant acme", &["bound", "v"]);
+    refused(&daemon, 1, "qos policy-group create bound --tenant acme --max-throughput 1IOPS", &["exists"]);
+    refused(&daemon, 1, "tenant delete acme", &["acme"]);
+    refused(&daemon, 1, "tenant delete default", &["default"]);
+    refused(&daemon, 1, "qos policy-group modify bound --tenant acme --is-shared false", &["shared"]);
+    daemon.ok(&["volume", "modify", "v", "--tenant", "acme", "--qos-policy-group", "none"]);
+    daemon.ok(&["qos", "policy-group", "delete", "bound", "--tenant", "acme"]);
+    daemon.ok(&["volume", "delete", "v", "--tenant", "acme"]);
+    daemon.ok(&["tenant", "delete", "acme"]);
+}
+
+#[test]
+fn rates_that_mean_nothing() {
+    let daemon = Daemon::fresh();
+    daemon.ok(&["qos", "policy-group", "create", "kept", "--max-throughput", "100IOPS"]);
+    let rates = ["1000", "-5IOPS", "-1MB/s", "0IOPS", "300MB", "5XB/s", "1IOPS,2IOPS", "", "fast", "99999999999999999999IOPS"];
+    for rate in rates.iter().chain(&["2000000000IOPS", "2000TB/s", "1.5IOPS", "10IOPS,", "NaNIOPS"]) {
+        for verb in ["create", "modify"] {
+            for limit in ["--max-throughput", "--max-read", "--max-write"] {
+                let name = if verb == "create" { "new" } else { "kept" };
+                let message = daemon.refused(2, &["qos", "policy-group", verb, name, limit, rate]);
+                assert!(message.contains("IOPS") || message.contains("B/s"), "'{rate}': {message}");
+            }
+        }
+    }
+    let list = daemon.json(&["qos", "policy-group", "show"]);
+    assert_eq!(list["policy_groups"].as_array().unwrap().len(), 1);
+    assert_eq!(list["policy_groups"][0]["limits"]["total"]["iops"], 100);
+}
+
+#[test]
+fn attached_volumes_are_not_deleted_by_mistake() {
+    let daemon = Daemon::fresh();
+    daemon.create("used", "1");
+    let mut client = Client::attach(&daemon.nbd_socket(), "used");
+    client.write(0, &[1; 4096]).unwrap();
+    refused(&daemon, 1, "volume delete used", &["used", "connection", "--force"]);
+    assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    daemon.ok(&["volume", "delete", "used", "--force"]);
+    assert!(client.is_ended());
+    assert!(Client::try_attach(&daemon.nbd_socket(), "used").is_err());
+}
+
+#[test]
+fn configuration_files_are_read_strictly() {
+    let state = State::new();
+    let refused = |name: &str, text: &str, words: &[&str]| {
+        let path = state.beside(name);
+        std::fs::write(&path, text).unwrap();
+        let message = run(state.serve(&["--config"]).arg(&path)).refused(1);
+        words.iter().for_each(|word| assert!(message.contains(word), "without '{word}': {message}"));
+    };
+    refused("a.toml", "clusterid = \"c\"\n\nreactor = 2\n", &["a.toml", "reactor", "line 3"]);
+    refused("b.toml", "[storage]\ndevice = []\n", &["b.toml", "device", "line 2"]);
+    refused("c.json", "{\n  \"clusterid\": \"c\",\n  \"colour\": 1\n}\n", &["c.json", "colour", "line 3"]);
+    refused("d.json", "{\n  \"reactors\": \"many\"\n}\n", &["many", "line 2"]);
+    refused("e.toml", "reactors = \n", &["line 1"]);
+    refused("f.json", "{\"storage\": {\"devices\": [\"/dev/sdb\"]}}", &["storage.devices", "/dev/sdb"]);
+    let missing = run(state.serve(&["--config"]).arg(state.beside("none.toml"))).refused(1);
+    assert!(missing.contains("none.toml"), "{missing}");
+    run(&mut state.serve(&["--reactors", "0"])).refused(2);
+    run(&mut state.serve(&["--nbd-listen", "here"])).refused(2);
+    run(&mut state.serve(&["--log-level", "=="])).refused(2);
+    let without = run(std::process::Command::new(common::daemon::WEIR).args(["status", "--server", "unix:/nonexistent"]));
+    assert!(without.refused(1).contains("/nonexistent"));
+}
+
+#[test]
+fn a_second_daemon_leaves_the_first_alone() {
+    let mut daemon = Daemon::fresh();
+    let message = run(&mut daemon.state().serve(&[])).refused(1);
+    assert!(message.contains("another") && message.contains(&daemon.process_id().to_string()), "{message}");
+    daemon.create("v", "1");
+    assert!(daemon.is_alive());
+}
+
+/// Writes until there is no space; answers the offset of the refused write.
+fn fill(client: &mut Client) -> u64 {
+    let data = vec![0xaa; 1 << 20];
+    for offset in (0..client.size).step_by(1 << 20) {
+        match client.write(offset, &data) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error, ENOSPC);
+                return offset;
+            }
+        }
+    }
+    panic!("the drive was not full after {} bytes", client.size);
+}
+
+/// Fills the drive by one volume, and checks that everything else goes on, and all of it once there is space.
+fn survive_a_full_drive(mounted: &Mounted) {
+    let daemon = mounted.state.start(&["--reactors", "2"]);
+    let socket = daemon.nbd_socket();
+    daemon.create("greedy", "2GiB");
+    daemon.create("modest", "1GiB");
+    let mut modest = Client::attach(&socket, "modest");
+    modest.write(0, &vec![1; 1 << 20]).unwrap();
+    let mut greedy = Client::attach(&socket, "greedy");
+    let end = fill(&mut greedy);
+    assert!(end > 10 << 20, "full after {end} bytes");
+    // Again and in other ways: refused, and nothing breaks.
+    for _ in 0..20 {
+        let _ = greedy.write(end, &vec![1; 1 << 20]);
+    }
+    let _ = greedy.call(WRITE, FUA, 1 << 30, 4096, &[1; 4096]).unwrap();
+    let zeroed = greedy.zero(NO_HOLE, 1 << 30, 256 << 20);
+    assert_eq!(zeroed, Err(ENOSPC), "space cannot be kept that is not there");
+    greedy.call(FLUSH, 0, 0, 0, &[]).unwrap().expect("what was written can be made stable");
+    let (whole, last) = (greedy.read(0, 1 << 20).unwrap(), greedy.read(end - (1 << 20), 1 << 20).unwrap());
+    assert!(whole.iter().chain(&last).all(|&byte| byte == 0xaa));
+    modest.write(4096, &[2; 8192]).unwrap();
+    assert_eq!(modest.read(4096, 8192).unwrap(), [2; 8192]);
+    assert_eq!(daemon.json(&["status"])["status"], "operational");
+    // Making things may be refused, but in words, and without leaving anything behind.
+    for (number, command) in [["tenant", "create"], ["qos policy-group", "create"]].iter().enumerate() {
+        let words = format!("{} {} t{number}", command[0], command[1]);
+        let ran = daemon.state().weir(&words.split(' ').collect::<Vec<_>>());
+        assert!(matches!(ran.code, Some(0 | 1)), "{ran:?}");
+    }
+    greedy.trim(0, 8 << 20).unwrap();
+    wait_for("writes go on", || greedy.write(end, &[3; 4096]).ok());
+    greedy.trim(0, end as u32).unwrap();
+    assert!(fill(&mut greedy) + (1 << 20) >= end);
+    // Where the catalogue has no space either, a little must be given back before it can note a deletion.
+    let ran = daemon.state().weir(&["volume", "delete", "greedy", "--force"]);
+    if ran.code != Some(0) {
+        assert!(ran.refused(1).contains("full"));
+        greedy.trim(0, 8 << 20).unwrap();
+        greedy.disconnect();
+        daemon.ok(&["volume", "delete", "greedy"]);
+    }
+    daemon.create("after", "1GiB");
+    let mut after = Client::attach(&socket, "after");
+    after.write(0, &vec![4; 10 << 20]).unwrap();
+    assert_eq!(modest.read(4096, 8192).unwrap(), [2; 8192]);
+    drop((after, modest));
+    let daemon = daemon.stop().start(&["--reactors", "2"]);
+    assert_eq!(names(&daemon), ["after", "modest"]);
+    assert_eq!(daemon.json(&["status"])["status"], "operational");
+    daemon.stop();
+}
+
+#[test]
+fn a_full_drive() {
+    if !is_root() {
+        return;
+    }
+    // The drive alone is full; the catalogue lies elsewhere.
+    survive_a_full_drive(&Mounted::drive(96));
+}
+
+#[test]
+fn a_full_filesystem_with_everything_on_it() {
+    if !is_root() {
+        return;
+    }
+    survive_a_full_drive(&Mounted::state(96));
+}
+
+/// What somebody does to an extent file, and what brings it back.
+type Damage = (&'static str, fn(&Path), fn(&Path));
+
+const DAMAGES: [Damage; 4] = [
+    ("shortened", |file| resize(file, 4096), |file| resize(file, 1 << 30)),
+    ("emptied", |file| resize(file, 0), |file| resize(file, 1 << 30)),
+    ("removed", |file| std::fs::remove_file(file).unwrap(), |file| {
+        std::fs::File::create_new(file).unwrap().set_len(1 << 30).unwrap();
+    }),
+    ("replaced", |file| {
+        std::fs::rename(file, file.with_extension("aside")).unwrap();
+        std::fs::create_dir(file).unwrap();
+    }, |file| {
+        std::fs::remove_dir(file).unwrap();
+        std::fs::rename(file.with_extension("aside"), file).unwrap();
+    }),
+];
+
+fn resize(file: &Path, bytes: u64) {
+    std::fs::File::options().write(true).open(file).unwrap().set_len(bytes).unwrap();
+}
+
+/// A volume of three extents with data in each, and another volume.
+fn with_data(daemon: &Daemon) {
+    daemon.create("damaged", "3GiB");
+    daemon.create("whole", "1GiB");
+    let mut client = Client::attach(&daemon.nbd_socket(), "damaged");
+    for extent in 0..3u64 {
+        client.write((extent << 30) + (8 << 20), &vec![extent as u8 + 1; 1 << 20]).unwrap();
+    }
+    client.flush().unwrap();
+    client.disconnect();
+}
+
+/// The second extent fails, with an alarm that names it; the others and new connections do not.
+fn check_damage(daemon: &Daemon, what: &str) {
+    wait_until(&format!("status tells of the {what} extent"), || {
+        let status = daemon.json(&["status"]);
+        let alarms = status["alarms"].as_array().unwrap();
+        alarms.iter().any(|alarm| alarm["volume"] == "damaged" && alarm["extent"] == 1)
+    });
+    let status = daemon.json(&["status"]);
+    assert_eq!(status["status"], "degraded");
+    assert!(status["alarms"].as_array().unwrap().iter().all(|alarm| alarm["extent"] == 1), "{status:#}");
+    assert!(daemon.ok(&["status"]).contains("damaged"));
+    let mut client = Client::attach(&daemon.nbd_socket(), "damaged");
+    let place = |extent: u64| (extent << 30) + (8 << 20);
+    wait_until("the extent is out of service", || client.read(place(1), 4096) == Err(EIO));
+    assert_eq!(client.read(place(1) + (100 << 20), 4096), Err(EIO), "no hole may be made up");
+    assert_eq!(client.write(place(1), &[9; 4096]), Err(EIO));
+    assert_eq!(client.zero(0, place(1), 1 << 20), Err(EIO));
+    // A request into two extents fails as a whole. A simple reply that has begun cannot tell of an error any
+    // more; then the connection ends.
+    let mut crossing = Client::attach(&daemon.nbd_socket(), "damaged");
+    assert!(!matches!(crossing.try_read((1 << 30) - 4096, 8192), Ok(Ok(_))));
+    for extent in [0, 2] {
+        assert!(client.read(place(extent), 1 << 20).unwrap().iter().all(|&byte| byte == extent as u8 + 1));
+        client.write(place(extent) + (16 << 20), &[7; 4096]).unwrap();
+    }
+    client.disconnect();
+}
+
+#[test]
+fn extent_files_damaged_while_they_are_served() {
+    for (what, damage, _) in DAMAGES {
+        let daemon = Daemon::fresh();
+        with_data(&daemon);
+        let load = Load::start(&daemon.nbd_socket(), "whole", 0);
+        damage(&daemon.extent_file("damaged", 1));
+        check_damage(&daemon, what);
+        load.advances();
+        load.finish();
+        daemon.create("another", "1GiB");
+        daemon.ok(&["volume", "delete", "damaged"]);
+        assert_eq!(daemon.json(&["status"])["status"], "operational", "{what}");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn extent_files_damaged_while_nobody_looks() {
+    for (what, damage, repair) in DAMAGES {
+        let daemon = Daemon::fresh();
+        with_data(&daemon);
+        let file = daemon.extent_file("damaged", 1);
+        let state = daemon.stop();
+        damage(&file);
+        let daemon = state.start(&["--reactors", "2"]);
+        check_damage(&daemon, what);
+        let load = Load::start(&daemon.nbd_socket(), "whole", 0);
+        load.advances();
+        load.finish();
+        let state = daemon.stop();
+        repair(&file);
+        let daemon = state.start(&["--reactors", "2"]);
+        assert_eq!(daemon.json(&["status"])["status"], "operational", "{what}");
+        let mut client = Client::attach(&daemon.nbd_socket(), "damaged");
+        client.write((1 << 30) + (8 << 20), &[5; 4096]).unwrap();
+        assert_eq!(client.read((1 << 30) + (8 << 20), 4096).unwrap(), [5; 4096]);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn volumes_with_more_extents_than_a_process_has_descriptors() {
+    if find("prlimit").is_none() {
+        return common::skip("prlimit not found");
+    }
+    let state = State::new();
+    let mut command = std::process::Command::new(find("prlimit").unwrap());
+    command.arg("--nofile=256:4096").arg(common::daemon::WEIR);
+    command.args(["serve", "--reactors", "2", "--state"]).arg(state.path());
+    let daemon = Daemon::spawn(&state, command).ready();
+    daemon.create("wide", "400GiB");
+    let mut client = Client::attach(&daemon.nbd_socket(), "wide");
+    for extent in 0..400u64 {
+        client.write(extent << 30, &[1; 4096]).unwrap_or_else(|error| panic!("extent {extent}: error {error}"));
+    }
+    assert_eq!(daemon.json(&["status"])["status"], "operational");
+}
