@@ -168,84 +168,71 @@ fn every_operation_answers_as_described() {
     assert_eq!(api.called, api.described(), "called and described operations differ");
 }
 
-#[test]
-fn errors_have_a_kind_and_name_the_value() {
-    let mut world = World::start(false);
-    let api = &mut world;
-    let gib = 1u64 << 30;
-    api.call("POST", VOLUMES, "", Some(json!({"name": "vol1", "size_bytes": gib})), 201);
-    for (method, path, name, body, status, kind, words) in [
-        (
-            "POST",
-            VOLUMES,
-            "",
-            json!({"name": "vol1", "size_bytes": gib}),
-            409,
-            "conflict",
-            "'vol1' exists already",
-        ),
-        ("POST", VOLUMES, "", json!({"name": "a b", "size_bytes": gib}), 400, "invalid", "character ' '"),
-        ("POST", VOLUMES, "", json!({"name": "", "size_bytes": gib}), 400, "invalid", "must not be empty"),
-        ("POST", VOLUMES, "", json!({"name": "x", "size_bytes": 0}), 400, "invalid", "size 0"),
-        ("POST", VOLUMES, "", json!({"name": "x", "size_bytes": -1}), 422, "invalid", "-1"),
-        ("POST", VOLUMES, "", json!({"name": "x", "size": 1}), 422, "invalid", "unknown field `size`"),
-        (
-            "POST",
-            VOLUMES,
-            "",
-            json!({"name": "x", "size_bytes": gib, "tenant": "t"}),
-            404,
-            "not_found",
-            "unknown tenant 't'",
-        ),
-        (
-            "POST",
-            VOLUMES,
-            "",
-            json!({"name": "x", "size_bytes": gib, "qos_policy_group": "p"}),
-            404,
-            "not_found",
-            "'p'",
-        ),
-        (
-            "POST",
-            VOLUMES,
-            "",
-            json!({"name": "x", "size_bytes": gib, "io_priority": "best"}),
-            422,
-            "invalid",
-            "best",
-        ),
-        ("POST", "/v1/volumes/{name}/resize", "vol1", json!({"size_bytes": 4096}), 409, "refused", "--force"),
-        ("POST", GROUPS, "", json!({"name": "p", "limits": {"total": {"iops": 0}}}), 400, "invalid", "0IOPS"),
-        (
-            "POST",
-            GROUPS,
-            "",
-            json!({"name": "p", "limits": {"read": {"bytes_per_second": u64::MAX}}}),
-            400,
-            "invalid",
-            "B/s",
-        ),
-        ("PATCH", GROUP, "p", json!({}), 404, "not_found", "unknown policy group 'p'"),
-        (
-            "PATCH",
-            VOLUME,
-            "vol1",
-            json!({"qos_policy_group": "p"}),
-            404,
-            "not_found",
-            "'p' in tenant 'default'",
-        ),
-        ("GET", VOLUME, "nope", Value::Null, 404, "not_found", "unknown volume 'nope'"),
-        ("DELETE", "/v1/tenants/{name}", "default", Value::Null, 409, "refused", "always exists"),
-        ("GET", "/v1/volumes?tenat=x", "", Value::Null, 400, "invalid", "tenat"),
-    ] {
+/// Calls with something wrong: method, path, name and body; then the status, and the kind and words of the error.
+type Refused = (&'static str, &'static str, &'static str, Value, u16, &'static str, &'static str);
+
+fn check_refused(api: &mut World, cases: impl IntoIterator<Item = Refused>) {
+    for (method, path, name, body, status, kind, words) in cases {
         let body = Some(body).filter(|body| !body.is_null());
         let answer = api.call(method, path, name, body, status);
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(answer["error"]["kind"] == kind && message.contains(words), "{method} {path}: {answer}");
     }
+}
+
+/// A body that makes a volume of 1 GiB, with one more field.
+fn volume_with(field: &str, value: &str) -> Value {
+    let mut body = json!({"name": "x", "size_bytes": 1u64 << 30});
+    body[field] = value.into();
+    body
+}
+
+#[test]
+fn wrong_volumes_are_refused_and_the_value_is_named() {
+    let mut api = World::start(false);
+    api.call("POST", VOLUMES, "", Some(volume_with("name", "vol1")), 201);
+    let post = |body, status, kind, words| ("POST", VOLUMES, "", body, status, kind, words);
+    check_refused(
+        &mut api,
+        [
+            post(volume_with("name", "vol1"), 409, "conflict", "'vol1' exists already"),
+            post(volume_with("name", "a b"), 400, "invalid", "character ' '"),
+            post(volume_with("name", ""), 400, "invalid", "must not be empty"),
+            post(json!({"name": "x", "size_bytes": 0}), 400, "invalid", "size 0"),
+            post(json!({"name": "x", "size_bytes": -1}), 422, "invalid", "-1"),
+            post(json!({"name": "x", "size": 1}), 422, "invalid", "unknown field `size`"),
+            post(volume_with("tenant", "t"), 404, "not_found", "unknown tenant 't'"),
+            post(volume_with("qos_policy_group", "p"), 404, "not_found", "'p'"),
+            post(volume_with("io_priority", "best"), 422, "invalid", "best"),
+        ],
+    );
+    let smaller = json!({"size_bytes": 4096});
+    let unbound = json!({"qos_policy_group": "p"});
+    check_refused(
+        &mut api,
+        [
+            ("POST", "/v1/volumes/{name}/resize", "vol1", smaller, 409, "refused", "--force"),
+            ("PATCH", VOLUME, "vol1", unbound, 404, "not_found", "'p' in tenant 'default'"),
+            ("GET", VOLUME, "nope", Value::Null, 404, "not_found", "unknown volume 'nope'"),
+            ("GET", "/v1/volumes?tenat=x", "", Value::Null, 400, "invalid", "tenat"),
+        ],
+    );
+}
+
+#[test]
+fn wrong_policy_groups_and_tenants_are_refused_and_the_value_is_named() {
+    let mut api = World::start(false);
+    let no_rate = json!({"name": "p", "limits": {"total": {"iops": 0}}});
+    let too_fast = json!({"name": "p", "limits": {"read": {"bytes_per_second": u64::MAX}}});
+    check_refused(
+        &mut api,
+        [
+            ("POST", GROUPS, "", no_rate, 400, "invalid", "0IOPS"),
+            ("POST", GROUPS, "", too_fast, 400, "invalid", "B/s"),
+            ("PATCH", GROUP, "p", json!({}), 404, "not_found", "unknown policy group 'p'"),
+            ("DELETE", "/v1/tenants/{name}", "default", Value::Null, 409, "refused", "always exists"),
+        ],
+    );
 }
 
 #[test]

@@ -206,7 +206,9 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
 /// limit of 1024, which exists for programs that still use `select`, is less than two of its larger volumes need.
 fn allow_many_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+    if let Err(error) =
+        rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
         tracing::warn!(%error, "the limit of open files could not be raised from {:?}", limit.current);
     }
 }
