@@ -1,6 +1,8 @@
 //! Whatever is wrong is named, refused with the right exit status, and harms nothing: bad words on the command
 //! line and in the configuration file, a full drive, and extent files that somebody damaged.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 #[path = "bad_input/mounted.rs"]
@@ -122,7 +124,18 @@ fn policy_groups_and_tenants_in_use_stay() {
 fn rates_that_mean_nothing() {
     let daemon = Daemon::fresh();
     daemon.ok(&["qos", "policy-group", "create", "kept", "--max-throughput", "100IOPS"]);
-    let rates = ["1000", "-5IOPS", "-1MB/s", "0IOPS", "300MB", "5XB/s", "1IOPS,2IOPS", "", "fast", "99999999999999999999IOPS"];
+    let rates = [
+        "1000",
+        "-5IOPS",
+        "-1MB/s",
+        "0IOPS",
+        "300MB",
+        "5XB/s",
+        "1IOPS,2IOPS",
+        "",
+        "fast",
+        "99999999999999999999IOPS",
+    ];
     for rate in rates.iter().chain(&["2000000000IOPS", "2000TB/s", "1.5IOPS", "10IOPS,", "NaNIOPS"]) {
         for verb in ["create", "modify"] {
             for limit in ["--max-throughput", "--max-read", "--max-write"] {
@@ -170,7 +183,11 @@ fn configuration_files_are_read_strictly() {
     run(&mut state.serve(&["--reactors", "0"])).refused(2);
     run(&mut state.serve(&["--nbd-listen", "here"])).refused(2);
     run(&mut state.serve(&["--log-level", "=="])).refused(2);
-    let without = run(std::process::Command::new(common::daemon::WEIR).args(["status", "--server", "unix:/nonexistent"]));
+    let without = run(std::process::Command::new(common::daemon::WEIR).args([
+        "status",
+        "--server",
+        "unix:/nonexistent",
+    ]));
     assert!(without.refused(1).contains("/nonexistent"));
 }
 
@@ -274,16 +291,24 @@ type Damage = (&'static str, fn(&Path), fn(&Path));
 const DAMAGES: [Damage; 4] = [
     ("shortened", |file| resize(file, 4096), |file| resize(file, 1 << 30)),
     ("emptied", |file| resize(file, 0), |file| resize(file, 1 << 30)),
-    ("removed", |file| std::fs::remove_file(file).unwrap(), |file| {
-        std::fs::File::create_new(file).unwrap().set_len(1 << 30).unwrap();
-    }),
-    ("replaced", |file| {
-        std::fs::rename(file, file.with_extension("aside")).unwrap();
-        std::fs::create_dir(file).unwrap();
-    }, |file| {
-        std::fs::remove_dir(file).unwrap();
-        std::fs::rename(file.with_extension("aside"), file).unwrap();
-    }),
+    (
+        "removed",
+        |file| std::fs::remove_file(file).unwrap(),
+        |file| {
+            std::fs::File::create_new(file).unwrap().set_len(1 << 30).unwrap();
+        },
+    ),
+    (
+        "replaced",
+        |file| {
+            std::fs::rename(file, file.with_extension("aside")).unwrap();
+            std::fs::create_dir(file).unwrap();
+        },
+        |file| {
+            std::fs::remove_dir(file).unwrap();
+            std::fs::rename(file.with_extension("aside"), file).unwrap();
+        },
+    ),
 ];
 
 fn resize(file: &Path, bytes: u64) {
@@ -384,7 +409,9 @@ fn volumes_with_more_extents_than_a_process_has_descriptors() {
     daemon.create("wide", "400GiB");
     let mut client = Client::attach(&daemon.nbd_socket(), "wide");
     for extent in 0..400u64 {
-        client.write(extent << 30, &[1; 4096]).unwrap_or_else(|error| panic!("extent {extent}: error {error}"));
+        client
+            .write(extent << 30, &[1; 4096])
+            .unwrap_or_else(|error| panic!("extent {extent}: error {error}"));
     }
     assert_eq!(daemon.json(&["status"])["status"], "operational");
 }

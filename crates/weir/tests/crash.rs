@@ -5,6 +5,8 @@
 //!
 //! `WEIR_CRASH_ROUNDS` is the number of crashes (default 10), `WEIR_SEED` repeats the choices.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 #[path = "crash/commands.rs"]

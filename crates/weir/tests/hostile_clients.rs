@@ -2,6 +2,8 @@
 //! of them well-behaved clients of the same and of another volume go on being served, and the daemon's memory
 //! stays within its stated bound.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use std::io::{Read, Write};
@@ -39,7 +41,6 @@ struct Scene {
 }
 
 impl Scene {
-
     fn with_sockets() -> Scene {
         Scene::on(Daemon::fresh())
     }
@@ -74,7 +75,10 @@ impl Scene {
         self.all_is_well(4);
         self.wait_for_connections(2);
         let served: u64 = self.loads.into_iter().map(Load::finish).sum();
-        println!("{served} requests of well-behaved clients, {} MiB resident", self.daemon.resident_bytes() >> 20);
+        println!(
+            "{served} requests of well-behaved clients, {} MiB resident",
+            self.daemon.resident_bytes() >> 20
+        );
         self.daemon.stop();
     }
 
@@ -143,7 +147,9 @@ fn clients_that_vanish_at_every_byte() {
     let mut scene = Scene::with_sockets();
     let structured = option(OPTION_STRUCTURED_REPLY, b"");
     let write = [request(WRITE, 0, 1, 0, 8192), vec![1; 8192]].concat();
-    let whole = [3u32.to_be_bytes().to_vec(), structured, go("target"), request(READ, 0, 2, 0, 300_000), write].concat();
+    let whole =
+        [3u32.to_be_bytes().to_vec(), structured, go("target"), request(READ, 0, 2, 0, 300_000), write]
+            .concat();
     let steps = (0..140).chain((140..whole.len()).step_by(509));
     for length in steps {
         let mut stream = connect(&scene.socket());
@@ -167,7 +173,14 @@ fn nonsense_among_requests() {
     streams.push(request(READ, 0, 1, 0, 4096).repeat(2)[..40].to_vec());
     for command in 0..12 {
         for flags in [0, 1, 2, 4, 8, 16, 32, 0xffff] {
-            let lengths = [(0, 0), (0, u32::MAX), (u64::MAX, 1), (u64::MAX - 10, u32::MAX), (1 << 30, 1), (7, 33 << 20)];
+            let lengths = [
+                (0, 0),
+                (0, u32::MAX),
+                (u64::MAX, 1),
+                (u64::MAX - 10, u32::MAX),
+                (1 << 30, 1),
+                (7, 33 << 20),
+            ];
             streams.extend(lengths.map(|(offset, length)| request(command, flags, 9, offset, length)));
         }
     }

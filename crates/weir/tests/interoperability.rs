@@ -1,5 +1,7 @@
 //! Programs that are not ours get what they ask for: libnbd's tools, QEMU's and fio.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use std::fs::File;
@@ -56,7 +58,9 @@ fn nbdinfo_maps_data_and_holes() {
     let map = || -> Vec<(u64, u64, u64)> {
         let list: Value =
             serde_json::from_str(&tool("nbdinfo", &["--map", "--json", &daemon.uri("mapped")])).unwrap();
-        let entry = |e: &Value| (e["offset"].as_u64().unwrap(), e["length"].as_u64().unwrap(), e["type"].as_u64().unwrap());
+        let entry = |e: &Value| {
+            (e["offset"].as_u64().unwrap(), e["length"].as_u64().unwrap(), e["type"].as_u64().unwrap())
+        };
         list.as_array().unwrap().iter().map(entry).collect()
     };
     let covered = |map: &[(u64, u64, u64)]| map.iter().map(|entry| entry.1).sum::<u64>();
@@ -88,7 +92,8 @@ fn list_shows_every_volume_with_its_tenant() {
     (0..200).for_each(|number| daemon.create(&format!("many-{number}"), "1MiB"));
     let list: Value = serde_json::from_str(&tool("nbdinfo", &["--list", "--json", &daemon.uri("")])).unwrap();
     let exports = list["exports"].as_array().unwrap();
-    let size = |name: &str| exports.iter().find(|e| e["export-name"] == name).map(|e| e["export-size"].clone());
+    let size =
+        |name: &str| exports.iter().find(|e| e["export-name"] == name).map(|e| e["export-size"].clone());
     assert_eq!(exports.len(), 202);
     assert_eq!(size("plain").unwrap(), 1u64 << 30);
     assert_eq!(size("acme/owned").unwrap(), 4096);
@@ -129,7 +134,8 @@ fn qemu_img_converts_compares_and_maps() {
     let state = State::new();
     let daemon = state.start(&["--reactors", "2"]);
     daemon.create("disk", "256MiB");
-    let (source, image, back) = (state.beside("source.raw"), state.beside("image.qcow2"), state.beside("back.raw"));
+    let (source, image, back) =
+        (state.beside("source.raw"), state.beside("image.qcow2"), state.beside("back.raw"));
     random_file(&source, 48);
     // Data, a hole, and a little more at the very end.
     File::options().write(true).open(&source).unwrap().set_len((256 << 20) - 4096).unwrap();
@@ -138,13 +144,20 @@ fn qemu_img_converts_compares_and_maps() {
     let uri = daemon.uri("disk");
     tool("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", source, image]);
     tool("qemu-img", &["convert", "-n", "-f", "qcow2", "-O", "raw", image, &uri]);
-    let compare = |first: &str, second: &str| tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", first, second]);
+    let compare =
+        |first: &str, second: &str| tool("qemu-img", &["compare", "-f", "raw", "-F", "raw", first, second]);
     assert!(compare(source, &uri).contains("identical"));
     tool("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, back]);
     assert!(compare(source, back).contains("identical"));
     let map: Value =
         serde_json::from_str(&tool("qemu-img", &["map", "-f", "raw", "--output=json", &uri])).unwrap();
-    let data: u64 = map.as_array().unwrap().iter().filter(|e| e["data"] == true).map(|e| e["length"].as_u64().unwrap()).sum();
+    let data: u64 = map
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|e| e["data"] == true)
+        .map(|e| e["length"].as_u64().unwrap())
+        .sum();
     assert!(((48 << 20) + 4096..(52 << 20)).contains(&data), "{map:#}");
     let used = daemon.json(&["volume", "inspect", "disk"])["used_bytes"].as_u64().unwrap();
     assert!(used < 56 << 20, "{used} bytes are used: the hole was not kept");
@@ -167,41 +180,49 @@ fn qemu_io_patterns_read_back() {
     }
     let daemon = Daemon::fresh();
     daemon.create("patterns", "2GiB");
-    qemu_io(&daemon, "patterns", &[
-        "write -P 0x11 0 1M",
-        "write -P 0x22 -f 1M 1M",
-        "flush",
-        "read -P 0x11 0 1M",
-        "read -P 0x22 1M 1M",
-        // Unaligned, and across the boundary between two extents.
-        "write -P 0x33 1073741313 1021",
-        "read -P 0x33 1073741313 1021",
-        "write -P 0x44 1073676289 131072",
-        "read -P 0x44 1073676289 131072",
-        "read -P 0 1073807361 512",
-        // Zeroes: kept, given back, stable.
-        "write -z 64k 64k",
-        "read -P 0 64k 64k",
-        "write -z -u 256k 256k",
-        "read -P 0 256k 256k",
-        "write -z -f 1000 5000",
-        "read -P 0 1000 5000",
-        "read -P 0x11 6000 1000",
-        "read -P 0x11 0 1000",
-        // Discard of whole blocks and of parts of them.
-        "discard 1M 512k",
-        "read -P 0 1M 512k",
-        "read -P 0x22 1572864 512k",
-        "discard 1573000 5000",
-        "read -P 0x22 1572864 136",
-        "aio_write -P 0x55 4M 1M",
-        "aio_write -P 0x66 5M 1M",
-        "aio_flush",
-        "read -P 0x55 4M 1M",
-        "read -P 0x66 5M 1M",
-    ]);
+    qemu_io(
+        &daemon,
+        "patterns",
+        &[
+            "write -P 0x11 0 1M",
+            "write -P 0x22 -f 1M 1M",
+            "flush",
+            "read -P 0x11 0 1M",
+            "read -P 0x22 1M 1M",
+            // Unaligned, and across the boundary between two extents.
+            "write -P 0x33 1073741313 1021",
+            "read -P 0x33 1073741313 1021",
+            "write -P 0x44 1073676289 131072",
+            "read -P 0x44 1073676289 131072",
+            "read -P 0 1073807361 512",
+            // Zeroes: kept, given back, stable.
+            "write -z 64k 64k",
+            "read -P 0 64k 64k",
+            "write -z -u 256k 256k",
+            "read -P 0 256k 256k",
+            "write -z -f 1000 5000",
+            "read -P 0 1000 5000",
+            "read -P 0x11 6000 1000",
+            "read -P 0x11 0 1000",
+            // Discard of whole blocks and of parts of them.
+            "discard 1M 512k",
+            "read -P 0 1M 512k",
+            "read -P 0x22 1572864 512k",
+            "discard 1573000 5000",
+            "read -P 0x22 1572864 136",
+            "aio_write -P 0x55 4M 1M",
+            "aio_write -P 0x66 5M 1M",
+            "aio_flush",
+            "read -P 0x55 4M 1M",
+            "read -P 0x66 5M 1M",
+        ],
+    );
     let daemon = daemon.stop().start(&["--reactors", "2"]);
-    qemu_io(&daemon, "patterns", &["read -P 0x44 1073676289 131072", "read -P 0x66 5M 1M", "read -P 0 1M 512k"]);
+    qemu_io(
+        &daemon,
+        "patterns",
+        &["read -P 0x44 1073676289 131072", "read -P 0x66 5M 1M", "read -P 0 1M 512k"],
+    );
 }
 
 /// Runs fio's NBD engine on a volume; it verifies what it writes.
@@ -320,7 +341,8 @@ fn reactors_at_work(daemon: &Daemon) -> Vec<String> {
     for entry in std::fs::read_dir(tasks).into_iter().flatten().flatten() {
         let (mut name, mut switches) = (String::new(), String::new());
         let _ = File::open(entry.path().join("comm")).and_then(|mut file| file.read_to_string(&mut name));
-        let _ = File::open(entry.path().join("status")).and_then(|mut file| file.read_to_string(&mut switches));
+        let _ =
+            File::open(entry.path().join("status")).and_then(|mut file| file.read_to_string(&mut switches));
         let count = switches.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         let is_busy = count.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|count| count > 10);
         if name.starts_with("weir-reactor") && is_busy {

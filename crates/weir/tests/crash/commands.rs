@@ -36,7 +36,8 @@ impl Expected {
     pub fn check(&mut self, daemon: &Daemon, others: &[&str]) {
         let found = Things { volumes: volumes(daemon, others), groups: groups(daemon) };
         let alternative = self.unanswered.take();
-        let is_expected = found == self.answered || alternative.as_ref().is_some_and(|(things, _)| *things == found);
+        let is_expected =
+            found == self.answered || alternative.as_ref().is_some_and(|(things, _)| *things == found);
         assert!(is_expected, "found {found:#?}\nanswered {:#?}\nunanswered {alternative:#?}", self.answered);
         self.answered = found;
     }
@@ -124,7 +125,10 @@ fn next_command(things: &Things, random: &mut Random) -> (String, Things) {
     let command = match (things.volumes.contains_key(&volume), things.groups.contains_key(&group)) {
         (_, false) => {
             after.groups.insert(group.clone(), 100);
-            format!("qos policy-group create {group} --max-throughput 100IOPS --is-shared {}", number % 2 == 0)
+            format!(
+                "qos policy-group create {group} --max-throughput 100IOPS --is-shared {}",
+                number % 2 == 0
+            )
         }
         (false, true) => create_volume(&mut after, volume, group, random),
         (true, true) => change(&mut after, &volume, &group, random),

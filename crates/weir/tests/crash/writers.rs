@@ -108,7 +108,12 @@ impl Writer {
 type Change = (u64, u64, u64);
 
 /// Sends requests that do not overlap, and perhaps a flush among them, then reads all replies.
-fn write_batch(client: &mut Client, region: &mut Region, random: &mut Random, count: &AtomicU64) -> io::Result<()> {
+fn write_batch(
+    client: &mut Client,
+    region: &mut Region,
+    random: &mut Random,
+    count: &AtomicU64,
+) -> io::Result<()> {
     let mut pending: HashMap<u64, Change> = HashMap::new();
     let mut replies = 0;
     let mut block = random.below(BLOCKS);
