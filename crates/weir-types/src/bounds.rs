@@ -31,6 +31,10 @@ pub const BUFFER_POOL_BYTES: usize = 128 << 20;
 /// Bytes of buffers that one connection may hold while the pool is plentiful.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of buffers that one connection may hold for writes that wait for admission, while the pool is
+/// plentiful.
+pub const CONNECTION_WAITING_BYTES_MAX: usize = 512 << 10;
+
 /// Bytes of buffers that one connection may always hold, however short the pool is: two pieces, because a
 /// small write may touch two and is taken in whole.
 pub const CONNECTION_BUFFER_BYTES_MIN: usize = 2 * PIECE_BYTES as usize;
@@ -49,6 +53,12 @@ pub const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 
 /// Requests of one connection that may be waiting or in service; past this its socket is not read.
 pub const CONNECTION_REQUESTS_MAX: usize = 1024;
+
+/// Batches of answers that one connection may leave unread; past this its socket is not read.
+pub const OUTBOX_BATCHES_MAX: usize = 4;
+
+/// Runs of data or hole in one answer to a block status request, of 8 bytes each.
+pub const STATUS_RUNS_MAX: usize = 128;
 
 /// Earned credit of a ceiling, in nanoseconds of its rate: what a workload that wanted more may catch up
 /// after a stall of the machine.

@@ -61,6 +61,11 @@ impl Volume {
         extent.state == State::Ready && extent.map.is_hole(offset, length)
     }
 
+    /// True if the extent fails everything.
+    pub fn is_retired(&self, extent: u32) -> bool {
+        self.extents.get(extent as usize).is_some_and(|extent| extent.state == State::Retired)
+    }
+
     /// Starts an operation; its end is a later (or the same call's) [`Action::Done`].
     pub fn start(&mut self, request: Request, actions: &mut Vec<Action>) -> OperationId {
         assert!(request.length > 0, "an empty request needs no operation");
@@ -221,10 +226,11 @@ impl Volume {
         match result {
             Ok(bytes) => self.advance(id, operation, bytes, actions),
             Err(fault) => {
-                self.end(id, operation, Err(fault), actions);
+                // First, so that the end finds the extent retired: nothing was acknowledged that is lost now.
                 if fault == Fault::Broken {
                     self.retire(extent, actions);
                 }
+                self.end(id, operation, Err(fault), actions);
             }
         }
     }

@@ -119,6 +119,11 @@ impl Reactor {
                 self.zero_released(volume, operation, extent, offset, length, result);
                 volume
             }
+            Token::ZeroReserve(index, operation) => {
+                let volume = &mut self.volumes[index];
+                volume.volume.completed(operation, result, &mut volume.actions);
+                index
+            }
             Token::Allocate { volume: index, extent, piece } => {
                 let volume = &mut self.volumes[index];
                 volume.volume.allocated(extent, piece, &mut volume.actions);
@@ -142,6 +147,9 @@ impl Reactor {
     fn note_fault(&mut self, token: Token, error: &io::Error) -> Fault {
         let fault = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Fault::NoSpace,
+            Some(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                Fault::NoMemory
+            }
             Some(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Fault::Unsupported,
             _ => Fault::Broken,
         };
@@ -191,7 +199,7 @@ impl Reactor {
             return volume.volume.completed(operation, result, &mut volume.actions);
         }
         volume.outstanding += 1;
-        let (file, token) = (volume.file(extent), Token::Operation(index, operation));
+        let (file, token) = (volume.file(extent), Token::ZeroReserve(index, operation));
         self.ring.place(token, &file, offset.into(), length.into(), Placement::Reserve);
     }
 

@@ -1,7 +1,7 @@
-//! A thread beside each reactor for the few file operations that io_uring does not have: finding out where
+//! Two threads beside each reactor for the few file operations that io_uring does not have: finding out where
 //! an extent holds data.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,10 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{SeekFrom, seek};
 use weir_reactor::{Descriptor, Waker};
-use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES};
+use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
 use weir_volume::AllocationMap;
 
-/// Descriptors in one answer to a block status request; the client asks again for the rest.
-const STATUS_RUNS_MAX: usize = 1024;
-
-/// Work for the helper. Each job belongs to one extent being opened or one request of a client, both of
+/// Work for a helper. Each job belongs to one extent being opened or one request of a client, both of
 /// which are bounded, so the queue is.
 pub(super) enum Job {
     /// Open an extent's file and map its data.
@@ -38,17 +35,43 @@ pub(super) enum Answer {
     Status { volume: usize, connection: usize, request: usize, result: Result<Vec<Run>, String> },
 }
 
-/// The thread and the two queues.
+/// The threads and their queues. Opening has one of its own: the first access to a volume does not wait
+/// behind what some client wants to know of another.
 pub(super) struct Helper {
-    jobs: Option<Sender<Job>>,
+    opener: Worker,
+    teller: Worker,
     answers: Receiver<Answer>,
+}
+
+/// One thread and its jobs.
+struct Worker {
+    jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Helper {
     pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
-        let (jobs, inbox) = channel::<Job>();
         let (outbox, answers) = channel();
+        let opener = Worker::start(format!("weir-opener-{index}"), outbox.clone(), waker.clone())?;
+        let teller = Worker::start(format!("weir-teller-{index}"), outbox, waker)?;
+        Ok(Helper { opener, teller, answers })
+    }
+
+    pub fn submit(&self, job: Job) {
+        match job {
+            Job::Open { .. } => self.opener.submit(job),
+            Job::Status { .. } => self.teller.submit(job),
+        }
+    }
+
+    pub fn next_answer(&self) -> Option<Answer> {
+        self.answers.try_recv().ok()
+    }
+}
+
+impl Worker {
+    fn start(name: String, outbox: Sender<Answer>, waker: Waker) -> io::Result<Worker> {
+        let (jobs, inbox) = channel::<Job>();
         let work = move || {
             for job in inbox {
                 if outbox.send(perform(job)).is_err() {
@@ -57,21 +80,17 @@ impl Helper {
                 waker.wake();
             }
         };
-        let thread = std::thread::Builder::new().name(format!("weir-helper-{index}")).spawn(work)?;
-        Ok(Helper { jobs: Some(jobs), answers, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name(name).spawn(work)?;
+        Ok(Worker { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    pub fn submit(&self, job: Job) {
-        let jobs = self.jobs.as_ref().expect("jobs are taken until the helper is dropped");
-        jobs.send(job).expect("the helper thread lives as long as its queue");
-    }
-
-    pub fn next_answer(&self) -> Option<Answer> {
-        self.answers.try_recv().ok()
+    fn submit(&self, job: Job) {
+        let jobs = self.jobs.as_ref().expect("jobs are taken until the worker is dropped");
+        jobs.send(job).expect("the worker's thread lives as long as its queue");
     }
 }
 
-impl Drop for Helper {
+impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
@@ -88,7 +107,7 @@ fn perform(job: Job) -> Answer {
             Answer::Opened { volume, extent, result }
         }
         Job::Status { volume, connection, request, path, offset, length } => {
-            let result = File::open(&path)
+            let result = open_whole(&path)
                 .and_then(|file| runs(&file, u64::from(offset), u64::from(length)))
                 .map_err(|error| describe(&path, &error));
             Answer::Status { volume, connection, request, result }
@@ -100,8 +119,8 @@ fn describe(path: &Path, error: &io::Error) -> String {
     format!("extent file {}: {error}", path.display())
 }
 
-fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
-    let metadata = std::fs::symlink_metadata(path)?;
+/// An extent that ends early would show its lost end as a hole.
+fn check_whole(metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
@@ -109,6 +128,17 @@ fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
         let message = format!("has {} bytes instead of {EXTENT_BYTES}: it was shortened", metadata.len());
         return Err(io::Error::other(message));
     }
+    Ok(())
+}
+
+fn open_whole(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    check_whole(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
+    check_whole(&std::fs::symlink_metadata(path)?)?;
     let file = Descriptor::open_direct(path)?;
     let map = map_data(&file)?;
     Ok((file, map))
@@ -145,7 +175,8 @@ fn next_hole(file: &impl std::os::fd::AsFd, position: u64) -> io::Result<u64> {
     }
 }
 
-/// Data and holes from `offset` on, at most [`STATUS_RUNS_MAX`] runs and `length` bytes.
+/// Data and holes from `offset` on, at most [`STATUS_RUNS_MAX`] runs and `length` bytes; the client asks again
+/// for the rest.
 fn runs(file: &File, offset: u64, length: u64) -> io::Result<Vec<Run>> {
     let (mut position, end) = (offset, offset + length);
     let mut found = Vec::new();

@@ -18,6 +18,7 @@ mod turns;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -208,7 +209,14 @@ impl DataPlane {
 
     fn shared_ceiling(&self, group: PolicyGroupId, limits: Limits) -> SharedCeiling {
         let new = || Arc::new(Mutex::new(Ceiling::new(limits, Clock.now_ns())));
-        Arc::clone(locked(&self.shared).entry(group).or_insert_with(new))
+        let shared = Arc::clone(locked(&self.shared).entry(group).or_insert_with(new));
+        // The group may have been changed while nobody was bound to it.
+        let mut ceiling = budget::lock(&shared);
+        if *ceiling.limits() != limits {
+            ceiling.change(limits, Clock.now_ns());
+        }
+        drop(ceiling);
+        shared
     }
 
     /// Changes the ceilings of a group for all volumes bound to it. Holds from the answer on.
@@ -279,7 +287,11 @@ fn start_reactor(index: usize, alarms: Alarms) -> Result<ReactorHandle, DataPlan
             // Whoever starts the reactor waits for this.
             let _ = ready.send(Ok(reactor.ring.waker()));
             drop(ready);
-            reactor.run();
+            // A reactor that fell would leave its volumes dead under a daemon that looks alive. Starting anew
+            // loses nothing that was promised.
+            if std::panic::catch_unwind(AssertUnwindSafe(|| reactor.run())).is_err() {
+                std::process::abort();
+            }
         }
         Err(error) => {
             let _ = ready.send(Err(error));

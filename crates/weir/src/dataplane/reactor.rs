@@ -91,11 +91,12 @@ impl Reactor {
     pub fn run(mut self) {
         loop {
             self.now_ns = self.clock.now_ns();
-            self.take_commands();
-            self.take_answers();
             while let Some(completion) = self.ring.next_completion() {
                 self.on_completion(completion);
             }
+            // After the completions, one of which may have been the wake for these.
+            self.take_commands();
+            self.take_answers();
             self.release_due();
             self.resume_listed();
             self.send_outgoing();
@@ -109,6 +110,8 @@ impl Reactor {
                 std::process::abort();
             }
         }
+        // Clients that outlasted the daemon's patience: their operations end with their sockets.
+        self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
     }
 
     fn has_stopped(&self) -> bool {
@@ -117,7 +120,7 @@ impl Reactor {
     }
 
     fn timeout_ns(&self) -> Option<u64> {
-        if !self.resuming.is_empty() {
+        if !(self.resuming.is_empty() && self.outgoing.is_empty()) {
             return Some(0);
         }
         let next_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
@@ -178,6 +181,11 @@ impl Reactor {
         };
         if self.connections.len() >= CONNECTIONS_PER_REACTOR_MAX || self.stop_by_ns.is_some() {
             tracing::warn!("a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already");
+            return;
+        }
+        let size_bytes = self.volumes[volume].size_bytes;
+        if self.volumes[volume].resizing_to.is_some() || new.session.export.size_bytes > size_bytes {
+            tracing::info!("a client that was told a size from before a shrink has to come again");
             return;
         }
         let index = self.connections.insert(Connection::new(new, volume));
@@ -290,9 +298,11 @@ impl Reactor {
     fn retire(&mut self, id: VolumeId, extent: u32, message: &str) {
         if let Some(&index) = self.by_id.get(&id) {
             let volume = &mut self.volumes[index];
-            volume.fault_message = Some(message.to_owned());
-            volume.volume.retire(extent, &mut volume.actions);
-            self.carry_out(index);
+            if !volume.volume.is_retired(extent) {
+                volume.fault_message = Some(message.to_owned());
+                volume.volume.retire(extent, &mut volume.actions);
+                self.carry_out(index);
+            }
         }
     }
 
@@ -334,7 +344,7 @@ impl Reactor {
         self.stop_by_ns = Some(self.now_ns + STOP_PATIENCE_NS);
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
         for connection in all {
-            self.drain_connection(connection);
+            self.cut_short(connection);
         }
     }
 

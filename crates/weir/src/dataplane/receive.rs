@@ -7,7 +7,10 @@ use std::io;
 
 use weir_nbd::{Decoded, Request};
 use weir_reactor::{Buffer, Carried};
-use weir_types::bounds::{BLOCK_BYTES, CONNECTION_REQUESTS_MAX, PIECE_BYTES};
+use weir_types::bounds::{
+    BLOCK_BYTES, CONNECTION_BUFFER_BYTES_MAX, CONNECTION_BUFFER_BYTES_MIN, CONNECTION_REQUESTS_MAX,
+    CONNECTION_WAITING_BYTES_MAX, OUTBOX_BATCHES_MAX, PIECE_BYTES,
+};
 use weir_volume::geometry::{Part, covering_blocks, next_piece};
 
 use super::connection::{ActiveRequest, Connection, IncomingPart, IncomingWrite};
@@ -112,7 +115,13 @@ impl Reactor {
                 self.payload_complete(index, request);
                 return Progress::Again;
             };
-            let Some(buffer) = self.take_buffer(index, buffer_bytes(part)) else { return Progress::Pause };
+            // A small write runs as soon as it is here, unless others of its volume wait already.
+            let is_held_back =
+                self.volumes[connection.volume].budget.as_ref().is_some_and(|b| b.waiting() > 0);
+            let is_for_running = connection.requests[request].is_running || !is_held_back;
+            let Some(buffer) = self.take_buffer(index, buffer_bytes(part), is_for_running) else {
+                return Progress::Pause;
+            };
             let incoming = self.connections[index].incoming.as_mut().expect("a write is coming in");
             incoming.part = Some(IncomingPart { part, buffer: Some(buffer), filled: 0 });
         }
@@ -162,11 +171,24 @@ impl Reactor {
         self.admit((index, id));
     }
 
+    /// Bytes of buffers that a connection may hold at present. What only waits for admission gets less, so
+    /// that the clients of a held back volume do not use up what others work with.
+    fn allowed_bytes(&self, is_for_running: bool) -> usize {
+        match (self.pool.free_bytes() > self.pool.total_bytes() / 2, is_for_running) {
+            (true, true) => CONNECTION_BUFFER_BYTES_MAX,
+            (true, false) => CONNECTION_WAITING_BYTES_MAX,
+            (false, _) => CONNECTION_BUFFER_BYTES_MIN,
+        }
+    }
+
     /// A buffer for a connection, within its bounds; if there is none it is listed to be resumed.
-    pub(super) fn take_buffer(&mut self, index: ConnectionIndex, bytes: usize) -> Option<Buffer> {
-        use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_BUFFER_BYTES_MIN};
-        let is_plentiful = self.pool.free_bytes() > self.pool.total_bytes() / 2;
-        let allowed = if is_plentiful { CONNECTION_BUFFER_BYTES_MAX } else { CONNECTION_BUFFER_BYTES_MIN };
+    pub(super) fn take_buffer(
+        &mut self,
+        index: ConnectionIndex,
+        bytes: usize,
+        is_for_running: bool,
+    ) -> Option<Buffer> {
+        let allowed = self.allowed_bytes(is_for_running);
         let connection = &mut self.connections[index];
         let footprint = weir_reactor::buffer::footprint(bytes);
         if connection.held_bytes > 0 && connection.held_bytes + footprint > allowed {
@@ -327,7 +349,8 @@ impl IncomingPart {
 impl Connection {
     /// True if requests may be taken from the input.
     fn may_parse(&self) -> bool {
-        let is_held = self.is_receiving || self.stalled_on.is_some();
+        let unread_answers = self.outbox.len() + self.kept.len();
+        let is_held = self.is_receiving || self.stalled_on.is_some() || unread_answers >= OUTBOX_BATCHES_MAX;
         !is_held && !self.is_draining && !self.is_closing
     }
 }

@@ -213,24 +213,33 @@ impl Reactor {
         self.unhold(index, held_bytes);
         if is_whole {
             self.send_next(index);
+            self.list_resuming(index);
         } else {
             self.close_connection(index);
         }
     }
 
-    /// Reads nothing more; what was received is answered, what still waits for admission is refused.
+    /// Reads nothing more; what was received is answered, then the connection closes.
     pub(super) fn drain_connection(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
-        if std::mem::replace(&mut connection.is_draining, true) {
+        if connection.is_closing || std::mem::replace(&mut connection.is_draining, true) {
             return;
         }
         connection.socket.shutdown_receive();
+        self.ending.push(index);
+    }
+
+    /// Drains a connection, and refuses what is not admitted yet instead of waiting for it.
+    pub(super) fn cut_short(&mut self, index: ConnectionIndex) {
+        self.drain_connection(index);
+        if self.connections[index].is_closing {
+            return;
+        }
         self.drop_incoming(index);
         for id in self.forget_waiting(index) {
             self.connections[index].requests[id].error = Some(weir_nbd::NbdError::Shutdown);
             self.finish(index, id);
         }
-        self.ending.push(index);
     }
 
     /// Ends a connection as soon as the kernel lets go of what it has.

@@ -30,6 +30,7 @@ fn cost_of(request: &weir_nbd::Request) -> Option<Cost> {
 fn nbd_error(fault: Fault) -> NbdError {
     match fault {
         Fault::NoSpace => NbdError::NoSpace,
+        Fault::NoMemory => NbdError::NoMem,
         Fault::Unsupported => NbdError::NotSupported,
         Fault::OutOfRange => NbdError::Inval,
         Fault::Broken => NbdError::Io,
@@ -55,7 +56,9 @@ impl Reactor {
     pub(super) fn admitted(&mut self, ticket: Ticket, waited_ns: u64) {
         let (index, id) = ticket;
         let connection = &mut self.connections[index];
-        connection.requests[id].waited_ns = waited_ns;
+        // The end of another request may just have ended the connection, and with it this one.
+        let Some(request) = connection.requests.get_mut(id) else { return };
+        request.waited_ns = waited_ns;
         let was_stalled = connection.stalled_on == Some(id);
         if was_stalled {
             connection.stalled_on = None;
@@ -97,7 +100,7 @@ impl Reactor {
             if is_one_at_a_time && request.parts_left > 0 || request.error.is_some() {
                 return;
             }
-            let Some(buffer) = self.take_buffer(index, buffer_bytes(part)) else {
+            let Some(buffer) = self.take_buffer(index, buffer_bytes(part), true) else {
                 return self.connections[index].starving.push_back(id);
             };
             self.start_part(index, id, part, Kind::Read, Some(buffer));
@@ -133,9 +136,13 @@ impl Reactor {
         self.carry_out(volume);
     }
 
+    /// Starts all parts of a small write before any is carried out: a part that fails at once must not be
+    /// taken for the last one.
     fn start_parked(&mut self, index: ConnectionIndex, id: usize) {
-        for (part, buffer) in std::mem::take(&mut self.connections[index].requests[id].parked) {
-            self.start_write(index, id, part, buffer);
+        let request = &mut self.connections[index].requests[id];
+        let is_durable = request.request.command == Command::Write { fua: true };
+        for (part, buffer) in std::mem::take(&mut request.parked) {
+            self.start_part(index, id, part, Kind::Write { is_durable }, Some(buffer));
         }
     }
 
@@ -168,9 +175,11 @@ impl Reactor {
             .into_iter()
             .filter_map(|(start, length)| next_extent(start, length, 0))
             .collect();
-        let buffers: Vec<_> = edges.iter().map_while(|&e| self.take_buffer(index, buffer_bytes(e))).collect();
+        let buffers: Vec<_> =
+            edges.iter().map_while(|&e| self.take_buffer(index, buffer_bytes(e), true)).collect();
         if buffers.len() < edges.len() {
-            buffers.into_iter().for_each(|buffer| self.give_back(index, Some(buffer)));
+            // Nobody waits for what was taken a moment ago, so nobody is woken.
+            self.connections[index].held_bytes -= buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
             return self.connections[index].starving.push_back(id);
         }
         for (part, mut buffer) in edges.into_iter().zip(buffers) {
@@ -193,7 +202,7 @@ impl Reactor {
             if connection.is_closing || request.error.is_some() {
                 return;
             }
-            let Some(mut buffer) = self.take_buffer(index, buffer_bytes(part)) else {
+            let Some(mut buffer) = self.take_buffer(index, buffer_bytes(part), true) else {
                 return self.connections[index].starving.push_back(id);
             };
             buffer.fill(0);
@@ -216,6 +225,10 @@ impl Reactor {
         let part = next_extent(request.offset, request.length.into(), 0);
         let Part { extent, offset, length, .. } = part.expect("a valid request is not empty");
         let volume = &mut self.volumes[connection.volume];
+        if volume.volume.is_retired(extent) {
+            connection.requests[id].error = Some(NbdError::Io);
+            return self.finish(index, id);
+        }
         if volume.volume.is_hole(extent, offset, length) {
             return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
         }

@@ -22,6 +22,8 @@ pub(super) enum Token {
     Edge(VolumeIndex, OperationId, weir_volume::EdgeRead),
     /// The first half of zeroing where the filesystem cannot do it in one step.
     ZeroRelease { volume: VolumeIndex, operation: OperationId, extent: u32, offset: u32, length: u32 },
+    /// The second half.
+    ZeroReserve(VolumeIndex, OperationId),
     /// Space reserved ahead of writes.
     Allocate { volume: VolumeIndex, extent: u32, piece: u32 },
     /// Stability of an extent's writes.
