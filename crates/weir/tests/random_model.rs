@@ -1,4 +1,6 @@
 //! Random operations through libnbd, a client that is not ours, against a model in memory.
+//!
+//! `WEIR_MODEL_OPERATIONS` is the number of operations of each run, `WEIR_SEED` repeats the choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,38 +9,74 @@ mod common;
 use std::process::Command;
 
 use common::daemon::Daemon;
+use common::nbd::{Client, READ};
 use common::program::{PYTHON, has_libnbd, run};
 use common::setting;
 
 /// The driver beside this file.
 const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
 
-fn compare_with_model(structured: bool, seed: u64) {
-    if !has_libnbd() {
-        return;
-    }
+/// A daemon with the volume that the driver expects: three extents, so that requests cross the boundaries
+/// between them.
+fn with_subject() -> Daemon {
     let daemon = Daemon::fresh();
-    // Three extents, so that requests cross the boundaries between them.
     daemon.create("subject", "3GiB");
-    let operations = setting("WEIR_MODEL_OPERATIONS", 2500).to_string();
+    daemon
+}
+
+fn compare_with_model(daemon: Daemon, replies: &str, operations: u64) {
+    let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let seed = setting("WEIR_SEED", clock).to_string();
+    let operations = setting("WEIR_MODEL_OPERATIONS", operations).to_string();
     let mut command = Command::new(PYTHON);
-    command.args([DRIVER, &daemon.uri("subject"), &seed.to_string(), &operations]);
-    command.arg(if structured { "structured" } else { "simple" });
+    command.args([DRIVER, &daemon.uri("subject"), &seed, &operations, replies]);
     print!("{}", run(&mut command).ok());
     daemon.stop();
 }
 
 #[test]
 fn random_operations_agree_with_a_model() {
-    compare_with_model(true, seed());
+    if has_libnbd() {
+        compare_with_model(with_subject(), "structured", 4000);
+    }
 }
 
 #[test]
 fn random_operations_agree_with_a_model_without_structured_replies() {
-    compare_with_model(false, seed() ^ 0xffff);
+    if has_libnbd() {
+        compare_with_model(with_subject(), "simple", 4000);
+    }
 }
 
-fn seed() -> u64 {
-    let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    setting("WEIR_SEED", clock)
+#[test]
+fn random_operations_agree_with_a_model_under_a_ceiling() {
+    if !has_libnbd() {
+        return;
+    }
+    let daemon = with_subject();
+    daemon.ok(&["qos", "policy-group", "create", "tight", "--max-throughput", "2000IOPS,200MB/s"]);
+    daemon.ok(&["volume", "modify", "subject", "--qos-policy-group", "tight"]);
+    compare_with_model(daemon, "structured", 1000);
+}
+
+#[test]
+fn random_operations_agree_with_a_model_while_buffers_are_short() {
+    if !has_libnbd() {
+        return;
+    }
+    let daemon = with_subject();
+    // A hog on the same reactor, whose clients ask for more than all buffers hold and never read it.
+    daemon.create("elsewhere", "1GiB");
+    daemon.create("hog", "1GiB");
+    let mut writer = Client::attach(&daemon.nbd_socket(), "hog");
+    (0..32).for_each(|piece| writer.write(piece << 20, &vec![7; 1 << 20]).unwrap());
+    let hogs: Vec<Client> = (0..100)
+        .map(|_| {
+            let mut client = Client::attach(&daemon.nbd_socket(), "hog");
+            (0..300).for_each(|_| drop(client.send(READ, 0, 0, 128 << 10, &[])));
+            client
+        })
+        .collect();
+    compare_with_model(daemon, "structured", 1000);
+    drop(hogs);
 }

@@ -127,7 +127,7 @@ fn next_command(things: &Things, random: &mut Random) -> (String, Things) {
             after.groups.insert(group.clone(), 100);
             format!(
                 "qos policy-group create {group} --max-throughput 100IOPS --is-shared {}",
-                number % 2 == 0
+                number.is_multiple_of(2)
             )
         }
         (false, true) => create_volume(&mut after, volume, group, random),
