@@ -64,6 +64,9 @@ pub const STATUS_RUNS_MAX: usize = 128;
 /// after a stall of the machine.
 pub const CEILING_CREDIT_NS: u64 = 10_000_000;
 
+/// How much of a stall of the machine is caught up for requests that waited through it, in nanoseconds.
+pub const BACKLOG_CATCH_UP_NS: u64 = 100_000_000;
+
 /// What a volume leases ahead of a budget that it shares, in nanoseconds of the budget: more than a reactor
 /// wakes late on a busy machine, and far less than anybody notices when a member stops.
 pub const SHARED_LEASE_NS: u64 = 20_000_000;
