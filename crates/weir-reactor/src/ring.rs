@@ -223,6 +223,12 @@ impl<T> Ring<T> {
         self.push(token, Carried::Buffer(buffer), Some(socket.clone()), entry);
     }
 
+    /// Ends when the peer of a socket hangs up, even if there is input before that which nobody reads.
+    pub fn watch_hang_up(&mut self, token: T, socket: &Descriptor) {
+        let entry = opcode::PollAdd::new(Fd(socket.raw()), libc::POLLRDHUP as u32).build();
+        self.push(token, Carried::Nothing, Some(socket.clone()), entry);
+    }
+
     /// Sends a whole batch.
     pub fn send(&mut self, token: T, socket: &Descriptor, batch: Box<SendBatch>) {
         let carried = Carried::Batch(batch);

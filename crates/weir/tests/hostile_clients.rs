@@ -424,7 +424,6 @@ fn a_daemon_with_deaf_clients_ends_when_told_to() {
 }
 
 #[test]
-#[ignore = "known: the socket of a large write that waits for its ceiling is not watched, so its end is not seen"]
 fn a_client_that_vanishes_while_it_is_held_back_is_forgotten() {
     let daemon = Daemon::fresh();
     daemon.ok(&["qos", "policy-group", "create", "crawl", "--max-throughput", "10kB/s"]);

@@ -102,6 +102,8 @@ pub(super) struct Connection {
     pub input_start: usize,
     pub input_end: usize,
     pub is_receiving: bool,
+    /// The kernel tells if the client hangs up.
+    pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
     /// A large write that waits for admission; nothing behind it is read.
     pub stalled_on: Option<usize>,
@@ -145,6 +147,7 @@ impl Connection {
             input_start: 0,
             input_end: new.leftover.len(),
             is_receiving: false,
+            is_watched: false,
             incoming: None,
             stalled_on: None,
             requests: Slab::new(),
@@ -166,7 +169,8 @@ impl Connection {
 
     /// True if the kernel and the volume hold nothing of this connection any more.
     pub fn is_quiet(&self) -> bool {
-        !self.is_receiving && self.sending.is_none() && self.requests.is_empty()
+        let kernel_has_it = self.is_receiving || self.is_watched || self.sending.is_some();
+        !kernel_has_it && self.requests.is_empty()
     }
 
     /// True if everything that was received is answered and sent.

@@ -134,7 +134,7 @@ impl Reactor {
                 volume.volume.synced(extent, result.map(drop), &mut volume.actions);
                 index
             }
-            Token::Receive(_) | Token::ReceivePayload(_) | Token::Send(_) => {
+            Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
                 unreachable!("sockets are not disks")
             }
         };

@@ -133,6 +133,7 @@ impl Reactor {
         match token {
             Token::Receive(connection) => self.received(connection, result, carried),
             Token::ReceivePayload(connection) => self.received_payload(connection, result, carried),
+            Token::HangUp(connection) => self.hung_up(connection),
             Token::Send(connection) => self.sent(connection, result, carried),
             _ => self.on_disk_completion(token, result, carried),
         }

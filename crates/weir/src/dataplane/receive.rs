@@ -252,7 +252,7 @@ impl Reactor {
     fn receive_more(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         if !connection.may_parse() || connection.requests.len() >= CONNECTION_REQUESTS_MAX {
-            return;
+            return self.watch(index);
         }
         match &mut connection.incoming {
             None => self.receive_input(index),
@@ -264,7 +264,7 @@ impl Reactor {
                 }
             }
             // No buffer for the next part: it goes on once there is one.
-            Some(IncomingWrite { part: None, .. }) => {}
+            Some(IncomingWrite { part: None, .. }) => self.watch(index),
         }
     }
 
@@ -328,6 +328,24 @@ impl Reactor {
         } else if !connection.is_closing && !connection.is_draining {
             self.part_complete(index);
             self.parse(index);
+        }
+    }
+
+    /// Has the kernel tell if the client goes: while nothing is read, nobody would notice.
+    fn watch(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        let is_ending = connection.is_draining || connection.is_closing;
+        if !connection.is_receiving && !is_ending && !std::mem::replace(&mut connection.is_watched, true) {
+            self.ring.watch_hang_up(Token::HangUp(index), &connection.socket);
+        }
+    }
+
+    pub(super) fn hung_up(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        connection.is_watched = false;
+        // Where input is read, its end is found in its turn, behind what was sent before it.
+        if !connection.is_receiving {
+            self.peer_ended(index);
         }
     }
 

@@ -14,6 +14,8 @@ pub(super) enum Token {
     Receive(ConnectionIndex),
     /// Bytes straight into the buffer of a large write.
     ReceivePayload(ConnectionIndex),
+    /// The client's hanging up, while nothing is read from it.
+    HangUp(ConnectionIndex),
     /// A batch of replies.
     Send(ConnectionIndex),
     /// A read, write or placement of a volume's operation.
