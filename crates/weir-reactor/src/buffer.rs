@@ -217,7 +217,7 @@ mod tests {
             if seed >> 63 == 0 || held.is_empty() {
                 let bytes = 1 + (seed >> 20) as usize % SLAB;
                 if let Some(mut buffer) = pool.take(bytes) {
-                    assert!(buffer.len() >= bytes && buffer.as_ptr() as usize % SMALLEST == 0);
+                    assert!(buffer.len() >= bytes && (buffer.as_ptr() as usize).is_multiple_of(SMALLEST));
                     let mark = round as u8;
                     buffer.fill(mark);
                     held.push((mark, buffer));

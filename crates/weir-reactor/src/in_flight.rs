@@ -50,6 +50,14 @@ impl<T> InFlight<T> {
 }
 
 impl Carried {
+    /// Bytes of a send that went out before the kernel was asked for the rest.
+    pub(crate) fn bytes_before(&self) -> u32 {
+        match self {
+            Carried::Batch(batch) => batch.sent_bytes as u32,
+            _ => 0,
+        }
+    }
+
     /// The pooled buffer of a file operation or payload.
     pub fn into_buffer(self) -> Option<Buffer> {
         match self {

@@ -229,8 +229,17 @@ impl<T> Ring<T> {
         self.push(token, Carried::Nothing, Some(socket.clone()), entry);
     }
 
-    /// Sends a whole batch.
-    pub fn send(&mut self, token: T, socket: &Descriptor, batch: Box<SendBatch>) {
+    /// Sends a whole batch: at once as far as the socket has room, and the rest, if any, once it has.
+    pub fn send(&mut self, token: T, socket: &Descriptor, mut batch: Box<SendBatch>) {
+        match send_now(socket, &mut batch) {
+            Ok(sent_bytes) => batch.sent_bytes = sent_bytes,
+            // Whatever is wrong with the socket is found again below, and told.
+            Err(_) => batch.sent_bytes = 0,
+        }
+        if batch.sent_bytes == batch.len() {
+            let bytes = batch.len();
+            return self.end_now(token, Carried::Batch(batch), Ok(bytes));
+        }
         let carried = Carried::Batch(batch);
         let operation = Operation { token, carried, _descriptor: Some(socket.clone()) };
         let index = self.in_flight.insert(operation);
@@ -286,6 +295,11 @@ impl<T> Ring<T> {
         }
     }
 
+    /// True if something has ended that [`Ring::next_completion`] gives without waiting.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     fn arm_waker(&mut self) {
         if !std::mem::replace(&mut self.is_waker_armed, true) {
             use std::os::fd::AsRawFd;
@@ -307,8 +321,9 @@ impl<T> Ring<T> {
                 continue;
             }
             let operation = self.in_flight.remove(entry.user_data());
-            let result =
-                u32::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+            let result = u32::try_from(entry.result())
+                .map(|bytes| bytes + operation.carried.bytes_before())
+                .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
             return Some(Completion { token: operation.token, result, carried: operation.carried });
         }
     }
@@ -334,6 +349,17 @@ impl<T> Drop for Ring<T> {
             while self.next_completion().is_some() {}
         }
     }
+}
+
+/// Sends what the socket has room for.
+fn send_now(socket: &Descriptor, batch: &mut SendBatch) -> rustix::io::Result<usize> {
+    let message = batch.message();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the message and all that it points to are owned by the batch, which outlives this call.
+    let count = unsafe { libc::sendmsg(socket.raw(), message, flags) };
+    usize::try_from(count).map_err(|_| {
+        rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
+    })
 }
 
 fn retrying(mut transfer: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {

@@ -20,6 +20,8 @@ pub struct SendBatch {
     vectors: Vec<libc::iovec>,
     message: Option<Box<libc::msghdr>>,
     bytes: usize,
+    /// Of these, bytes that went out before the kernel was asked to send the rest.
+    pub(crate) sent_bytes: usize,
 }
 
 struct Segment {
@@ -91,9 +93,10 @@ impl SendBatch {
         self.segments.clear();
         self.vectors.clear();
         self.bytes = 0;
+        self.sent_bytes = 0;
     }
 
-    /// Lays out the vectors that the kernel reads. They point into this batch and into heap or arena memory
+    /// Lays out the vectors of what is not sent yet, for the kernel to read. They point into this batch and into heap or arena memory
     /// that it owns, so it must neither change nor be dropped before the kernel has answered: only the
     /// table of operations in flight calls this, on a batch that it owns.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
@@ -107,11 +110,34 @@ impl SendBatch {
                 Body::Bytes(bytes) => vector(bytes),
             });
         }
+        self.skip_sent();
         // SAFETY: all-zero is a valid `msghdr`: no name, no vectors, no control data, no flags.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.vectors.as_mut_ptr();
         message.msg_iovlen = self.vectors.len();
         &raw const **self.message.insert(Box::new(message))
+    }
+}
+
+impl SendBatch {
+    /// Drops from the vectors what has gone out already.
+    fn skip_sent(&mut self) {
+        let mut skip = self.sent_bytes;
+        let whole = self
+            .vectors
+            .iter()
+            .take_while(|v| {
+                skip >= v.iov_len && {
+                    skip -= v.iov_len;
+                    true
+                }
+            })
+            .count();
+        self.vectors.drain(..whole);
+        if let Some(first) = self.vectors.first_mut().filter(|_| skip > 0) {
+            first.iov_base = first.iov_base.wrapping_byte_add(skip);
+            first.iov_len -= skip;
+        }
     }
 }
 

@@ -71,6 +71,25 @@ fn batches_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn a_batch_that_does_not_fit_at_once_is_sent_on() {
+    let (mut ring, _pool) = ring(0);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let socket = Descriptor::socket(ours.into());
+    let mut batch = Box::<SendBatch>::default();
+    (0..200u8).for_each(|n| batch.push_bytes(vec![n; 30_001]));
+    let length = batch.len();
+    ring.send(5, &socket, batch);
+    assert!(!ring.has_ended(), "six megabytes fit a socket at once");
+    let reader = std::thread::spawn(move || {
+        let mut all = vec![0; length];
+        theirs.read_exact(&mut all).map(|()| all)
+    });
+    assert!(matches!(next(&mut ring), (5, Ok(count), Carried::Batch(_)) if count as usize == length));
+    let all = reader.join().unwrap().unwrap();
+    assert!(all.iter().enumerate().all(|(at, &byte)| byte == (at / 30_001) as u8));
+}
+
+#[test]
 fn receives_end_when_the_peer_does() {
     let (mut ring, pool) = ring(0);
     let (ours, mut theirs) = UnixStream::pair().unwrap();

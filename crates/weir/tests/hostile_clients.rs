@@ -376,7 +376,7 @@ fn deaf_clients(daemon: &Daemon, volume: &str) -> Vec<Client> {
         let mut client = Client::attach(&daemon.nbd_socket(), volume);
         client.stream.set_nonblocking(true).unwrap();
         for step in 0..400u64 {
-            let offset = (step * 37 + number) % 100 << 20;
+            let offset = ((step * 37 + number) % 100) << 20;
             let _ = match (step + number) % 4 {
                 0 => client.send(WRITE, FUA, offset + number, 5000, &[1; 5000]),
                 1 => client.send(WRITE_ZEROES, NO_HOLE, offset, 1 << 20, &[]),

@@ -14,7 +14,7 @@ use common::daemon::{Daemon, State};
 use common::nbd::*;
 
 /// Where the second extent of a volume begins.
-const SECOND_EXTENT: u64 = weir_types::bounds::EXTENT_BYTES as u64;
+const SECOND_EXTENT: u64 = weir_types::bounds::EXTENT_BYTES;
 /// How long the daemon waits at its end for clients that do not go on.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a simple reply, and of one with a block.
@@ -182,7 +182,7 @@ fn a_client_that_reads_no_answer_is_not_read_either() {
     assert!(grown < 16 << 20, "{} KiB more are resident", grown >> 10);
     let count = sent / zero.len();
     (0..count).for_each(|_| assert_eq!(client.reply().unwrap().1, 0));
-    if sent % zero.len() != 0 {
+    if !sent.is_multiple_of(zero.len()) {
         client.stream.write_all(&zero[sent % zero.len()..]).unwrap();
         assert_eq!(client.reply().unwrap().1, 0);
     }

@@ -104,6 +104,9 @@ impl Reactor {
             if self.has_stopped() {
                 break;
             }
+            if self.ring.has_ended() {
+                continue;
+            }
             let timeout_ns = self.timeout_ns();
             if let Err(error) = self.ring.wait(timeout_ns) {
                 tracing::error!(%error, "a reactor cannot wait for its ring");
