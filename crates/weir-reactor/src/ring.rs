@@ -21,6 +21,10 @@ const WORKERS_MAX: u32 = 8;
 /// Registering less than this many bytes is not worth it.
 const REGISTERED_BYTES_MIN: usize = 1 << 20;
 
+/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first attempt (kernels from 5.19 on; older
+/// ones ignore a priority here).
+const POLL_FIRST: u16 = 1;
+
 /// How a ring is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct RingConfig {
@@ -202,9 +206,17 @@ impl<T> Ring<T> {
     }
 
     /// Receives what a socket has, at least one byte, into `range`; zero bytes mean that the peer has ended.
+    /// What is there already is taken at once.
     pub fn receive(&mut self, token: T, socket: &Descriptor, mut bytes: Box<[u8]>, range: Range<usize>) {
         let target = &mut bytes[range];
-        let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32).build();
+        let result = retrying(|| receive_now(socket, target));
+        if result != Err(rustix::io::Errno::AGAIN) {
+            return self.end_now(token, Carried::Bytes(bytes), result);
+        }
+        // Nothing is there: the kernel need not look before it waits.
+        let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32)
+            .ioprio(POLL_FIRST)
+            .build();
         self.push(token, Carried::Bytes(bytes), Some(socket.clone()), entry);
     }
 
@@ -349,6 +361,12 @@ impl<T> Drop for Ring<T> {
             while self.next_completion().is_some() {}
         }
     }
+}
+
+/// Receives what the socket has.
+fn receive_now(socket: &Descriptor, target: &mut [u8]) -> rustix::io::Result<usize> {
+    let (_, count) = rustix::net::recv(socket, target, rustix::net::RecvFlags::DONTWAIT)?;
+    Ok(count)
 }
 
 /// Sends what the socket has room for.

@@ -25,6 +25,10 @@ use super::token::{ConnectionIndex, Token, VolumeIndex};
 /// How long clients may take to read the answers that they are owed when the daemon stops.
 const STOP_PATIENCE_NS: u64 = 5_000_000_000;
 
+/// Completions taken in one round. As long as input is there at once, answers gather and go out together at
+/// the round's end; this bounds how long that may go on.
+const ROUND_COMPLETIONS_MAX: usize = 32;
+
 /// Faults that stand, seen by all threads.
 pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
 
@@ -91,7 +95,8 @@ impl Reactor {
     pub fn run(mut self) {
         loop {
             self.now_ns = self.clock.now_ns();
-            while let Some(completion) = self.ring.next_completion() {
+            for _ in 0..ROUND_COMPLETIONS_MAX {
+                let Some(completion) = self.ring.next_completion() else { break };
                 self.on_completion(completion);
             }
             // After the completions, one of which may have been the wake for these.
