@@ -2,7 +2,21 @@
 
 use crate::buffer::Buffer;
 use crate::descriptor::Descriptor;
-use crate::ring::Carried;
+use crate::send::SendBatch;
+
+/// What an operation carried and gives back when it ends.
+#[derive(Default)]
+pub enum Carried {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The buffer of a read, write or payload receive.
+    Buffer(Buffer),
+    /// The bytes of a receive.
+    Bytes(Box<[u8]>),
+    /// The batch of a send.
+    Batch(Box<SendBatch>),
+}
 
 /// One operation in flight.
 pub(crate) struct Operation<T> {

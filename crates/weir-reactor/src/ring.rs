@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::descriptor::{Descriptor, Placement};
-use crate::in_flight::{InFlight, Operation};
+use crate::in_flight::{Carried, InFlight, Operation};
 use crate::send::SendBatch;
 use crate::wake::Waker;
 
@@ -62,20 +62,6 @@ pub enum RingError {
     /// Something else went wrong.
     #[error("cannot set up io_uring: {0}")]
     Other(#[from] io::Error),
-}
-
-/// What an operation carried and gives back when it ends.
-#[derive(Default)]
-pub enum Carried {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// The buffer of a read, write or payload receive.
-    Buffer(Buffer),
-    /// The bytes of a receive.
-    Bytes(Box<[u8]>),
-    /// The batch of a send.
-    Batch(Box<SendBatch>),
 }
 
 /// The end of an operation.
