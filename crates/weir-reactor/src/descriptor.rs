@@ -12,7 +12,18 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 #[derive(Clone, Debug)]
 pub struct Descriptor {
     fd: Rc<OwnedFd>,
-    is_in_memory: bool,
+    kind: Kind,
+}
+
+/// What an open descriptor stands for, as far as it matters to how the ring uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A file on media that take their time.
+    MediaFile,
+    /// A file that is memory: reading and writing it never waits.
+    MemoryFile,
+    /// A connection.
+    Socket,
 }
 
 /// `statfs` types of filesystems whose files are memory: `TMPFS_MAGIC` and `RAMFS_MAGIC`.
@@ -58,19 +69,25 @@ impl Descriptor {
     pub fn file(fd: OwnedFd) -> Descriptor {
         let kind = rustix::fs::fstatfs(&fd).map(|filesystem| filesystem.f_type as u64);
         let is_in_memory = kind.is_ok_and(|kind| MEMORY_FILESYSTEMS.contains(&kind));
-        Descriptor { fd: Rc::new(fd), is_in_memory }
+        let kind = if is_in_memory { Kind::MemoryFile } else { Kind::MediaFile };
+        Descriptor { fd: Rc::new(fd), kind }
     }
 
     /// Takes over a connected socket.
     pub fn socket(fd: OwnedFd) -> Descriptor {
-        Descriptor { fd: Rc::new(fd), is_in_memory: false }
+        Descriptor { fd: Rc::new(fd), kind: Kind::Socket }
     }
 
     /// True if reading and writing never waits for media: then there is nothing to gain from doing it
     /// asynchronously, and the kernel, which has no other way for such files, would give every operation to
     /// a worker thread.
     pub(crate) fn is_in_memory(&self) -> bool {
-        self.is_in_memory
+        self.kind == Kind::MemoryFile
+    }
+
+    /// True if operations on it end when a medium is done with them.
+    pub(crate) fn is_on_media(&self) -> bool {
+        self.kind == Kind::MediaFile
     }
 
     /// Ends a socket's connection in both directions; operations in flight on it come back soon.

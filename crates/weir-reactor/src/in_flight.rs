@@ -23,18 +23,28 @@ pub(crate) struct Operation<T> {
     pub token: T,
     pub carried: Carried,
     /// Keeps the file or socket open.
-    pub _descriptor: Option<Descriptor>,
+    pub descriptor: Option<Descriptor>,
+}
+
+impl<T> Operation<T> {
+    fn is_on_media(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(Descriptor::is_on_media)
+    }
 }
 
 /// A slab of operations; an index is reused only after its operation was taken out.
 pub(crate) struct InFlight<T> {
     slots: Vec<Option<Operation<T>>>,
     free: Vec<u32>,
+    /// Operations that wait for media.
+    on_media: usize,
+    /// One of those has ended since [`InFlight::take_media_use`] was asked.
+    has_media_ended: bool,
 }
 
 impl<T> InFlight<T> {
     pub fn new() -> InFlight<T> {
-        InFlight { slots: Vec::new(), free: Vec::new() }
+        InFlight { slots: Vec::new(), free: Vec::new(), on_media: 0, has_media_ended: false }
     }
 
     pub fn insert(&mut self, operation: Operation<T>) -> u64 {
@@ -42,14 +52,20 @@ impl<T> InFlight<T> {
         if index as usize == self.slots.len() {
             self.slots.push(None);
         }
+        self.on_media += usize::from(operation.is_on_media());
         self.slots[index as usize] = Some(operation);
         u64::from(index)
     }
 
     pub fn remove(&mut self, index: u64) -> Operation<T> {
         let operation = self.slots[index as usize].take();
+        let operation = operation.expect("the kernel answers every operation once");
         self.free.push(index as u32);
-        operation.expect("the kernel answers every operation once")
+        if operation.is_on_media() {
+            self.on_media -= 1;
+            self.has_media_ended = true;
+        }
+        operation
     }
 
     /// The batch of an operation, for laying out its vectors where they will stay.
@@ -60,6 +76,11 @@ impl<T> InFlight<T> {
 
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// True if an operation waits for media or has done so since the last time this was asked.
+    pub fn take_media_use(&mut self) -> bool {
+        std::mem::take(&mut self.has_media_ended) || self.on_media > 0
     }
 }
 

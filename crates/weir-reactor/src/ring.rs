@@ -8,6 +8,7 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 
 use crate::buffer::{Buffer, BufferPool};
+use crate::clock::Clock;
 use crate::descriptor::{Descriptor, Placement};
 use crate::in_flight::{Carried, InFlight, Operation};
 use crate::send::SendBatch;
@@ -17,6 +18,9 @@ use crate::wake::Waker;
 const WAKE: u64 = u64::MAX;
 /// Kernel threads that may run operations which would block, such as allocation and flush.
 const WORKERS_MAX: u32 = 8;
+
+/// Pauses of the processor between two looks at the clock and the completion queue, about half a microsecond.
+const LOOK_PAUSES: u32 = 16;
 
 /// Registering less than this many bytes is not worth it.
 const REGISTERED_BYTES_MIN: usize = 1 << 20;
@@ -125,6 +129,11 @@ impl<T> Ring<T> {
     /// Operations in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// True if an operation waits for media or has done so since the last time this was asked.
+    pub fn take_media_use(&mut self) -> bool {
+        self.in_flight.take_media_use()
     }
 
     /// Reads from a file at `offset` into `range` of the buffer.
@@ -239,7 +248,7 @@ impl<T> Ring<T> {
             return self.end_now(token, Carried::Batch(batch), Ok(bytes));
         }
         let carried = Carried::Batch(batch);
-        let operation = Operation { token, carried, _descriptor: Some(socket.clone()) };
+        let operation = Operation { token, carried, descriptor: Some(socket.clone()) };
         let index = self.in_flight.insert(operation);
         let Carried::Batch(batch) = self.in_flight.carried_mut(index) else {
             unreachable!("a send carries its batch");
@@ -256,7 +265,7 @@ impl<T> Ring<T> {
     }
 
     fn push(&mut self, token: T, carried: Carried, descriptor: Option<Descriptor>, entry: squeue::Entry) {
-        let index = self.in_flight.insert(Operation { token, carried, _descriptor: descriptor });
+        let index = self.in_flight.insert(Operation { token, carried, descriptor });
         self.submit_entry(entry.user_data(index));
     }
 
@@ -269,6 +278,25 @@ impl<T> Ring<T> {
             }
             // The queue is full: the kernel takes it over. Errors are transient and seen by the next wait.
             let _ = self.uring.submit();
+        }
+    }
+
+    /// Hands over what was asked for and looks for up to `limit_ns` whether something ends, without giving
+    /// the core away to sleep. True if something did; [`Ring::wait`] then takes it over without waiting.
+    pub fn look(&mut self, limit_ns: u64) -> bool {
+        self.arm_waker();
+        if self.has_ended() || self.uring.submit().is_err() {
+            return true;
+        }
+        let until_ns = Clock.now_ns().saturating_add(limit_ns);
+        loop {
+            if self.uring.submission().taskrun() || !self.uring.completion().is_empty() {
+                return true;
+            }
+            if Clock.now_ns() >= until_ns {
+                return false;
+            }
+            (0..LOOK_PAUSES).for_each(|_| std::hint::spin_loop());
         }
     }
 
@@ -390,9 +418,9 @@ fn build(entries: u32) -> Result<IoUring, RingError> {
     let mut builder = IoUring::builder();
     builder.setup_cqsize(entries * 4).setup_submit_all();
     let mut newest = builder.clone();
-    newest.setup_single_issuer().setup_defer_taskrun();
+    newest.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
     let mut cooperative = builder.clone();
-    cooperative.setup_coop_taskrun();
+    cooperative.setup_coop_taskrun().setup_taskrun_flag();
     let mut oldest = IoUring::builder();
     oldest.setup_cqsize(entries * 4);
     let mut last = None;

@@ -118,6 +118,34 @@ fn a_ring_is_woken_by_others_and_by_time() {
 }
 
 #[test]
+fn a_look_finds_what_is_there_and_gives_up_in_time() {
+    let (mut ring, _pool) = ring(0);
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let socket = Descriptor::socket(ours.into());
+    ring.receive(1, &socket, vec![0; 16].into(), 0..16);
+    assert!(!ring.look(1_000_000), "nothing was sent");
+    theirs.write_all(b"now").unwrap();
+    assert!(ring.look(u64::MAX));
+    ring.wait(Some(0)).unwrap();
+    let done = ring.next_completion().expect("a look that finds something is right");
+    assert_eq!((done.token, done.result.unwrap()), (1, 3));
+}
+
+#[test]
+fn media_are_told_from_memory_and_sockets() {
+    let (mut ring, pool) = ring(0);
+    for (folder, is_media) in [("/dev/shm", false), (".", true)] {
+        let path = tempfile::NamedTempFile::new_in(folder).unwrap();
+        let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
+        ring.write(1, &file, 0, pool.take(4096).unwrap(), 0..4096, false);
+        assert_eq!(ring.take_media_use(), is_media, "while it runs, in {folder}");
+        let _ = next(&mut ring);
+        assert_eq!(ring.take_media_use(), is_media, "once it has ended, in {folder}");
+        assert!(!ring.take_media_use(), "asked again, in {folder}");
+    }
+}
+
+#[test]
 fn a_ring_that_goes_lets_go_of_everything() {
     let (mut ring, pool) = ring(0);
     let (ours, _theirs) = UnixStream::pair().unwrap();

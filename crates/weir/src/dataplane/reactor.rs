@@ -19,6 +19,7 @@ use super::budget::{Budget, Source};
 use super::command::{Binding, Command};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::helper::{Answer, Helper};
+use super::patience::Patience;
 use super::served_volume::{ServedVolume, Ticket};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 
@@ -57,6 +58,7 @@ pub(super) struct Reactor {
     alarms: Alarms,
     by_id: BTreeMap<VolumeId, VolumeIndex>,
     deadlines: BTreeSet<(u64, VolumeIndex)>,
+    patience: Patience,
     spare_actions: Vec<weir_volume::Action>,
     stop_by_ns: Option<u64>,
 }
@@ -86,6 +88,7 @@ impl Reactor {
             alarms,
             by_id: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            patience: Patience::default(),
             spare_actions: Vec::new(),
             stop_by_ns: None,
         }
@@ -112,11 +115,7 @@ impl Reactor {
             if self.ring.has_ended() {
                 continue;
             }
-            let timeout_ns = self.timeout_ns();
-            if let Err(error) = self.ring.wait(timeout_ns) {
-                tracing::error!(%error, "a reactor cannot wait for its ring");
-                std::process::abort();
-            }
+            self.wait();
         }
         // Clients that outlasted the daemon's patience: their operations end with their sockets.
         self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
@@ -125,6 +124,28 @@ impl Reactor {
     fn has_stopped(&self) -> bool {
         let is_late = self.stop_by_ns.is_some_and(|by_ns| self.now_ns >= by_ns);
         self.stop_by_ns.is_some() && (self.connections.is_empty() || is_late)
+    }
+
+    fn wait(&mut self) {
+        let mut timeout_ns = self.timeout_ns();
+        let look_ns = self.look_ns().min(timeout_ns.unwrap_or(u64::MAX));
+        if look_ns > 0 {
+            let is_found = self.ring.look(look_ns);
+            self.patience.looked(is_found);
+            timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
+        }
+        if let Err(error) = self.ring.wait(timeout_ns) {
+            tracing::error!(%error, "a reactor cannot wait for its ring");
+            std::process::abort();
+        }
+    }
+
+    /// How long to look for the next thing before going to sleep. It is worth it only where clients are all
+    /// that is waited for: media take longer than a sleep, and where each request waits for them, letting the
+    /// client run on this core in the meantime serves it better.
+    fn look_ns(&mut self) -> u64 {
+        let waits_for_others = self.ring.take_media_use() || !self.deadlines.is_empty();
+        if self.connections.is_empty() || waits_for_others { 0 } else { self.patience.look_ns() }
     }
 
     fn timeout_ns(&self) -> Option<u64> {
