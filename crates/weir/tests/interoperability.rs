@@ -49,6 +49,38 @@ fn nbdinfo_describes_a_volume() {
 }
 
 #[test]
+fn a_read_only_volume_is_shown_as_such_and_refuses_every_change() {
+    if !has(&["nbdinfo", "qemu-io"]) {
+        return;
+    }
+    let daemon = Daemon::fresh();
+    daemon.create("golden", "1GiB");
+    let mut writer = Client::attach(&daemon.nbd_socket(), "golden");
+    writer.write(0, &[7; 4096]).unwrap();
+    let message = daemon.refused(1, &["volume", "modify", "golden", "--read-only", "true"]);
+    assert!(message.contains("1 open connections") && message.contains("--force"), "{message}");
+    writer.write(4096, &[8; 4096]).expect("a refused change changes nothing");
+    daemon.ok(&["volume", "modify", "golden", "--read-only", "true", "--force"]);
+    assert!(writer.is_ended(), "whoever could write is gone");
+    let daemon = daemon.stop().start(&[]);
+    let is_read_only = || {
+        let text = tool("nbdinfo", &["--json", &daemon.uri("golden")]);
+        serde_json::from_str::<Value>(&text).unwrap()["exports"][0]["is_read_only"] == true
+    };
+    assert!(is_read_only());
+    assert_eq!(daemon.json(&["volume", "inspect", "golden"])["read_only"], true);
+    let mut reader = Client::attach(&daemon.nbd_socket(), "golden");
+    assert_eq!(reader.read(0, 4096).unwrap(), [7; 4096]);
+    assert!(reader.write(0, &[9; 4096]).is_err());
+    assert!(reader.trim(0, 4096).is_err());
+    assert_eq!(reader.read(0, 4096).unwrap(), [7; 4096]);
+    tool("qemu-io", &["-r", "-f", "raw", "-c", "read -P 7 0 4096", &daemon.uri("golden")]);
+    daemon.ok(&["volume", "modify", "golden", "--read-only", "false"]);
+    assert!(!is_read_only());
+    Client::attach(&daemon.nbd_socket(), "golden").write(0, &[9; 4096]).unwrap();
+}
+
+#[test]
 fn nbdinfo_maps_data_and_holes() {
     if !has(&["nbdinfo"]) {
         return;

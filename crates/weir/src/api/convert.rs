@@ -101,6 +101,7 @@ impl From<VolumeView> for Volume {
             size_bytes: record.size_bytes,
             used_bytes: view.used_bytes,
             io_priority: IoPriority::from(record.io_priority),
+            read_only: record.is_read_only,
             state: record.state.into(),
             qos_policy_group: view.policy.map(BoundPolicy::from),
             ack_point: ACK_POINT.to_owned(),

@@ -118,6 +118,8 @@ pub struct Volume {
     pub used_bytes: Option<u64>,
     /// The class that was asked for. Pools by class are not built yet, so it is recorded and not yet met.
     pub io_priority: IoPriority,
+    /// Whether clients are kept from changing its data.
+    pub read_only: bool,
     /// Where it is in its life.
     pub state: VolumeLife,
     /// The name under which NBD clients attach it.
@@ -175,6 +177,13 @@ pub struct VolumeModify {
     /// The policy group of its tenant to bind it to, or 'none' to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
+    /// Whether clients are kept from changing its data. They learn it when they attach: a volume with clients
+    /// becomes read-only only with `force`, and writable for those that attach from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// End the connections of attached clients where the change cannot be made under them.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Another size for a volume.

@@ -64,7 +64,7 @@ pub(super) async fn inspect(
     Ok(Json(view.into()))
 }
 
-/// Change a volume's policy, class or name while it is in use.
+/// Change a volume's policy, class, name or access while it is in use.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "modifyVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeModify,
@@ -82,6 +82,8 @@ pub(super) async fn modify(
         name: convert::optional_name(request.name.as_deref())?,
         io_priority: request.io_priority.map(Into::into),
         policy: convert::policy_change(request.qos_policy_group.as_deref())?,
+        is_read_only: request.read_only,
+        force: request.force,
     };
     let view = context.run(move |control| control.modify_volume(tenant.as_ref(), &name, request)).await?;
     Ok(Json(view.into()))

@@ -243,7 +243,7 @@ pub enum VolumeCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change a volume's policy, class or name while it is in use
+    /// Change a volume's policy, class, name or access while it is in use
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none"
@@ -285,6 +285,9 @@ pub struct VolumeModifyArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub changes: VolumeChanges,
+    /// End the connections of attached clients where the change cannot be made under them
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// The changes, of which at least one must be given.
@@ -300,6 +303,9 @@ pub struct VolumeChanges {
     /// Another name
     #[arg(long, value_name = "NAME")]
     pub new_name: Option<String>,
+    /// Keep clients from changing its data, or let them again
+    #[arg(long, value_name = "true|false", hide_possible_values = true)]
+    pub read_only: Option<bool>,
 }
 
 /// What to do with tenants.

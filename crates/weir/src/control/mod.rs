@@ -102,6 +102,7 @@ impl Control {
             id: volume.id,
             directory: self.store.extents(volume.id),
             size_bytes: volume.size_bytes,
+            is_read_only: volume.is_read_only,
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));
@@ -127,13 +128,13 @@ impl Control {
         Ok(())
     }
 
-    /// Lets new clients attach a volume with the size that its record names.
+    /// Lets new clients attach a volume as its record says.
     fn publish(&self, volume: &VolumeRecord) {
         let size = weir_types::units::Size(volume.size_bytes);
         let export = Export {
             volume: volume.id,
             size_bytes: volume.size_bytes,
-            read_only: false,
+            read_only: volume.is_read_only,
             description: format!("volume {} of tenant {}, {size}", volume.name, volume.tenant),
         };
         self.exports.publish(volume.export_name(), export);

@@ -71,6 +71,9 @@ pub struct VolumeRecord {
     pub io_priority: Class,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupId>,
+    /// Whether clients are kept from changing its data. Records from before this could be asked for lack it.
+    #[serde(default)]
+    pub is_read_only: bool,
     /// Where it is in its life.
     pub state: VolumeState,
     /// When it was made.

@@ -50,6 +50,10 @@ pub struct ModifyVolume {
     pub io_priority: Option<Class>,
     /// Another policy, or none.
     pub policy: Option<PolicyChange>,
+    /// Whether clients are kept from changing its data.
+    pub is_read_only: Option<bool>,
+    /// End the connections of attached clients where the change cannot be made under them.
+    pub force: bool,
 }
 
 /// A volume as it is shown.
@@ -161,6 +165,7 @@ impl Control {
             size_bytes: request.size_bytes,
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
             policy_group: policy_group.transpose()?,
+            is_read_only: false,
             state: VolumeState::Creating,
             created_at: Timestamp::now(),
         })
@@ -220,11 +225,13 @@ impl Control {
         self.volume(Some(&record.tenant), &record.name)
     }
 
-    /// Changes a volume's policy, class or name while it is in use.
+    /// Changes a volume's policy, class, name or access while it is in use. Clients learn when they attach
+    /// whether they may write, so a volume becomes read-only only while none is attached, or with `force`,
+    /// which ends their connections; one that becomes writable is so for those who attach from then on.
     ///
     /// # Errors
     /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is
-    /// taken.
+    /// taken; refused if it would become read-only under attached clients.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,
@@ -233,7 +240,11 @@ impl Control {
     ) -> Outcome<VolumeView> {
         let _change = self.begin_change();
         let (old, revision) = self.usable_volume(tenant, name)?;
+        let force = request.force;
         let new = self.modified(&old, request)?;
+        if new.is_read_only && !old.is_read_only && !force {
+            self.refuse_attached(&old)?;
+        }
         if new != old {
             self.save_volume(&new, revision)?;
             if new.policy_group != old.policy_group {
@@ -242,17 +253,30 @@ impl Control {
             }
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
-                self.publish(&new);
             }
+            self.publish_access(&new)?;
             self.write_copies([&new])?;
         }
         self.volume(Some(&new.tenant), &new.name)
+    }
+
+    /// Publishes a volume so that at no time a client is told that it may write where it may not.
+    fn publish_access(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if !volume.is_read_only {
+            self.data_plane.set_read_only(volume.id, false)?;
+        }
+        self.publish(volume);
+        if volume.is_read_only {
+            self.data_plane.set_read_only(volume.id, true)?;
+        }
+        Ok(())
     }
 
     fn modified(&self, old: &VolumeRecord, request: ModifyVolume) -> Outcome<VolumeRecord> {
         let model = self.model();
         let mut new = old.clone();
         new.io_priority = request.io_priority.unwrap_or(old.io_priority);
+        new.is_read_only = request.is_read_only.unwrap_or(old.is_read_only);
         if let Some(name) = request.name.filter(|name| *name != old.name) {
             refuse_taken(&model, &old.tenant, &name)?;
             new.name = name;

@@ -22,6 +22,7 @@ pub(super) enum Command {
     Open { spec: VolumeSpec, statistics: Arc<VolumeStatistics>, done: SyncSender<()> },
     Close { volume: VolumeId, done: SyncSender<()> },
     Resize { volume: VolumeId, size_bytes: u64, done: SyncSender<()> },
+    SetReadOnly { volume: VolumeId, is_read_only: bool, done: SyncSender<()> },
     Bind { volume: VolumeId, binding: Option<Binding>, done: SyncSender<()> },
     ChangeLimits { group: PolicyGroupId, limits: Limits, done: SyncSender<()> },
     Retire { volume: VolumeId, extent: u32, message: String },

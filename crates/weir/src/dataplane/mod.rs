@@ -53,6 +53,8 @@ pub struct VolumeSpec {
     pub directory: PathBuf,
     /// Its size in bytes, a multiple of 4096.
     pub size_bytes: u64,
+    /// Whether clients are kept from changing its data.
+    pub is_read_only: bool,
 }
 
 /// The ceilings under which a volume is served.
@@ -192,6 +194,16 @@ impl DataPlane {
     pub fn resize(&self, volume: VolumeId, size_bytes: u64) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::Resize { volume, size_bytes, done })
+    }
+
+    /// Makes a volume read-only, which ends its open connections, or writable. Holds from the answer on: nothing
+    /// is being written then.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
 
     /// Puts a volume under a policy, or under none. Holds from the answer on. Binding the group that is

@@ -179,6 +179,9 @@ impl Reactor {
                 }
                 Command::Close { volume, done } => self.close_volume(volume, done),
                 Command::Resize { volume, size_bytes, done } => self.resize(volume, size_bytes, done),
+                Command::SetReadOnly { volume, is_read_only, done } => {
+                    self.set_read_only(volume, is_read_only, done);
+                }
                 Command::Bind { volume, binding, done } => self.bind(volume, binding, done),
                 Command::ChangeLimits { group, limits, done } => {
                     self.change_limits(group, limits);
@@ -213,9 +216,13 @@ impl Reactor {
             tracing::warn!("a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already");
             return;
         }
-        let size_bytes = self.volumes[volume].size_bytes;
-        if self.volumes[volume].resizing_to.is_some() || new.session.export.size_bytes > size_bytes {
+        let (served, export) = (&self.volumes[volume], &new.session.export);
+        if served.resizing_to.is_some() || export.size_bytes > served.size_bytes {
             tracing::info!("a client that was told a size from before a shrink has to come again");
+            return;
+        }
+        if served.is_read_only && !export.read_only {
+            tracing::info!("a client that came before its volume was made read-only has to come again");
             return;
         }
         let index = self.connections.insert(Connection::new(new, volume));
@@ -250,6 +257,17 @@ impl Reactor {
         if extent_count(size_bytes) < volume.volume.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
         }
+        self.settle_volume(index);
+    }
+
+    fn set_read_only(&mut self, id: VolumeId, is_read_only: bool, done: SyncSender<()>) {
+        let Some(&index) = self.by_id.get(&id) else { return answer(done) };
+        let was_read_only = std::mem::replace(&mut self.volumes[index].is_read_only, is_read_only);
+        if was_read_only || !is_read_only {
+            return answer(done);
+        }
+        self.volumes[index].becoming_read_only = Some(done);
+        self.end_connections(index);
         self.settle_volume(index);
     }
 
@@ -352,6 +370,9 @@ impl Reactor {
             }
             volume.set_size(size_bytes);
             answer(done);
+        }
+        if volume.becoming_read_only.is_some() && volume.is_quiet() {
+            volume.becoming_read_only.take().into_iter().for_each(answer);
         }
         if volume.closing.is_some() && volume.is_quiet() {
             self.remove_volume(index);

@@ -47,6 +47,10 @@ pub(super) struct ServedVolume {
     /// A new size, and whoever asked for it; put off until the volume is quiet if it is smaller.
     pub resizing_to: Option<(u64, SyncSender<()>)>,
     pub size_bytes: u64,
+    /// No client may change its data.
+    pub is_read_only: bool,
+    /// Whoever made it read-only, to be answered once nothing is written any more.
+    pub becoming_read_only: Option<SyncSender<()>>,
     /// Why the extent that is about to be retired is.
     pub fault_message: Option<String>,
     /// The filesystem cannot zero a range in one step.
@@ -72,6 +76,8 @@ impl ServedVolume {
             closing: None,
             resizing_to: None,
             size_bytes: spec.size_bytes,
+            is_read_only: spec.is_read_only,
+            becoming_read_only: None,
             fault_message: None,
             lacks_zero_range: false,
             directory: spec.directory,

@@ -70,6 +70,8 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
         name: changes.new_name,
         io_priority: changes.io_priority,
         qos_policy_group: changes.qos_policy_group,
+        read_only: changes.read_only,
+        force: arguments.force,
     };
     let query = [("tenant", arguments.tenant.tenant.as_deref())];
     client.patch::<Volume>(&path(arguments.name.get()), &query, &request).map(|_| ())
@@ -139,6 +141,7 @@ fn description(inspection: &Inspection) -> String {
         ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
         ("Used", used(volume)),
         ("State", state(volume.state).to_owned()),
+        ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
         ("Class", format!("{} (recorded; pools are not built yet)", class(volume.io_priority))),
         ("Created", volume.created_at.to_string()),
         ("NBD Export", volume.export_name.clone()),
