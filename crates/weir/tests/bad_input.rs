@@ -249,14 +249,8 @@ fn survive_a_full_drive(mounted: &Mounted) {
     wait_for("writes go on", || greedy.write(end, &[3; 4096]).ok());
     greedy.trim(0, end as u32).unwrap();
     assert!(fill(&mut greedy) + (1 << 20) >= end);
-    // Where the catalogue has no space either, a little must be given back before it can note a deletion.
-    let ran = daemon.state().weir(&["volume", "delete", "greedy", "--force"]);
-    if ran.code != Some(0) {
-        assert!(ran.refused(1).contains("full"));
-        greedy.trim(0, 8 << 20).unwrap();
-        greedy.disconnect();
-        daemon.ok(&["volume", "delete", "greedy"]);
-    }
+    // Also where the catalogue has no space either: deleting is what makes some.
+    daemon.ok(&["volume", "delete", "greedy", "--force"]);
     daemon.create("after", "1GiB");
     let mut after = Client::attach(&socket, "after");
     after.write(0, &vec![4; 10 << 20]).unwrap();

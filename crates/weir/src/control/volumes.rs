@@ -320,7 +320,7 @@ impl Control {
         let key = keys::volume(record.id);
         let Some(entry) = self.catalogue.get(&key)? else { return Ok(()) };
         let deleting = VolumeRecord { state: VolumeState::Deleting, ..record.clone() };
-        let transaction = Transaction::default().compare(&key, entry.revision).put(&key, &deleting)?;
+        let transaction = Transaction::freeing_space().compare(&key, entry.revision).put(&key, &deleting)?;
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| {
             if model.volumes.contains_key(&record.id) {
@@ -333,7 +333,7 @@ impl Control {
     /// Removes the files and then the record of a volume that is marked as being deleted.
     pub(super) fn remove(&self, record: &VolumeRecord) -> Outcome<()> {
         self.store.delete(record.id)?;
-        self.catalogue.commit(Transaction::default().delete(keys::volume(record.id)))?;
+        self.catalogue.commit(Transaction::freeing_space().delete(keys::volume(record.id)))?;
         self.update(|model| model.remove_volume(record.id));
         self.alarms.forget(record.id);
         Ok(())

@@ -4,6 +4,7 @@
 //! of its last change, and a transaction that compares revisions before it changes anything. Nothing above
 //! this module knows where the values lie; SQLite is the embedded default.
 
+mod reserve;
 mod sqlite;
 
 use serde::Serialize;
@@ -62,9 +63,15 @@ pub struct Transaction {
     compares: Vec<(String, u64)>,
     puts: Vec<(String, Value)>,
     deletes: Vec<String>,
+    frees_space: bool,
 }
 
 impl Transaction {
+    /// A transaction that serves to give space back: it may use what is kept in reserve for that.
+    pub fn freeing_space() -> Transaction {
+        Transaction { frees_space: true, ..Transaction::default() }
+    }
+
     /// Requires that `key` is at `revision`; 0 requires that it does not exist.
     pub fn compare(mut self, key: impl Into<String>, revision: u64) -> Transaction {
         self.compares.push((key.into(), revision));

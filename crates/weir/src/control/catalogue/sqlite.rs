@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
+use super::reserve::Reserve;
 use super::{Catalogue, CatalogueError, Entry, Transaction};
 
 /// Version of the tables; a file with a higher one was written by a newer Weir and is refused.
@@ -24,6 +25,7 @@ const SCHEMA: &str = "
 /// A catalogue that lies in one SQLite file, with a write-ahead log that is flushed at every commit.
 pub struct SqliteCatalogue {
     connection: Mutex<Connection>,
+    reserve: Reserve,
 }
 
 impl From<rusqlite::Error> for CatalogueError {
@@ -44,7 +46,9 @@ impl SqliteCatalogue {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         prepare(&connection)?;
-        Ok(SqliteCatalogue { connection: Mutex::new(connection) })
+        let reserve = Reserve::beside(path);
+        reserve.refill();
+        Ok(SqliteCatalogue { connection: Mutex::new(connection), reserve })
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -107,17 +111,31 @@ impl Catalogue for SqliteCatalogue {
 
     fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError> {
         let mut connection = self.connection();
-        let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for (key, expected) in &transaction.compares {
-            let found = revision_of(&sql, key)?;
-            if found != *expected {
-                return Err(CatalogueError::Conflict { key: key.clone(), expected: *expected, found });
+        match commit(&mut connection, &transaction) {
+            Err(CatalogueError::Store { is_full: true, .. })
+                if transaction.frees_space && self.reserve.spend() =>
+            {
+                commit(&mut connection, &transaction)
+            }
+            result => {
+                self.reserve.refill();
+                result
             }
         }
-        let revision = apply(&sql, &transaction)?;
-        sql.commit()?;
-        Ok(revision)
     }
+}
+
+fn commit(connection: &mut Connection, transaction: &Transaction) -> Result<u64, CatalogueError> {
+    let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (key, expected) in &transaction.compares {
+        let found = revision_of(&sql, key)?;
+        if found != *expected {
+            return Err(CatalogueError::Conflict { key: key.clone(), expected: *expected, found });
+        }
+    }
+    let revision = apply(&sql, transaction)?;
+    sql.commit()?;
+    Ok(revision)
 }
 
 fn revision_of(sql: &Connection, key: &str) -> Result<u64, CatalogueError> {
