@@ -261,9 +261,9 @@ impl World {
     fn answer_action(&mut self, action: Action, fault: Option<Fault>, actions: &mut Vec<Action>) {
         match action {
             Action::Open { extent } => {
-                let map = self.map_of(extent);
-                let is_broken = fault == Some(Fault::Broken);
-                self.volume.opened(extent, if is_broken { Err(Fault::Broken) } else { Ok(map) }, actions);
+                let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
+                let result = fault.map_or_else(|| Ok(self.map_of(extent)), |fault| Err(failure(fault)));
+                self.volume.opened(extent, result, actions);
             }
             Action::Allocate { extent, piece } => self.volume.allocated(extent, piece, actions),
             Action::Read { operation, extent, offset, buffer_offset, length } => {

@@ -42,8 +42,8 @@ pub enum Fault {
     /// The filesystem cannot do this; only for [`Kind::Release`] and [`Kind::Zero`].
     #[error("not supported by the filesystem")]
     Unsupported,
-    /// The system was short of memory for a moment. Nothing is broken.
-    #[error("the system is short of memory")]
+    /// The system was short of memory or of file descriptors for a moment. Nothing is broken.
+    #[error("the system is short of memory or file descriptors")]
     NoMemory,
     /// The extent lies beyond the end of the volume.
     #[error("beyond the end of the volume")]

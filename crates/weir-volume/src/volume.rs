@@ -189,7 +189,8 @@ impl Volume {
         }
     }
 
-    /// The answer to [`Action::Open`].
+    /// The answer to [`Action::Open`]. [`Fault::Broken`] retires the extent; with any other fault only what waits
+    /// for it fails, and the next operation tries to open it again.
     pub fn opened(&mut self, extent: u32, result: Result<AllocationMap, Fault>, actions: &mut Vec<Action>) {
         match result {
             Ok(map) => {
@@ -200,7 +201,18 @@ impl Volume {
                 }
                 self.retry_waiting(extent, actions);
             }
-            Err(_) => self.retire(extent, actions),
+            Err(Fault::Broken) => self.retire(extent, actions),
+            Err(fault) => self.stay_closed(extent, fault, actions),
+        }
+    }
+
+    fn stay_closed(&mut self, extent: u32, fault: Fault, actions: &mut Vec<Action>) {
+        let state = &mut self.extents[extent as usize];
+        if state.state == State::Opening {
+            state.state = State::Closed;
+            for id in std::mem::take(&mut state.waiting) {
+                self.finish(id, Err(fault), actions);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::daemon::{Daemon, State};
 use common::nbd::*;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// Where the second extent of a volume begins.
 const SECOND_EXTENT: u64 = weir_types::bounds::EXTENT_BYTES;
@@ -302,6 +303,24 @@ fn a_release_survives_a_connection_that_dies_of_it() {
     client.stream.write_all(&request(READ, 0, 9, 0, 4096).repeat(3)).unwrap();
     bind(&daemon, "none");
     drop(client);
+    serves_and_ends(daemon);
+}
+
+/// Broken if an extent is lost because the daemon was out of descriptors when it was first needed.
+#[test]
+fn a_shortage_of_descriptors_costs_no_extent() {
+    let daemon = scene();
+    let mut client = Client::attach(&daemon.nbd_socket(), "v");
+    client.write(0, &[1; 4096]).unwrap();
+    let process = Pid::from_raw(daemon.process_id() as i32);
+    let limit =
+        |current| prlimit(process, Resource::Nofile, Rlimit { current, ..getrlimit(Resource::Nofile) });
+    let before = limit(Some(3)).unwrap();
+    assert_eq!(client.write(SECOND_EXTENT, &[2; 4096]), Err(ENOMEM));
+    client.write(0, &[3; 4096]).expect("what is open stays");
+    limit(before.current).unwrap();
+    client.write(SECOND_EXTENT, &[2; 4096]).expect("the next attempt opens it");
+    assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
     serves_and_ends(daemon);
 }
 

@@ -9,7 +9,7 @@ use weir_volume::geometry::covering_blocks;
 use weir_volume::{Action, AllocationMap, EdgeRead, Fault, OperationId};
 
 use super::Alarm;
-use super::helper::Job;
+use super::helper::{Job, OpenError};
 use super::reactor::Reactor;
 use super::served_volume::Context;
 use super::token::{Token, VolumeIndex};
@@ -223,7 +223,7 @@ impl Reactor {
         &mut self,
         index: VolumeIndex,
         extent: u32,
-        result: Result<(OwnedFd, AllocationMap), String>,
+        result: Result<(OwnedFd, AllocationMap), OpenError>,
     ) {
         let volume = &mut self.volumes[index];
         volume.outstanding -= 1;
@@ -232,7 +232,11 @@ impl Reactor {
                 volume.set_file(extent, Some(Descriptor::file(file)));
                 Ok(map)
             }
-            Err(message) => {
+            Err(OpenError { message, is_passing: true }) => {
+                tracing::warn!(volume = %volume.id, extent, "cannot be opened at present: {message}");
+                Err(Fault::NoMemory)
+            }
+            Err(OpenError { message, is_passing: false }) => {
                 volume.fault_message = Some(message);
                 Err(Fault::Broken)
             }

@@ -29,9 +29,17 @@ pub(super) struct Run {
     pub is_hole: bool,
 }
 
+/// Why an extent's file could not be opened.
+pub(super) struct OpenError {
+    /// What is wrong, in words.
+    pub message: String,
+    /// Nothing is wrong with the file; the system was short of something.
+    pub is_passing: bool,
+}
+
 /// What came of a [`Job`].
 pub(super) enum Answer {
-    Opened { volume: usize, extent: u32, result: Result<(OwnedFd, AllocationMap), String> },
+    Opened { volume: usize, extent: u32, result: Result<(OwnedFd, AllocationMap), OpenError> },
     Status { volume: usize, connection: usize, request: usize, result: Result<Vec<Run>, String> },
 }
 
@@ -103,7 +111,10 @@ impl Drop for Worker {
 fn perform(job: Job) -> Answer {
     match job {
         Job::Open { volume, extent, path } => {
-            let result = open_extent(&path).map_err(|error| describe(&path, &error));
+            let result = open_extent(&path).map_err(|error| OpenError {
+                message: describe(&path, &error),
+                is_passing: is_shortage(&error),
+            });
             Answer::Opened { volume, extent, result }
         }
         Job::Status { volume, connection, request, path, offset, length } => {
@@ -113,6 +124,12 @@ fn perform(job: Job) -> Answer {
             Answer::Status { volume, connection, request, result }
         }
     }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 fn describe(path: &Path, error: &io::Error) -> String {

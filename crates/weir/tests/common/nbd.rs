@@ -34,6 +34,7 @@ pub const NO_HOLE: u16 = 2;
 /// The errors of the protocol that tests look for.
 pub const EIO: u32 = 5;
 pub const EINVAL: u32 = 22;
+pub const ENOMEM: u32 = 12;
 pub const ENOSPC: u32 = 28;
 
 /// How long a reply may take before the server counts as hung.
