@@ -9,6 +9,7 @@ use weir_reactor::{Buffer, Descriptor, SendBatch};
 use weir_types::bounds::RECEIVE_BUFFER_BYTES;
 use weir_volume::geometry::Part;
 
+use super::pace::Pace;
 use super::token::VolumeIndex;
 
 /// A connection that has finished its handshake.
@@ -102,6 +103,9 @@ pub(super) struct Connection {
     pub input_start: usize,
     pub input_end: usize,
     pub is_receiving: bool,
+    /// When to take input again, in nanoseconds, while it is left to gather.
+    pub rests_until_ns: Option<u64>,
+    pub pace: Pace,
     /// The kernel tells if the client hangs up.
     pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
@@ -147,6 +151,8 @@ impl Connection {
             input_start: 0,
             input_end: new.leftover.len(),
             is_receiving: false,
+            rests_until_ns: None,
+            pace: Pace::default(),
             is_watched: false,
             incoming: None,
             stalled_on: None,

@@ -8,6 +8,7 @@ mod command;
 mod connection;
 mod disk;
 mod helper;
+mod pace;
 mod patience;
 mod reactor;
 mod receive;

@@ -58,6 +58,8 @@ pub(super) struct Reactor {
     alarms: Alarms,
     by_id: BTreeMap<VolumeId, VolumeIndex>,
     deadlines: BTreeSet<(u64, VolumeIndex)>,
+    /// Connections whose input is left to gather, by the instant at which it is taken.
+    pub rests: BTreeSet<(u64, ConnectionIndex)>,
     patience: Patience,
     spare_actions: Vec<weir_volume::Action>,
     stop_by_ns: Option<u64>,
@@ -88,6 +90,7 @@ impl Reactor {
             alarms,
             by_id: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            rests: BTreeSet::new(),
             patience: Patience::default(),
             spare_actions: Vec::new(),
             stop_by_ns: None,
@@ -106,6 +109,7 @@ impl Reactor {
             self.take_commands();
             self.take_answers();
             self.release_due();
+            self.end_due_rests();
             self.resume_listed();
             self.send_outgoing();
             self.settle_ending();
@@ -144,7 +148,8 @@ impl Reactor {
     /// that is waited for: media take longer than a sleep, and where each request waits for them, letting the
     /// client run on this core in the meantime serves it better.
     fn look_ns(&mut self) -> u64 {
-        let waits_for_others = self.ring.take_media_use() || !self.deadlines.is_empty();
+        let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty());
+        let waits_for_others = self.ring.take_media_use() || waits_for_time;
         if self.connections.is_empty() || waits_for_others { 0 } else { self.patience.look_ns() }
     }
 
@@ -152,8 +157,9 @@ impl Reactor {
         if !(self.resuming.is_empty() && self.outgoing.is_empty()) {
             return Some(0);
         }
-        let next_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
-        let at_ns = next_ns.into_iter().chain(self.stop_by_ns).min()?;
+        let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
+        let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
+        let at_ns = [deadline_ns, rest_ends_ns, self.stop_by_ns].into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 

@@ -93,6 +93,9 @@ impl Reactor {
         let connection = &mut self.connections[index];
         let volume = connection.volume;
         let id = connection.requests.insert(ActiveRequest::new(request, self.now_ns));
+        if payload_bytes == 0 {
+            connection.pace.requested();
+        }
         self.volumes[volume].open_requests += 1;
         if payload_bytes > 0 {
             connection.incoming = Some(IncomingWrite { request: id, position: 0, part: None });
@@ -255,7 +258,7 @@ impl Reactor {
             return self.watch(index);
         }
         match &mut connection.incoming {
-            None => self.receive_input(index),
+            None => self.receive_paced(index),
             Some(IncomingWrite { part: Some(part), .. }) => {
                 if part.missing() >= DIRECT_RECEIVE_BYTES_MIN {
                     self.receive_into_part(index);
@@ -265,6 +268,30 @@ impl Reactor {
             }
             // No buffer for the next part: it goes on once there is one.
             Some(IncomingWrite { part: None, .. }) => self.watch(index),
+        }
+    }
+
+    /// Asks for more input now, or leaves it to gather for a while.
+    fn receive_paced(&mut self, index: ConnectionIndex) {
+        let connection = &mut self.connections[index];
+        let rest_ns = connection.pace.next_rest_ns(connection.requests.len());
+        if rest_ns == 0 {
+            return self.receive_input(index);
+        }
+        let until_ns = self.now_ns + rest_ns;
+        connection.rests_until_ns = Some(until_ns);
+        self.rests.insert((until_ns, index));
+    }
+
+    /// Takes the input that has gathered for long enough.
+    pub(super) fn end_due_rests(&mut self) {
+        while let Some(&(until_ns, index)) = self.rests.first().filter(|rest| rest.0 <= self.now_ns) {
+            self.rests.remove(&(until_ns, index));
+            let connection = &mut self.connections[index];
+            connection.rests_until_ns = None;
+            if connection.may_parse() {
+                self.receive_input(index);
+            }
         }
     }
 
@@ -368,7 +395,8 @@ impl Connection {
     /// True if requests may be taken from the input.
     fn may_parse(&self) -> bool {
         let unread_answers = self.outbox.len() + self.kept.len();
-        let is_held = self.is_receiving || self.stalled_on.is_some() || unread_answers >= OUTBOX_BATCHES_MAX;
+        let is_awaited = self.is_receiving || self.rests_until_ns.is_some();
+        let is_held = is_awaited || self.stalled_on.is_some() || unread_answers >= OUTBOX_BATCHES_MAX;
         !is_held && !self.is_draining && !self.is_closing
     }
 }

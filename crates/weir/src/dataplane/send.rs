@@ -331,6 +331,9 @@ impl Reactor {
     fn remove_connection(&mut self, index: ConnectionIndex) {
         let connection = self.connections.remove(index);
         debug_assert_eq!(connection.held_bytes, 0, "a connection took buffers with it");
+        if let Some(until_ns) = connection.rests_until_ns {
+            self.rests.remove(&(until_ns, index));
+        }
         let volume = connection.volume;
         self.volumes[volume].connections -= 1;
         self.volumes[volume].publish();
