@@ -254,7 +254,9 @@ impl Control {
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
             }
-            self.publish_access(&new)?;
+            if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
+                self.publish_access(&new)?;
+            }
             self.write_copies([&new])?;
         }
         self.volume(Some(&new.tenant), &new.name)
