@@ -80,6 +80,15 @@ pub const RATE_IOPS_MAX: u64 = 1_000_000_000;
 /// Largest rate that a limit may name, in bytes per second: 1 TB/s.
 pub const RATE_BYTES_PER_SECOND_MAX: u64 = 1_000_000_000_000;
 
+/// Longest burst that a policy may allow, in seconds: an hour.
+pub const BURST_SECONDS_MAX: u32 = 3600;
+
+/// Largest weight of a workload, as with Linux's controllers.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+/// Levels from a pool down to a connection: tenants and groups may be nested to this depth in all.
+pub const POLICY_DEPTH_MAX: usize = 16;
+
 /// Longest name of a volume, tenant or policy group, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 

@@ -13,5 +13,5 @@ pub mod units;
 
 pub use identity::{PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};
-pub use policy::{Class, Limits, Throughput};
+pub use policy::{Burst, Charges, Class, InitialCredit, Limits, OperationSize, Terms, Throughput, Weight};
 pub use units::{ByteRate, Size, UnitError};

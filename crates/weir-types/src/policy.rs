@@ -1,4 +1,4 @@
-//! The terms of a policy: classes and ceilings.
+//! The terms of a policy: classes, ceilings, floors, bursts, weights, and how requests are counted.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,5 +57,104 @@ impl Limits {
     /// True if reads or writes have a ceiling of their own.
     pub fn is_directional(&self) -> bool {
         !(self.read.is_unlimited() && self.write.is_unlimited())
+    }
+}
+
+/// How much credit for a burst a workload has when its policy is first bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InitialCredit {
+    /// None: it is earned below the ceiling first.
+    #[default]
+    Empty,
+    /// All of it, as with QEMU's throttling and the credit buckets of clouds.
+    Full,
+}
+
+/// Rates above the ceilings that are reached on credit, which is earned below them.
+///
+/// The credit of each limit is what `seconds` at its burst rate use above the ceiling:
+/// `(burst - ceiling) * seconds`. It is earned by what is left unused of the ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// The rates; each needs a ceiling of the same kind, and is at least that.
+    pub rates: Limits,
+    /// How long a full credit lasts at the burst rate, 1 to [`crate::bounds::BURST_SECONDS_MAX`].
+    pub seconds: u32,
+    /// What a workload starts with.
+    #[serde(default)]
+    pub initial_credit: InitialCredit,
+}
+
+/// As how many operations a read or write counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationSize {
+    /// As one, however large.
+    #[default]
+    Any,
+    /// As its bytes divided by this many, and at least as one.
+    Bytes(u32),
+    /// By the cost curve that NetApp publishes for Element: 8 KiB count as 1.6 requests of 4 KiB, 1 MiB as 150.
+    Curve,
+}
+
+/// As how many operations the requests count that move no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Charges {
+    /// A discard, as writes.
+    pub discard: u32,
+    /// A write of zeroes, as writes.
+    pub zeroes: u32,
+    /// A flush, as writes. It is charged and never held back.
+    pub flush: u32,
+}
+
+impl Default for Charges {
+    fn default() -> Charges {
+        Charges { discard: 1, zeroes: 1, flush: 0 }
+    }
+}
+
+/// A part of what the parent has left, in proportion to the weights of all that want it; 1 to
+/// [`crate::bounds::WEIGHT_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Weight(pub u32);
+
+impl Default for Weight {
+    fn default() -> Weight {
+        Weight(100)
+    }
+}
+
+/// Everything that a policy says of one workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Most that it may do.
+    pub limits: Limits,
+    /// What it may do above that on credit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
+    /// What it gets before others share; in one dimension, or none.
+    #[serde(default)]
+    pub floor: Throughput,
+    /// Its part of what is left.
+    #[serde(default)]
+    pub weight: Weight,
+    /// How its reads and writes count.
+    #[serde(default)]
+    pub operation_size: OperationSize,
+    /// How its other requests count.
+    #[serde(default)]
+    pub charges: Charges,
+}
+
+impl Terms {
+    /// Terms that say nothing but these ceilings.
+    pub fn limited(limits: Limits) -> Terms {
+        Terms { limits, ..Terms::default() }
     }
 }
