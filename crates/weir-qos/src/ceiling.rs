@@ -1,29 +1,12 @@
-//! The ceilings of one budget: up to six meters of which the one that frees last holds a request.
+//! The ceilings of one workload: a meter for each limit, of which the one that frees last holds a request.
 
-use weir_types::{Limits, Throughput};
+use weir_types::{InitialCredit, Limits, Terms, Throughput};
 
-use crate::meter::Meter;
+use crate::cost::{Cost, Counting, Direction, MILLIONTHS};
+use crate::meter::{Credit, Meter};
 
-/// Whether a request counts as a read or as a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Reads.
-    Read,
-    /// Writes, discard and write-zeroes.
-    Write,
-}
-
-/// What one request costs: one operation, and its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// Which of the directional ceilings it falls under.
-    pub direction: Direction,
-    /// Bytes moved; zero for discard and write-zeroes.
-    pub bytes: u64,
-}
-
-/// One limit of a budget, to blame a wait on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One limit of a workload, to blame a wait on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dimension {
     /// Operations per second of both directions.
     TotalOperations,
@@ -39,7 +22,8 @@ pub enum Dimension {
     WriteBytes,
 }
 
-const DIMENSIONS: [Dimension; 6] = [
+/// All dimensions.
+pub const DIMENSIONS: [Dimension; 6] = [
     Dimension::TotalOperations,
     Dimension::TotalBytes,
     Dimension::ReadOperations,
@@ -49,155 +33,296 @@ const DIMENSIONS: [Dimension; 6] = [
 ];
 
 impl Dimension {
-    /// What a request costs here; `None` if it does not fall under this limit.
-    fn cost(self, cost: Cost) -> Option<u64> {
-        use Dimension::{
-            ReadBytes, ReadOperations, TotalBytes, TotalOperations, WriteBytes, WriteOperations,
-        };
-        match (self, cost.direction) {
-            (TotalOperations, _) => Some(1),
-            (ReadOperations, Direction::Read) | (WriteOperations, Direction::Write) => Some(1),
-            (TotalBytes, _) => Some(cost.bytes),
-            (ReadBytes, Direction::Read) | (WriteBytes, Direction::Write) => Some(cost.bytes),
-            _ => None,
-        }
-    }
-
-    fn rate(self, limits: &Limits) -> Option<u64> {
-        let iops = |throughput: Throughput| throughput.iops;
-        let bytes = |throughput: Throughput| throughput.bytes_per_second;
+    /// The direction that alone falls under it, if one does.
+    pub fn direction(self) -> Option<Direction> {
         match self {
-            Dimension::TotalOperations => iops(limits.total),
-            Dimension::TotalBytes => bytes(limits.total),
-            Dimension::ReadOperations => iops(limits.read),
-            Dimension::ReadBytes => bytes(limits.read),
-            Dimension::WriteOperations => iops(limits.write),
-            Dimension::WriteBytes => bytes(limits.write),
+            Dimension::TotalOperations | Dimension::TotalBytes => None,
+            Dimension::ReadOperations | Dimension::ReadBytes => Some(Direction::Read),
+            Dimension::WriteOperations | Dimension::WriteBytes => Some(Direction::Write),
         }
+    }
+
+    /// Whether it counts bytes; else it counts operations.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Dimension::TotalBytes | Dimension::ReadBytes | Dimension::WriteBytes)
+    }
+
+    fn covers(self, direction: Direction) -> bool {
+        self.direction().is_none_or(|only| only == direction)
+    }
+
+    /// Its rate among these limits.
+    pub fn rate(self, limits: &Limits) -> Option<u64> {
+        let throughput: Throughput = match self.direction() {
+            None => limits.total,
+            Some(Direction::Read) => limits.read,
+            Some(Direction::Write) => limits.write,
+        };
+        if self.is_bytes() { throughput.bytes_per_second } else { throughput.iops }
     }
 }
 
-/// The instant at which a request may start, reserved for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The instant in nanoseconds; in the past or present if it may start at once.
-    pub at_ns: u64,
-    /// The limit that sets the instant, if the request has to wait.
-    pub bound_by: Option<Dimension>,
+/// Which rate of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rate {
+    /// The ceiling, which holds once no credit is left.
+    Sustained,
+    /// The burst, which holds while there is credit.
+    Burst,
 }
 
-/// The meters of one budget.
-///
-/// A slot is *reserved*: its cost is charged when it is given out, and the next slot lies after it. Several
-/// volumes may therefore share one ceiling and take turns wherever their reactors run; the meters that do not
-/// bind are charged early, by at most what is leased ahead.
+/// A limit that held a request back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Limit {
+    /// What is limited.
+    pub dimension: Dimension,
+    /// Which of its rates.
+    pub rate: Rate,
+}
+
 #[derive(Clone, Debug)]
+struct Metered {
+    limit: Limit,
+    meter: Meter,
+}
+
+/// What terms say of one limit.
+struct Wanted {
+    limit: Limit,
+    rate: u64,
+    credit: Credit,
+}
+
+/// The meters of one workload.
+#[derive(Clone, Debug, Default)]
 pub struct Ceiling {
-    limits: Limits,
-    meters: [Option<Meter>; 6],
+    meters: Vec<Metered>,
 }
 
 impl Ceiling {
-    /// A ceiling with no credit and no debt.
-    pub fn new(limits: Limits, now_ns: u64) -> Ceiling {
-        let meters = DIMENSIONS.map(|d| d.rate(&limits).map(|rate| Meter::new(rate, now_ns)));
-        Ceiling { limits, meters }
+    /// Ceilings without debt, and without credit unless the terms say so.
+    pub fn new(terms: &Terms, now_ns: u64) -> Ceiling {
+        let is_full = terms.burst.is_some_and(|burst| burst.initial_credit == InitialCredit::Full);
+        let metered = |wanted: Wanted| {
+            let mut meter = Meter::with_credit(wanted.rate, wanted.credit, now_ns);
+            if is_full && wanted.limit.rate == Rate::Sustained {
+                meter.fill();
+            }
+            Metered { limit: wanted.limit, meter }
+        };
+        Ceiling { meters: wanted(terms).map(metered).collect() }
     }
 
-    /// The limits as they stand.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
+    /// Changes the limits. What stays keeps its credit or debt as [`Meter::change`] says; a limit that is new
+    /// starts without either.
+    pub fn change(&mut self, terms: &Terms, now_ns: u64) {
+        let mut old = std::mem::take(&mut self.meters);
+        for wanted in wanted(terms) {
+            let meter = match old.iter().position(|metered| metered.limit == wanted.limit) {
+                Some(index) => {
+                    let mut meter = old.swap_remove(index).meter;
+                    meter.change(wanted.rate, wanted.credit, now_ns);
+                    meter
+                }
+                None => Meter::with_credit(wanted.rate, wanted.credit, now_ns),
+            };
+            self.meters.push(Metered { limit: wanted.limit, meter });
+        }
     }
 
-    /// Reserves the next slot for a request.
-    pub fn reserve(&mut self, now_ns: u64, cost: Cost) -> Slot {
-        let mut slot = Slot { at_ns: now_ns, bound_by: None };
-        for (dimension, meter) in DIMENSIONS.into_iter().zip(&mut self.meters) {
-            let (Some(meter), Some(amount)) = (meter, dimension.cost(cost)) else { continue };
+    /// True if nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.meters.is_empty()
+    }
+
+    /// True if a limit concerns one direction only.
+    pub fn is_directional(&self) -> bool {
+        self.meters.iter().any(|metered| metered.limit.dimension.direction().is_some())
+    }
+
+    /// The first instant at which a request may start, as things stand, and the limit that says so.
+    pub fn ready_ns(&self, direction: Direction) -> (u64, Option<Limit>) {
+        let mut latest = (0, None);
+        for Metered { limit, meter } in &self.meters {
+            if limit.dimension.covers(direction) {
+                let ready_ns = meter.ready_ns();
+                if ready_ns > latest.0 {
+                    latest = (ready_ns, Some(*limit));
+                }
+            }
+        }
+        latest
+    }
+
+    /// Charges an admitted request.
+    pub fn charge(&mut self, now_ns: u64, cost: Cost, counting: &Counting) {
+        for Metered { limit, meter } in &mut self.meters {
+            if limit.dimension.covers(cost.kind.direction()) {
+                meter.settle(now_ns);
+                meter.charge(amount(*limit, cost, counting));
+            }
+        }
+    }
+
+    /// How much of the limits a request takes: the nanoseconds in which the tightest of them allows it.
+    pub fn span_ns(&self, cost: Cost, counting: &Counting) -> f64 {
+        let mut longest: f64 = 0.0;
+        for Metered { limit, meter } in &self.meters {
+            if limit.dimension.covers(cost.kind.direction()) {
+                let millionths = amount(*limit, cost, counting) as f64;
+                longest = longest.max(millionths * 1000.0 / meter.rate() as f64);
+            }
+        }
+        longest
+    }
+
+    /// What is saved for bursts, by limit: nanoseconds at the burst rate, and the most that may be saved.
+    pub fn credits(&mut self, now_ns: u64) -> impl Iterator<Item = (Limit, u64, u64)> {
+        self.meters.iter_mut().map(move |Metered { limit, meter }| {
             meter.settle(now_ns);
-            let ready_ns = meter.ready_ns();
-            if ready_ns > slot.at_ns {
-                slot = Slot { at_ns: ready_ns, bound_by: Some(dimension) };
-            }
-            meter.charge(amount);
-        }
-        slot
+            (*limit, meter.credit_ns(), meter.credit_ns_max())
+        })
     }
 
-    /// How much of the budget a request takes: the time in nanoseconds in which its tightest meter leaks the
-    /// request's cost.
-    pub fn span_ns(&self, cost: Cost) -> u64 {
-        let spans = DIMENSIONS.into_iter().zip(&self.meters).filter_map(|(dimension, meter)| {
-            let amount = u128::from(dimension.cost(cost)?);
-            Some((amount * 1_000_000_000 / u128::from(meter.as_ref()?.rate())) as u64)
+    /// Sets what is saved under one limit, as after a restart.
+    pub fn set_credit_ns(&mut self, limit: Limit, credit_ns: u64) {
+        if let Some(metered) = self.meters.iter_mut().find(|metered| metered.limit == limit) {
+            metered.meter.set_credit_ns(credit_ns);
+        }
+    }
+}
+
+/// The meters that terms ask for. A limit with a burst has two: one for the ceiling, which saves credit, and one
+/// for the burst's own rate.
+fn wanted(terms: &Terms) -> impl Iterator<Item = Wanted> {
+    DIMENSIONS.into_iter().flat_map(|dimension| {
+        let rate = dimension.rate(&terms.limits);
+        let burst = terms.burst.and_then(|burst| Some((dimension.rate(&burst.rates)?, burst.seconds)));
+        let burst = burst.filter(|(burst_rate, _)| rate.is_some_and(|rate| *burst_rate > rate));
+        let sustained = rate.map(|rate| Wanted {
+            limit: Limit { dimension, rate: Rate::Sustained },
+            rate,
+            credit: match burst {
+                None => Credit::small(rate),
+                Some((burst_rate, seconds)) => {
+                    Credit { rate: burst_rate - rate, ns_max: u64::from(seconds) * 1_000_000_000 }
+                }
+            },
         });
-        spans.max().unwrap_or(0)
-    }
+        let burst = burst.map(|(rate, _)| Wanted {
+            limit: Limit { dimension, rate: Rate::Burst },
+            rate,
+            credit: Credit::small(rate),
+        });
+        sustained.into_iter().chain(burst)
+    })
+}
 
-    /// Gives back a slot that was reserved and not used.
-    pub fn cancel(&mut self, cost: Cost) {
-        for (dimension, meter) in DIMENSIONS.into_iter().zip(&mut self.meters) {
-            if let (Some(meter), Some(amount)) = (meter, dimension.cost(cost)) {
-                meter.refund(amount);
-            }
-        }
-    }
-
-    /// Changes the limits. Meters that stay keep their credit or debt as [`Meter::change_rate`] says.
-    /// Whoever holds a slot should cancel it and reserve again.
-    pub fn change(&mut self, limits: Limits, now_ns: u64) {
-        for (dimension, meter) in DIMENSIONS.into_iter().zip(&mut self.meters) {
-            match (meter.as_mut(), dimension.rate(&limits)) {
-                (Some(meter), Some(rate)) => meter.change_rate(rate, now_ns),
-                (_, rate) => *meter = rate.map(|rate| Meter::new(rate, now_ns)),
-            }
-        }
-        self.limits = limits;
-    }
+/// What a request counts under a limit, in millionths of an operation or byte.
+fn amount(limit: Limit, cost: Cost, counting: &Counting) -> u64 {
+    if limit.dimension.is_bytes() { u64::from(cost.bytes) * MILLIONTHS } else { counting.operations(cost) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Kind;
+    use weir_types::Burst;
 
     fn limits(total: &str, read: &str, write: &str) -> Limits {
         let parse = |text| Throughput::parse(text).unwrap();
         Limits { total: parse(total), read: parse(read), write: parse(write) }
     }
 
-    const READ_4K: Cost = Cost { direction: Direction::Read, bytes: 4096 };
-    const WRITE_1M: Cost = Cost { direction: Direction::Write, bytes: 1 << 20 };
+    fn ceiling(total: &str, read: &str, write: &str) -> Ceiling {
+        Ceiling::new(&Terms::limited(limits(total, read, write)), 0)
+    }
+
+    const READ_4K: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 4096, media_ns: 0 };
+    const WRITE_1M: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 1 << 20, media_ns: 0 };
 
     #[test]
     fn the_limit_reached_first_holds_and_is_named() {
-        let mut ceiling = Ceiling::new(limits("1000IOPS,4096B/s", "none", "none"), 0);
-        assert_eq!(ceiling.reserve(0, READ_4K), Slot { at_ns: 0, bound_by: None });
-        let second = ceiling.reserve(0, READ_4K);
-        assert_eq!(second, Slot { at_ns: 1_000_000_000, bound_by: Some(Dimension::TotalBytes) });
+        let mut ceiling = ceiling("1000IOPS,4096B/s", "none", "none");
+        assert_eq!(ceiling.ready_ns(Direction::Read), (0, None));
+        ceiling.charge(0, READ_4K, &Counting::default());
+        let limit = Limit { dimension: Dimension::TotalBytes, rate: Rate::Sustained };
+        assert_eq!(ceiling.ready_ns(Direction::Read), (1_000_000_000, Some(limit)));
+        assert_eq!(ceiling.span_ns(READ_4K, &Counting::default()), 1e9);
     }
 
     #[test]
     fn directions_are_limited_apart() {
-        let mut ceiling = Ceiling::new(limits("none", "1IOPS", "1MiB/s"), 0);
-        ceiling.reserve(0, READ_4K);
-        assert_eq!(ceiling.reserve(0, WRITE_1M).at_ns, 0);
-        assert_eq!(ceiling.reserve(0, WRITE_1M).bound_by, Some(Dimension::WriteBytes));
-        assert_eq!(ceiling.reserve(0, READ_4K).bound_by, Some(Dimension::ReadOperations));
-    }
-
-    #[test]
-    fn a_cancelled_slot_is_free_for_the_next() {
-        let mut ceiling = Ceiling::new(limits("10IOPS", "none", "none"), 0);
-        ceiling.reserve(0, READ_4K);
-        assert_eq!(ceiling.reserve(0, READ_4K).at_ns, 100_000_000);
-        ceiling.cancel(READ_4K);
-        assert_eq!(ceiling.reserve(0, READ_4K).at_ns, 100_000_000);
+        let mut ceiling = ceiling("none", "1IOPS", "1MiB/s");
+        ceiling.charge(0, READ_4K, &Counting::default());
+        assert_eq!(ceiling.ready_ns(Direction::Write), (0, None));
+        ceiling.charge(0, WRITE_1M, &Counting::default());
+        let by = |direction| ceiling.ready_ns(direction).1.map(|limit| limit.dimension);
+        assert_eq!(by(Direction::Write), Some(Dimension::WriteBytes));
+        assert_eq!(by(Direction::Read), Some(Dimension::ReadOperations));
     }
 
     #[test]
     fn a_request_larger_than_the_allowance_is_repaid_once() {
-        let mut ceiling = Ceiling::new(limits("1MiB/s", "none", "none"), 0);
-        let starts: Vec<u64> = (0..5).map(|_| ceiling.reserve(0, WRITE_1M).at_ns).collect();
-        assert_eq!(starts, [0, 1_000_000_000, 2_000_000_000, 3_000_000_000, 4_000_000_000]);
+        let mut ceiling = ceiling("1MiB/s", "none", "none");
+        for second in 0..5 {
+            let (at_ns, _) = ceiling.ready_ns(Direction::Write);
+            assert_eq!(at_ns, second * 1_000_000_000);
+            ceiling.charge(at_ns, WRITE_1M, &Counting::default());
+        }
+    }
+
+    /// When each of `count` reads starts whose client always wants more.
+    fn starts(ceiling: &mut Ceiling, from_ns: u64, count: usize) -> Vec<u64> {
+        let mut now_ns = from_ns;
+        let start = |_| {
+            now_ns = now_ns.max(ceiling.ready_ns(Direction::Read).0);
+            ceiling.charge(now_ns, READ_4K, &Counting::default());
+            now_ns
+        };
+        (0..count).map(start).collect()
+    }
+
+    fn bursting(initial_credit: InitialCredit) -> Ceiling {
+        let rates = limits("200IOPS", "none", "none");
+        let burst = Some(Burst { rates, seconds: 60, initial_credit });
+        Ceiling::new(&Terms { burst, ..Terms::limited(limits("100IOPS", "none", "none")) }, 0)
+    }
+
+    /// As with QEMU's `max` and `max-length`, and gp2's credit: all of it is there at once.
+    #[test]
+    fn a_full_credit_gives_the_burst_rate_for_its_length_from_the_start() {
+        let starts = starts(&mut bursting(InitialCredit::Full), 0, 18_000);
+        let until = |ns: u64| starts.iter().filter(|&&at| at < ns).count();
+        assert_eq!(until(60_000_000_000), 12_000);
+        assert!(until(120_000_000_000).abs_diff(18_000) <= 1, "{}", until(120_000_000_000));
+    }
+
+    #[test]
+    fn an_empty_credit_is_earned_first_and_spent_at_the_burst_rate() {
+        let mut ceiling = bursting(InitialCredit::Empty);
+        let early = starts(&mut ceiling, 0, 1000);
+        assert_eq!(*early.last().unwrap(), 9_990_000_000);
+        // Half a minute of idling earns 3000 requests: half a minute at twice the rate.
+        let late = starts(&mut ceiling, 40_000_000_000, 9000);
+        let until = |ns: u64| late.iter().filter(|&&at| at < ns).count();
+        assert!(until(70_000_000_000).abs_diff(6000) <= 1, "{}", until(70_000_000_000));
+        assert!(until(80_000_000_000).abs_diff(7000) <= 2, "{}", until(80_000_000_000));
+    }
+
+    #[test]
+    fn a_change_keeps_the_credit_of_what_stays() {
+        let mut ceiling = bursting(InitialCredit::Full);
+        let rates = limits("400IOPS", "none", "none");
+        let burst = Some(Burst { rates, seconds: 60, initial_credit: InitialCredit::Full });
+        let faster = Terms { burst, ..Terms::limited(limits("100IOPS,1MB/s", "none", "none")) };
+        ceiling.change(&faster, 0);
+        let credits: Vec<_> = ceiling.credits(0).map(|(limit, ns, _)| (limit.dimension, ns)).collect();
+        let expected = [
+            (Dimension::TotalOperations, 60_000_000_000),
+            (Dimension::TotalOperations, 0),
+            (Dimension::TotalBytes, 0),
+        ];
+        assert_eq!(credits, expected);
     }
 }

@@ -1,8 +1,11 @@
-//! Quality of service, pure: decides for every request whether it may run now, or at which exact instant.
+//! Quality of service, pure: decides for every request whether it may run now, at which exact instant, or after
+//! whom.
 //!
-//! * [`meter::Meter`] counts one dimension exactly, in integers.
-//! * [`ceiling::Ceiling`] is the meters of one budget: a volume's own, or one that a group shares.
-//! * [`gate::Gate`] is the bounded order in which one volume's requests wait for their budget.
+//! * [`meter`] counts one rate exactly, in integers; [`ceiling`] is the meters of one workload, [`floor`] what it
+//!   is to get before others share; [`cost`] says as how much a request counts.
+//! * [`tree`] is the workloads, one below the other, and the choice of whose request is next.
+//! * [`pool`] is the media that they share; [`depth`] finds how many operations to keep in flight there, [`media`]
+//!   says what each costs.
 //!
 //! Time comes in as nanoseconds; there is no clock, thread, lock or I/O here, so the simulator and the
 //! reactors drive the same code.
@@ -10,8 +13,17 @@
 #![forbid(unsafe_code)]
 
 pub mod ceiling;
-pub mod gate;
+pub mod cost;
+pub mod depth;
+pub mod floor;
+mod heap;
+pub mod media;
 pub mod meter;
+pub mod pool;
+pub mod tree;
 
-pub use ceiling::{Ceiling, Cost, Dimension, Direction, Slot};
-pub use gate::{Gate, Released, Verdict};
+pub use ceiling::{Ceiling, DIMENSIONS, Dimension, Limit, Rate};
+pub use cost::{Cost, Counting, Direction, Kind};
+pub use media::{MediaModel, MediaRates};
+pub use pool::{Granted, Pool};
+pub use tree::{NodeId, ROOT, Released, Tree, Verdict};

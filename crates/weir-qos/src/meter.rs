@@ -2,34 +2,66 @@
 //!
 //! A meter is a bucket that fills with what is admitted and leaks at the limit's rate (the "leaky bucket as
 //! a meter" of ITU-T I.371). A request may start when the level is zero or below; its whole cost is then
-//! added, so a request larger than any allowance leaves a debt that time alone repays. Level and leak are
-//! integers in billionths of one cost unit: in one nanosecond a rate of R per second leaks exactly R of
-//! them, so nothing is ever rounded away.
+//! added, so a request larger than any allowance leaves a debt that time alone repays. What is left unused
+//! is saved as credit, up to a bound. Level and leak are integers in billionths of one cost unit: in one
+//! nanosecond a rate of R per second leaks exactly R of them, so nothing is ever rounded away.
 
 use weir_types::bounds::CEILING_CREDIT_NS;
 
-/// Parts of one cost unit.
-const BILLION: i128 = 1_000_000_000;
+/// Billionths of a cost unit in a millionth of one.
+const BILLIONTHS_PER_MILLIONTH: i128 = 1000;
 
 /// A limit of `rate` cost units (operations or bytes) per second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meter {
-    rate: u64,
     /// What is owed (above zero) or saved (below), in billionths of a cost unit, as of `settled_ns`.
     level: i128,
+    rate: u64,
     settled_ns: u64,
+    credit: Credit,
+}
+
+/// How much a meter may save: `rate` units for each of `ns` nanoseconds, per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// Cost units per second.
+    pub rate: u64,
+    /// The most that is saved, in nanoseconds at that rate.
+    pub ns_max: u64,
+}
+
+impl Credit {
+    /// What every ceiling may save, so that nothing is lost to a late wake-up.
+    pub fn small(rate: u64) -> Credit {
+        Credit { rate, ns_max: CEILING_CREDIT_NS }
+    }
+
+    /// In billionths of a cost unit.
+    fn level_max(self) -> i128 {
+        i128::from(self.rate) * i128::from(self.ns_max)
+    }
 }
 
 impl Meter {
-    /// A meter without credit or debt. `rate` must be at least 1.
+    /// A meter without credit or debt that saves little. `rate` must be at least 1.
     pub fn new(rate: u64, now_ns: u64) -> Meter {
+        Meter::with_credit(rate, Credit::small(rate), now_ns)
+    }
+
+    /// A meter without credit or debt. `rate` must be at least 1.
+    pub fn with_credit(rate: u64, credit: Credit, now_ns: u64) -> Meter {
         assert!(rate > 0, "a rate of zero would never admit anything");
-        Meter { rate, level: 0, settled_ns: now_ns }
+        Meter { level: 0, rate, settled_ns: now_ns, credit }
     }
 
     /// The limit in cost units per second.
     pub fn rate(&self) -> u64 {
         self.rate
+    }
+
+    /// Saves all that may be saved.
+    pub fn fill(&mut self) {
+        self.level = -self.credit.level_max();
     }
 
     /// Lets time pass. An instant before the last one counts as the last one.
@@ -40,12 +72,7 @@ impl Meter {
         }
         self.settled_ns = now_ns;
         let leaked = i128::from(self.rate) * i128::from(elapsed_ns);
-        self.level = (self.level - leaked).max(-self.credit_max());
-    }
-
-    /// Most that may be saved: what the rate gives in [`CEILING_CREDIT_NS`].
-    fn credit_max(&self) -> i128 {
-        i128::from(self.rate) * i128::from(CEILING_CREDIT_NS)
+        self.level = (self.level - leaked).max(-self.credit.level_max());
     }
 
     /// The first instant, counted from the last settling, at which a request may start.
@@ -53,39 +80,73 @@ impl Meter {
         if self.level <= 0 {
             return self.settled_ns;
         }
-        let rate = i128::from(self.rate);
-        let wait_ns = (self.level + rate - 1) / rate;
-        self.settled_ns.saturating_add(u64::try_from(wait_ns).unwrap_or(u64::MAX))
+        self.settled_ns.saturating_add(div_ceil(self.level, self.rate))
     }
 
-    /// Adds the cost of an admitted request.
-    pub fn charge(&mut self, cost: u64) {
-        self.level += i128::from(cost) * BILLION;
+    /// Adds the cost of an admitted request, in millionths of a cost unit.
+    pub fn charge(&mut self, millionths: u64) {
+        self.level += i128::from(millionths) * BILLIONTHS_PER_MILLIONTH;
     }
 
-    /// Takes back the cost of a request that was admitted but never started.
-    pub fn refund(&mut self, cost: u64) {
-        self.level = (self.level - i128::from(cost) * BILLION).max(-self.credit_max());
+    /// Forgets what is owed, as a floor does with what came without being claimed.
+    pub fn forgive(&mut self) {
+        self.level = self.level.min(0);
+    }
+
+    /// Gives up what is saved.
+    pub fn drop_credit(&mut self) {
+        self.level = self.level.max(0);
     }
 
     /// Changes the rate. Debt keeps its size, so that a change neither gives anything away nor takes it, and is
-    /// repaid at the new rate; credit is cut to what the new rate may save.
-    pub fn change_rate(&mut self, rate: u64, now_ns: u64) {
+    /// repaid at the new rate; credit keeps its length in time, as far as that may still be saved.
+    pub fn change(&mut self, rate: u64, credit: Credit, now_ns: u64) {
         assert!(rate > 0, "a rate of zero would never admit anything");
         self.settle(now_ns);
+        if self.level < 0 && credit.rate != self.credit.rate {
+            let old_rate = i128::from(self.credit.rate.max(1));
+            self.level = self.level * i128::from(credit.rate) / old_rate;
+        }
         self.rate = rate;
-        self.level = self.level.max(-self.credit_max());
+        self.credit = credit;
+        self.level = self.level.max(-credit.level_max());
+    }
+
+    /// What is saved, in nanoseconds at the credit's rate; 0 if something is owed.
+    pub fn credit_ns(&self) -> u64 {
+        let saved = (-self.level).max(0);
+        u64::try_from(saved / i128::from(self.credit.rate.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Sets what is saved, as after a restart, as far as it may be saved; what is owed is forgotten.
+    pub fn set_credit_ns(&mut self, credit_ns: u64) {
+        let saved = i128::from(self.credit.rate) * i128::from(credit_ns.min(self.credit.ns_max));
+        self.level = -saved;
+    }
+
+    /// Most that may be saved, in nanoseconds at the credit's rate.
+    pub fn credit_ns_max(&self) -> u64 {
+        self.credit.ns_max
     }
 
     /// What is owed, in cost units rounded down; negative if credit is saved.
     pub fn balance(&self) -> i128 {
-        self.level.div_euclid(BILLION)
+        self.level.div_euclid(1_000_000_000)
+    }
+}
+
+/// Divides a positive level by a rate, rounding up; in 64 bits where that is enough, which is much faster.
+fn div_ceil(level: i128, rate: u64) -> u64 {
+    match u64::try_from(level) {
+        Ok(level) => level.div_ceil(rate),
+        Err(_) => u64::try_from((level + i128::from(rate) - 1) / i128::from(rate)).unwrap_or(u64::MAX),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::MILLIONTHS;
     use proptest::prelude::*;
 
     /// Starts of a client that always wants more, waking `late_ns(n)` after each ready instant.
@@ -98,7 +159,7 @@ mod tests {
                 let ready_ns = meter.ready_ns();
                 now_ns = if ready_ns > now_ns { ready_ns + late_ns(n) } else { now_ns };
                 meter.settle(now_ns);
-                meter.charge(cost);
+                meter.charge(cost * MILLIONTHS);
                 now_ns
             })
             .collect()
@@ -126,7 +187,7 @@ mod tests {
         meter.settle(10_000_000_000);
         let mut burst = 0;
         while meter.ready_ns() <= 10_000_000_000 {
-            meter.charge(1);
+            meter.charge(MILLIONTHS);
             burst += 1;
         }
         assert_eq!(burst, 1 + 1000 * CEILING_CREDIT_NS / 1_000_000_000);
@@ -136,20 +197,46 @@ mod tests {
     fn a_new_meter_has_no_burst() {
         let mut meter = Meter::new(1000, 5);
         assert_eq!(meter.ready_ns(), 5);
-        meter.charge(1);
+        meter.charge(MILLIONTHS);
         assert_eq!(meter.ready_ns(), 1_000_005);
     }
 
     #[test]
     fn a_changed_rate_neither_forgives_nor_adds_debt() {
         let mut meter = Meter::new(1, 0);
-        meter.charge(1);
+        meter.charge(MILLIONTHS);
         for n in 0..1000 {
-            meter.change_rate(1 + n % 2, 0);
+            meter.change(1 + n % 2, Credit::small(1 + n % 2), 0);
         }
         assert_eq!(meter.ready_ns(), 500_000_000);
-        meter.change_rate(1000, 0);
+        meter.change(1000, Credit::small(1000), 0);
         assert_eq!(meter.ready_ns(), 1_000_000);
+    }
+
+    #[test]
+    fn a_burst_lasts_as_long_as_its_credit() {
+        let minute = Credit { rate: 1000, ns_max: 60_000_000_000 };
+        let mut meter = Meter::with_credit(1000, minute, 0);
+        meter.settle(60_000_000_000);
+        assert_eq!(meter.credit_ns(), 60_000_000_000);
+        // Twice the rate for a minute, one request each half millisecond, uses it up.
+        let mut now_ns = 60_000_000_000;
+        while meter.ready_ns() <= now_ns {
+            meter.charge(MILLIONTHS);
+            now_ns += 500_000;
+            meter.settle(now_ns);
+        }
+        assert!(now_ns.abs_diff(120_000_000_000) <= 1_000_000, "{now_ns}");
+    }
+
+    #[test]
+    fn credit_keeps_its_length_through_changes() {
+        let mut meter = Meter::with_credit(1000, Credit { rate: 1000, ns_max: 60_000_000_000 }, 0);
+        meter.settle(30_000_000_000);
+        meter.change(500, Credit { rate: 3000, ns_max: 90_000_000_000 }, 30_000_000_000);
+        assert_eq!(meter.credit_ns(), 30_000_000_000);
+        meter.change(500, Credit { rate: 3000, ns_max: 10_000_000_000 }, 30_000_000_000);
+        assert_eq!(meter.credit_ns(), 10_000_000_000);
     }
 
     proptest! {
@@ -166,7 +253,7 @@ mod tests {
                 meter.settle(now_ns);
                 now_ns = now_ns.max(meter.ready_ns());
                 meter.settle(now_ns);
-                meter.charge(cost);
+                meter.charge(cost * MILLIONTHS);
                 started.push((now_ns, cost));
             }
             for first in 0..started.len() {

@@ -10,6 +10,7 @@
 pub mod disk;
 pub mod history;
 pub mod random;
+pub mod sharing;
 pub mod world;
 
 pub use world::{Report, Settings, run};

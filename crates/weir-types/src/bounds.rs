@@ -67,6 +67,16 @@ pub const CEILING_CREDIT_NS: u64 = 10_000_000;
 /// How much of a stall of the machine is caught up for requests that waited through it, in nanoseconds.
 pub const BACKLOG_CATCH_UP_NS: u64 = 100_000_000;
 
+/// How long a floor that was due and could not be met may still be claimed, in nanoseconds.
+pub const FLOOR_CREDIT_NS: u64 = 100_000_000;
+
+/// How long a pool is taken to be shared after a second workload was last seen there, in nanoseconds.
+pub const COMPETITION_MEMORY_NS: u64 = 1_000_000_000;
+
+/// How far a workload's share may lag behind or run ahead of its siblings' and still be made good, in nanoseconds
+/// of what they share (or four requests, if that is more).
+pub const SHARE_MEMORY_NS: u64 = 10_000_000;
+
 /// What a volume leases ahead of a budget that it shares, in nanoseconds of the budget: more than a reactor
 /// wakes late on a busy machine, and far less than anybody notices when a member stops.
 pub const SHARED_LEASE_NS: u64 = 20_000_000;

@@ -1,0 +1,184 @@
+//! How many operations to keep in flight at media: as few as give nearly all of their throughput.
+//!
+//! More would only wait inside the device, where nobody chooses whose turn it is. The number is found by trial:
+//! now and then the next smaller and the next larger one is used for a moment, and what the media deliver is
+//! compared with the moments before and after. No model of the device is needed, and a change of its behaviour
+//! is followed. Only moments count in which operations were waiting throughout.
+
+/// Numbers to choose from: each about 1.4 times the one before.
+const STEPS: [u32; 20] = [1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024];
+/// Where to begin: few media gain from more, and most lose with less.
+const FIRST_STEP: usize = 9;
+/// Length of a moment, in nanoseconds, and its part at the beginning that does not count, because the
+/// operations in flight are still those of the moment before.
+const MOMENT_NS: u64 = 25_000_000;
+const SETTLING_NS: u64 = 5_000_000;
+/// Operations that a moment needs to be told from another one; slow media have longer moments.
+const OPERATIONS_PER_MOMENT_MIN: u64 = 64;
+/// Trials before a decision, while the right number is looked for and after it was found.
+const TRIALS_SEEKING: u32 = 3;
+const TRIALS_SETTLED: u32 = 8;
+/// Moments between two trials once the right number was found: a trial costs throughput.
+const MOMENTS_BETWEEN_TRIALS: u32 = 40;
+/// A larger number has to give at least so much more, a smaller one may cost at most so much.
+const GAIN_MIN: f64 = 1.03;
+const LOSS_MAX: f64 = 0.99;
+
+/// What a moment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Usual,
+    Fewer,
+    More,
+}
+
+/// What came of the trials in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trials {
+    count: u32,
+    ratios: f64,
+}
+
+impl Trials {
+    fn mean(self, count_min: u32) -> Option<f64> {
+        (self.count >= count_min).then(|| self.ratios / f64::from(self.count))
+    }
+}
+
+/// The number, and what is known about its neighbours.
+#[derive(Clone, Debug)]
+pub struct Depth {
+    fixed: Option<u32>,
+    step: usize,
+    role: Role,
+    started_ns: u64,
+    /// Media time of the operations that were completed in this moment, after it settled, and their number.
+    delivered_ns: u64,
+    operations: u64,
+    is_saturated: bool,
+    /// Deliveries by time in the usual moment before, and in the trial after it.
+    usual_rate: Option<f64>,
+    trial_rate: Option<(Role, f64)>,
+    fewer: Trials,
+    more: Trials,
+    is_settled: bool,
+    moments_until_trial: u32,
+    is_more_next: bool,
+}
+
+impl Depth {
+    /// Begins to look for the number; or keeps to a fixed one.
+    pub fn new(fixed: Option<u32>, now_ns: u64) -> Depth {
+        Depth {
+            fixed,
+            step: FIRST_STEP,
+            role: Role::Usual,
+            started_ns: now_ns,
+            delivered_ns: 0,
+            operations: 0,
+            is_saturated: false,
+            usual_rate: None,
+            trial_rate: None,
+            fewer: Trials::default(),
+            more: Trials::default(),
+            is_settled: false,
+            moments_until_trial: 1,
+            is_more_next: false,
+        }
+    }
+
+    /// Operations to keep in flight now, of the size of the smallest.
+    pub fn operations(&self) -> u32 {
+        let step = match self.role {
+            Role::Usual => self.step,
+            Role::Fewer => self.step.saturating_sub(1),
+            Role::More => (self.step + 1).min(STEPS.len() - 1),
+        };
+        self.fixed.unwrap_or(STEPS[step])
+    }
+
+    /// True if an operator chose the number.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
+    }
+
+    /// True if the number was found, for the time being.
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// An operation is completed. `is_waited_for` tells whether others wait for it.
+    pub fn completed(&mut self, now_ns: u64, media_ns: u32, is_waited_for: bool) {
+        self.is_saturated &= is_waited_for;
+        if now_ns < self.started_ns + SETTLING_NS {
+            return;
+        }
+        self.delivered_ns += u64::from(media_ns);
+        self.operations += 1;
+        let is_long_enough = now_ns >= self.started_ns + MOMENT_NS;
+        if self.fixed.is_none() && is_long_enough && self.operations >= OPERATIONS_PER_MOMENT_MIN {
+            self.end_moment(now_ns);
+        }
+    }
+
+    fn end_moment(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns - self.started_ns - SETTLING_NS;
+        let rate = self.is_saturated.then(|| self.delivered_ns as f64 / elapsed_ns.max(1) as f64);
+        self.judge(rate);
+        self.role = self.next_role();
+        (self.started_ns, self.delivered_ns, self.operations) = (now_ns, 0, 0);
+        self.is_saturated = true;
+    }
+
+    /// Takes a moment into account: a trial is compared with the usual moments on both sides of it.
+    fn judge(&mut self, rate: Option<f64>) {
+        let Some(rate) = rate else {
+            (self.usual_rate, self.trial_rate) = (None, None);
+            return;
+        };
+        if self.role != Role::Usual {
+            self.trial_rate = Some((self.role, rate));
+            return;
+        }
+        if let (Some(before), Some((role, trial))) = (self.usual_rate, self.trial_rate.take()) {
+            let trials = if role == Role::More { &mut self.more } else { &mut self.fewer };
+            trials.count += 1;
+            trials.ratios += trial * 2.0 / (before + rate);
+            self.decide();
+        }
+        self.usual_rate = Some(rate);
+    }
+
+    fn decide(&mut self) {
+        let needed = if self.is_settled { TRIALS_SETTLED } else { TRIALS_SEEKING };
+        let (more, fewer) = (self.more.mean(needed), self.fewer.mean(needed));
+        if more.is_some_and(|ratio| ratio > GAIN_MIN) && self.step + 1 < STEPS.len() {
+            self.take_step(self.step + 1);
+        } else if fewer.is_some_and(|ratio| ratio > LOSS_MAX) && self.step > 0 {
+            self.take_step(self.step - 1);
+        } else if more.is_some() && fewer.is_some() {
+            self.is_settled = true;
+            (self.more, self.fewer) = (Trials::default(), Trials::default());
+        }
+    }
+
+    fn take_step(&mut self, step: usize) {
+        self.step = step;
+        self.is_settled = false;
+        (self.more, self.fewer) = (Trials::default(), Trials::default());
+        (self.usual_rate, self.trial_rate) = (None, None);
+    }
+
+    fn next_role(&mut self) -> Role {
+        if self.role != Role::Usual || self.usual_rate.is_none() {
+            return Role::Usual;
+        }
+        self.moments_until_trial = self.moments_until_trial.saturating_sub(1);
+        if self.moments_until_trial > 0 {
+            return Role::Usual;
+        }
+        self.moments_until_trial = if self.is_settled { MOMENTS_BETWEEN_TRIALS } else { 1 };
+        self.is_more_next = !self.is_more_next;
+        if self.is_more_next { Role::More } else { Role::Fewer }
+    }
+}

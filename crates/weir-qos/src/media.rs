@@ -1,0 +1,59 @@
+//! What operations cost the media, as far as it is known what the media can do.
+
+use crate::cost::{Direction, Kind};
+
+/// What media deliver in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaRates {
+    /// Small operations per second.
+    pub iops: u64,
+    /// Bytes per second of large ones.
+    pub bytes_per_second: u64,
+}
+
+/// What a pool's media deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaModel {
+    /// Reading.
+    pub read: MediaRates,
+    /// Writing, discarding and zeroing.
+    pub write: MediaRates,
+}
+
+impl MediaModel {
+    /// For media of which nothing is known: the proportion of a common solid-state drive.
+    pub const UNKNOWN: MediaModel =
+        MediaModel::even(MediaRates { iops: 100_000, bytes_per_second: 2_000_000_000 });
+
+    /// Media that read and write alike.
+    pub const fn even(rates: MediaRates) -> MediaModel {
+        MediaModel { read: rates, write: rates }
+    }
+
+    /// The time that an operation takes of the media, in nanoseconds: small ones by their number, large ones by
+    /// their bytes. At least 1.
+    pub fn cost_ns(&self, kind: Kind, bytes: u32) -> u32 {
+        let rates = match kind.direction() {
+            Direction::Read => self.read,
+            Direction::Write => self.write,
+        };
+        let by_number = 1_000_000_000 / rates.iops.max(1);
+        let by_bytes = u64::from(bytes) * 1_000_000_000 / rates.bytes_per_second.max(1);
+        u32::try_from(by_number.max(by_bytes).max(1)).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_operations_cost_by_their_bytes() {
+        let rates = MediaRates { iops: 10_000, bytes_per_second: 100_000_000 };
+        let media = MediaModel { read: rates, write: MediaRates { iops: 5000, ..rates } };
+        assert_eq!(media.cost_ns(Kind::Read, 4096), 100_000);
+        assert_eq!(media.cost_ns(Kind::Write, 4096), 200_000);
+        assert_eq!(media.cost_ns(Kind::Discard, 0), 200_000);
+        assert_eq!(media.cost_ns(Kind::Read, 100_000), 1_000_000);
+    }
+}

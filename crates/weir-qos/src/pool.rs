@@ -1,0 +1,153 @@
+//! A pool's media, shared: whose operation is next, and how many are in flight.
+//!
+//! While somebody waits, operations leave in the order of the tree: floors, then shares. As long as only one
+//! leaf asks, there is no order to keep, and nothing waits here at all. What is in flight is counted in time of
+//! the media, so that a large operation counts as several.
+
+use weir_types::bounds::COMPETITION_MEMORY_NS;
+
+use crate::cost::{Cost, Kind};
+use crate::depth::Depth;
+use crate::media::MediaModel;
+use crate::tree::{NodeId, Tree, Verdict};
+
+/// An operation that waits, with what had been let go when it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued<T> {
+    ticket: T,
+    granted_ns: u64,
+    granted_due_ns: u64,
+}
+
+/// An operation that waited and may go to the media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted<T> {
+    /// The leaf at which it waited.
+    pub leaf: NodeId,
+    /// The ticket under which it arrived.
+    pub ticket: T,
+    /// What it costs; to be given back with [`Pool::completed`].
+    pub cost: Cost,
+    /// How long it waited, in nanoseconds.
+    pub waited_ns: u64,
+    /// The part of it in which others went first because of their floors, in nanoseconds.
+    pub waited_for_floors_ns: u64,
+}
+
+/// The pool. `T` is what the caller knows an operation by.
+#[derive(Debug)]
+pub struct Pool<T> {
+    /// Who shares the media. It has no ceilings: these hold requests back before they come here.
+    pub tree: Tree<Queued<T>>,
+    media: MediaModel,
+    depth: Depth,
+    in_flight_ns: u64,
+    in_flight: u32,
+    /// Media time of all operations that were let go from the queue, and of those for which a floor was due.
+    granted_ns: u64,
+    granted_due_ns: u64,
+    last_leaf: Option<NodeId>,
+    competition_until_ns: u64,
+}
+
+impl<T: Copy> Pool<T> {
+    /// A pool in which nothing is in flight. `queue_target` fixes the number of operations in flight.
+    pub fn new(media: MediaModel, queue_target: Option<u32>, now_ns: u64) -> Pool<T> {
+        Pool {
+            tree: Tree::new(now_ns),
+            media,
+            depth: Depth::new(queue_target, now_ns),
+            in_flight_ns: 0,
+            in_flight: 0,
+            granted_ns: 0,
+            granted_due_ns: 0,
+            last_leaf: None,
+            competition_until_ns: 0,
+        }
+    }
+
+    /// What an operation costs here.
+    pub fn cost(&self, kind: Kind, bytes: u32, is_first: bool) -> Cost {
+        Cost { kind, is_first, bytes, media_ns: self.media.cost_ns(kind, bytes) }
+    }
+
+    /// An operation arrives. If it may go, it is in flight.
+    pub fn arrive(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost) -> Verdict {
+        if self.last_leaf.replace(leaf) != Some(leaf) {
+            self.competition_until_ns = now_ns + COMPETITION_MEMORY_NS;
+        }
+        if self.tree.waiting() == 0 && self.has_room(now_ns) {
+            self.start(cost);
+            return Verdict::Run;
+        }
+        let (granted_ns, granted_due_ns) = (self.granted_ns, self.granted_due_ns);
+        self.tree.wait(now_ns, leaf, Queued { ticket, granted_ns, granted_due_ns }, cost);
+        Verdict::Wait
+    }
+
+    /// An operation that was in flight has ended; [`Pool::release`] may have others now.
+    pub fn completed(&mut self, now_ns: u64, cost: Cost) {
+        self.in_flight_ns -= u64::from(cost.media_ns);
+        self.in_flight -= 1;
+        self.depth.completed(now_ns, cost.media_ns, self.tree.waiting() > 0);
+    }
+
+    /// Takes out the next operation that may go, if any; it is in flight. Call it until it answers `None`.
+    pub fn release(&mut self, now_ns: u64) -> Option<Granted<T>> {
+        if self.tree.waiting() == 0 || !self.has_room(now_ns) {
+            return None;
+        }
+        self.tree.keep_up(now_ns);
+        let released = self.tree.release(now_ns)?;
+        self.start(released.cost);
+        let Queued { ticket, granted_ns, granted_due_ns } = released.ticket;
+        let (all, due) = (self.granted_ns - granted_ns, self.granted_due_ns - granted_due_ns);
+        self.granted_ns += u64::from(released.cost.media_ns);
+        if released.is_due {
+            self.granted_due_ns += u64::from(released.cost.media_ns);
+        }
+        let for_floors = u128::from(released.waited_ns) * u128::from(due) / u128::from(all.max(1));
+        Some(Granted {
+            leaf: released.leaf,
+            ticket,
+            cost: released.cost,
+            waited_ns: released.waited_ns,
+            waited_for_floors_ns: for_floors as u64,
+        })
+    }
+
+    fn start(&mut self, cost: Cost) {
+        self.in_flight_ns += u64::from(cost.media_ns);
+        self.in_flight += 1;
+    }
+
+    /// True if the media can use another operation.
+    fn has_room(&self, now_ns: u64) -> bool {
+        let is_alone = now_ns >= self.competition_until_ns && !self.depth.is_fixed();
+        is_alone || self.in_flight_ns < self.in_flight_ns_max()
+    }
+
+    fn in_flight_ns_max(&self) -> u64 {
+        u64::from(self.depth.operations()) * u64::from(self.media.cost_ns(Kind::Read, 0))
+    }
+
+    /// Forgets the waiting operations that `is_gone` names.
+    pub fn forget(&mut self, now_ns: u64, leaf: NodeId, is_gone: impl Fn(T) -> bool) {
+        self.tree.forget(now_ns, leaf, |queued| is_gone(queued.ticket));
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// How many are kept in flight while several workloads compete, and how that is known.
+    pub fn depth(&self) -> &Depth {
+        &self.depth
+    }
+
+    /// What the media are taken to deliver.
+    pub fn media(&self) -> MediaModel {
+        self.media
+    }
+}

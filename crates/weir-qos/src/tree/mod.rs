@@ -1,0 +1,476 @@
+//! The tree of workloads, and whose request is next.
+//!
+//! Tenants, groups, volumes and connections are nodes; requests wait at the leaves. A request may go when the
+//! ceilings of all nodes from its leaf to the root allow it. Of those that may go, the next is one whose floor
+//! is due, if there is any; else the choice goes down from the root, at each node to the child that has had
+//! least of it by weight (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996; with floors first, as
+//! in mClock: Gulati, Merchant and Varman, OSDI 2010). What each request costs the parent is the time that the
+//! tightest ceiling above takes for it, or what it takes of the media.
+//!
+//! A node is entered with its parent in up to three heaps: among those that may be served, by share; among
+//! those whose floor will be due, by instant; and among those to be looked at later, because a ceiling holds
+//! them. So a decision costs a few small heaps from the leaf to the root, however many workloads there are.
+//!
+//! There is no clock here. The tree has a time of its own, which follows the caller's: if the caller comes
+//! late, what should have happened meanwhile happens in its order, so that nobody loses by it.
+
+mod choice;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use weir_types::Terms;
+use weir_types::bounds::BACKLOG_CATCH_UP_NS;
+
+use crate::ceiling::{Limit, Rate};
+use crate::cost::{Cost, Direction};
+use node::{Body, CLASSES, Index, Node, Place, Waiting, direction_of};
+
+/// Names a node; valid until it is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+/// The node above all others. It has no terms.
+pub const ROOT: NodeId = NodeId(0);
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may go now.
+    Run,
+    /// It waits; [`Tree::release`] will name its ticket.
+    Wait,
+}
+
+/// A request that waited and may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released<T> {
+    /// The leaf at which it waited.
+    pub leaf: NodeId,
+    /// The ticket under which it arrived.
+    pub ticket: T,
+    /// What it costs.
+    pub cost: Cost,
+    /// How long it waited, in nanoseconds.
+    pub waited_ns: u64,
+    /// The limit that held it until now, and whose it is; `None` if it only waited for its turn.
+    pub bound_by: Option<(NodeId, Limit)>,
+    /// It went because a floor was due.
+    pub is_due: bool,
+}
+
+/// The tree. `T` is what the caller knows a request by.
+///
+/// Its queues have no bound of their own: they hold what connections may have open, which is bounded.
+#[derive(Debug)]
+pub struct Tree<T> {
+    nodes: Vec<Node<T>>,
+    places: Vec<Place>,
+    free: Vec<Index>,
+    clock_ns: u64,
+    waiting: usize,
+    /// Nodes with ceilings for one direction: while there are any, reads and writes are told apart.
+    directional: u32,
+    /// Choices in a row that were made for floors, though others were waiting.
+    due_run: u32,
+}
+
+impl<T: Copy> Tree<T> {
+    /// A tree with nothing but its root.
+    pub fn new(now_ns: u64) -> Tree<T> {
+        let root = Node::new(0, &Terms::default(), now_ns, Body::Inner(Box::default()));
+        Tree {
+            nodes: vec![root],
+            places: vec![Place::NONE],
+            free: Vec::new(),
+            clock_ns: now_ns,
+            waiting: 0,
+            directional: 0,
+            due_run: 0,
+        }
+    }
+
+    /// Adds a node under which others can be added.
+    pub fn add_inner(&mut self, parent: NodeId, terms: &Terms, now_ns: u64) -> NodeId {
+        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Inner(Box::default())))
+    }
+
+    /// Adds a node at which requests wait.
+    pub fn add_leaf(&mut self, parent: NodeId, terms: &Terms, now_ns: u64) -> NodeId {
+        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Leaf([VecDeque::new(), VecDeque::new()])))
+    }
+
+    fn add(&mut self, parent: NodeId, node: Node<T>) -> NodeId {
+        self.nodes[parent.0 as usize].children().count += 1;
+        let is_directional = node.ceiling.is_directional();
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.nodes[index as usize] = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                self.places.push(Place::NONE);
+                (self.nodes.len() - 1) as Index
+            }
+        };
+        self.count_directional(is_directional, false);
+        NodeId(index)
+    }
+
+    /// Removes a node that has no children and at which nothing waits.
+    pub fn remove(&mut self, id: NodeId) {
+        let node = &self.nodes[id.0 as usize];
+        let is_empty = match &node.body {
+            Body::Leaf(lanes) => lanes.iter().all(VecDeque::is_empty),
+            Body::Inner(children) => children.count == 0,
+            Body::Free => false,
+        };
+        assert!(is_empty && id != ROOT, "a node is removed once, and empty");
+        let (parent, was_directional) = (node.parent, node.ceiling.is_directional());
+        self.withdraw(id.0);
+        self.nodes[id.0 as usize].body = Body::Free;
+        self.nodes[parent as usize].children().count -= 1;
+        self.free.push(id.0);
+        self.count_directional(false, was_directional);
+    }
+
+    /// Changes what a node may do. Earned credit stays as [`crate::Ceiling::change`] says.
+    pub fn change(&mut self, id: NodeId, terms: &Terms, now_ns: u64) {
+        self.follow(now_ns);
+        let node = &mut self.nodes[id.0 as usize];
+        let was_directional = node.ceiling.is_directional();
+        node.change(terms, self.clock_ns.max(now_ns));
+        let is_directional = node.ceiling.is_directional();
+        self.count_directional(is_directional, was_directional);
+        self.refresh_up(id.0);
+    }
+
+    /// Number of children of an inner node.
+    pub fn children(&self, id: NodeId) -> usize {
+        match &self.nodes[id.0 as usize].body {
+            Body::Inner(children) => children.count as usize,
+            _ => 0,
+        }
+    }
+
+    /// Number of requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Number of requests that wait at a leaf.
+    pub fn waiting_at(&self, leaf: NodeId) -> usize {
+        match &self.nodes[leaf.0 as usize].body {
+            Body::Leaf(lanes) => lanes.iter().map(VecDeque::len).sum(),
+            _ => 0,
+        }
+    }
+
+    /// Which queue of a leaf a request belongs in.
+    fn class_of(&self, cost: Cost) -> usize {
+        usize::from(self.directional > 0 && cost.kind.direction() == Direction::Write)
+    }
+
+    fn classes(&self) -> usize {
+        if self.directional > 0 { CLASSES } else { 1 }
+    }
+
+    /// A request arrives. If it has to wait, the ticket is kept. Release what is due before, else the request
+    /// may wait where it need not.
+    pub fn arrive(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost) -> Verdict {
+        self.follow(now_ns);
+        if self.may_pass(leaf, cost) {
+            self.charge_path(leaf, cost);
+            return Verdict::Run;
+        }
+        self.put(leaf, Waiting { ticket, cost, arrived_ns: now_ns });
+        Verdict::Wait
+    }
+
+    /// Charges a request that is not to wait, as a flush.
+    pub fn pass(&mut self, now_ns: u64, leaf: NodeId, cost: Cost) {
+        self.follow(now_ns);
+        self.charge_path(leaf, cost);
+        self.refresh_way(leaf.0);
+    }
+
+    /// A request arrives that waits in any case, until [`Tree::release`] names it.
+    pub fn wait(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost) {
+        self.move_in(now_ns, leaf, ticket, cost, now_ns);
+    }
+
+    /// Has a request wait that has been waiting elsewhere since `arrived_ns`.
+    pub fn move_in(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost, arrived_ns: u64) {
+        self.follow(now_ns);
+        self.put(leaf, Waiting { ticket, cost, arrived_ns });
+    }
+
+    fn put(&mut self, leaf: NodeId, waiting: Waiting<T>) {
+        let class = self.class_of(waiting.cost);
+        let lane = &mut self.nodes[leaf.0 as usize].lanes()[class];
+        let is_first = lane.is_empty();
+        lane.push_back(waiting);
+        self.waiting += 1;
+        if is_first {
+            self.awaken(leaf);
+            self.refresh_up(leaf.0);
+        }
+    }
+
+    /// A leaf that had nothing waiting has no claim from before.
+    fn awaken(&mut self, leaf: NodeId) {
+        let clock_ns = self.clock_ns;
+        let mut index = leaf.0;
+        while index != ROOT.0 && !self.is_active(index) {
+            let node = &mut self.nodes[index as usize];
+            if let Some(floor) = &mut node.floor {
+                floor.awaken(clock_ns);
+            }
+            let parent = node.parent;
+            let least = self.nodes[parent as usize].children().virtual_time;
+            let node = &mut self.nodes[index as usize];
+            node.share_tag = node.share_tag.max(least);
+            index = parent;
+        }
+    }
+
+    /// True if its parent knows that something waits below.
+    fn is_active(&self, index: Index) -> bool {
+        let place = &self.places[index as usize];
+        place.timer != crate::heap::NOWHERE || (0..CLASSES).any(|class| place.is_ready(class))
+    }
+
+    /// True if nothing stands in a request's way.
+    fn may_pass(&self, leaf: NodeId, cost: Cost) -> bool {
+        let (class, direction) = (self.class_of(cost), cost.kind.direction());
+        if self.waiting > 0 && (self.nodes[leaf.0 as usize].is_pending(class) || self.is_behind()) {
+            return false;
+        }
+        let mut index = leaf.0;
+        while index != ROOT.0 {
+            let node = &self.nodes[index as usize];
+            if node.ceiling.ready_ns(direction).0 > self.clock_ns {
+                return false;
+            }
+            index = node.parent;
+        }
+        true
+    }
+
+    /// True if something could be released at the tree's time.
+    fn is_behind(&self) -> bool {
+        (0..CLASSES).any(|class| self.nodes[0].is_pending(class)) || self.nodes[0].timer_ns() <= self.clock_ns
+    }
+
+    fn charge_path(&mut self, leaf: NodeId, cost: Cost) {
+        let mut index = leaf.0;
+        while index != ROOT.0 {
+            let node = &mut self.nodes[index as usize];
+            node.charge(self.clock_ns, cost, false);
+            index = node.parent;
+        }
+    }
+
+    /// The first instant at which [`Tree::release`] has something to do; `None` if nothing waits.
+    pub fn next_ns(&self) -> Option<u64> {
+        if self.waiting == 0 {
+            return None;
+        }
+        if (0..CLASSES).any(|class| self.nodes[0].is_pending(class)) {
+            return Some(self.clock_ns);
+        }
+        Some(self.nodes[0].timer_ns())
+    }
+
+    /// Takes out the next request that may go, if any. Call it until it answers `None`.
+    pub fn release(&mut self, now_ns: u64) -> Option<Released<T>> {
+        loop {
+            if self.waiting == 0 {
+                self.clock_ns = self.clock_ns.max(now_ns);
+                return None;
+            }
+            if let Some(released) = self.choose(now_ns) {
+                return Some(released);
+            }
+            let next_ns = self.nodes[0].timer_ns();
+            if next_ns > now_ns {
+                self.clock_ns = self.clock_ns.max(now_ns);
+                return None;
+            }
+            // Whoever waits keeps the schedule even if this call comes late: the machine's stalls are not the
+            // workload's, which asked in time.
+            self.clock_ns = self.clock_ns.max(next_ns).max(now_ns.saturating_sub(BACKLOG_CATCH_UP_NS));
+            self.look_at_due(ROOT.0);
+        }
+    }
+
+    /// Moves the tree's time on though requests wait that may go: they wait for something else, as for room in a
+    /// pool, and nothing that happened meanwhile is to be made up for.
+    pub fn keep_up(&mut self, now_ns: u64) {
+        self.clock_ns = self.clock_ns.max(now_ns);
+    }
+
+    /// Moves the tree's time on if nothing is behind.
+    fn follow(&mut self, now_ns: u64) {
+        let is_behind = self.waiting > 0 && self.next_ns().is_some_and(|next_ns| next_ns <= now_ns);
+        if !is_behind {
+            self.clock_ns = self.clock_ns.max(now_ns);
+        }
+    }
+
+    /// Looks at the children whose time has come.
+    fn look_at_due(&mut self, parent: Index) {
+        while let Some((at_ns, child)) = self.nodes[parent as usize].children().timers.first() {
+            if at_ns > self.clock_ns {
+                return;
+            }
+            if let Body::Inner(_) = self.nodes[child as usize].body {
+                self.look_at_due(child);
+            }
+            self.refresh(child);
+        }
+    }
+
+    /// Enters a node with its parent as it stands, and its parent with the grandparent, up to where nothing
+    /// changes.
+    fn refresh_up(&mut self, mut index: Index) {
+        while index != ROOT.0 {
+            let parent = self.nodes[index as usize].parent;
+            let before = self.summary(parent);
+            self.refresh(index);
+            if self.summary(parent) == before {
+                return;
+            }
+            index = parent;
+        }
+    }
+
+    /// What a node's parent goes by, apart from the node's own ceilings.
+    fn summary(&self, index: Index) -> (u64, [(bool, u64); CLASSES]) {
+        let node = &self.nodes[index as usize];
+        (node.timer_ns(), [0, 1].map(|class| (node.is_pending(class), node.due_ns(class))))
+    }
+
+    fn refresh(&mut self, child: Index) {
+        let clock_ns = self.clock_ns;
+        let node = &self.nodes[child as usize];
+        let (parent, share_tag, timer_ns) = (node.parent, node.share_tag, node.timer_ns());
+        let (mut wake_ns, mut fit_ns_min) = (u64::MAX, u64::MAX);
+        let mut entries = [(false, u64::MAX); CLASSES];
+        for (class, entry) in entries.iter_mut().enumerate().take(self.classes()) {
+            let fit_ns = self.fit_ns(child, class);
+            fit_ns_min = fit_ns_min.min(fit_ns);
+            if node.is_pending(class) {
+                match fit_ns > clock_ns {
+                    true => wake_ns = wake_ns.min(fit_ns),
+                    false => *entry = (true, node.due_ns(class)),
+                }
+            }
+        }
+        // There is no use in looking below before the node itself may be served again.
+        wake_ns = wake_ns.min(timer_ns.max(if timer_ns == u64::MAX { 0 } else { fit_ns_min }));
+        self.enter(child, parent, share_tag, wake_ns, entries);
+    }
+
+    /// The first instant at which a node's own ceilings let a request of a class go.
+    fn fit_ns(&self, index: Index, class: usize) -> u64 {
+        let ceiling = &self.nodes[index as usize].ceiling;
+        // While directions are not told apart, no ceiling is for one of them.
+        if ceiling.is_empty() { 0 } else { ceiling.ready_ns(direction_of(class)).0 }
+    }
+
+    fn enter(
+        &mut self,
+        child: Index,
+        parent: Index,
+        share_tag: u64,
+        wake_ns: u64,
+        entries: [(bool, u64); CLASSES],
+    ) {
+        let place = self.places[child as usize];
+        let places = &mut self.places;
+        let children = self.nodes[parent as usize].children();
+        if wake_ns < u64::MAX {
+            children.timers.set(place.timer, wake_ns, child, |child, at| places[child as usize].timer = at);
+        } else if place.timer != crate::heap::NOWHERE {
+            children.timers.remove(place.timer, |child, at| places[child as usize].timer = at);
+        }
+        for (class, (is_ready, due_ns)) in entries.into_iter().enumerate() {
+            let ready = &mut children.ready[class];
+            let moved = |child: Index, at| places[child as usize].ready[class] = at;
+            if is_ready {
+                ready.set(place.ready[class], share_tag, child, moved);
+            } else if place.is_ready(class) {
+                ready.remove(place.ready[class], moved);
+            }
+            let due = &mut children.due[class];
+            let moved = |child: Index, at| places[child as usize].due[class] = at;
+            if due_ns < u64::MAX {
+                due.set(place.due[class], due_ns, child, moved);
+            } else if place.due[class] != crate::heap::NOWHERE {
+                due.remove(place.due[class], moved);
+            }
+        }
+    }
+
+    /// Takes a node out of its parent's heaps.
+    fn withdraw(&mut self, index: Index) {
+        let parent = self.nodes[index as usize].parent;
+        self.enter(index, parent, 0, u64::MAX, [(false, u64::MAX); CLASSES]);
+        self.refresh_up(parent);
+    }
+
+    /// Forgets the requests that `is_gone` names, as when their connection has ended.
+    pub fn forget(&mut self, now_ns: u64, leaf: NodeId, is_gone: impl Fn(T) -> bool) {
+        self.follow(now_ns);
+        let before = self.waiting_at(leaf);
+        let lanes = self.nodes[leaf.0 as usize].lanes();
+        lanes.iter_mut().for_each(|lane| lane.retain(|waiting| !is_gone(waiting.ticket)));
+        self.waiting -= before - self.waiting_at(leaf);
+        self.refresh_up(leaf.0);
+    }
+
+    /// Takes out everything that waits at a leaf, in the order of arrival, with the instant of arrival.
+    pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> Vec<(T, Cost, u64)> {
+        self.follow(now_ns);
+        let lanes = self.nodes[leaf.0 as usize].lanes();
+        let mut all: Vec<Waiting<T>> = lanes.iter_mut().flat_map(|lane| lane.drain(..)).collect();
+        all.sort_by_key(|waiting| waiting.arrived_ns);
+        self.waiting -= all.len();
+        self.refresh_up(leaf.0);
+        all.into_iter().map(|waiting| (waiting.ticket, waiting.cost, waiting.arrived_ns)).collect()
+    }
+
+    /// Counts nodes whose ceilings are for one direction. With the first one reads and writes part, with the last
+    /// one they join again.
+    fn count_directional(&mut self, is_directional: bool, was_directional: bool) {
+        let before = self.directional;
+        self.directional = before + u32::from(is_directional) - u32::from(was_directional);
+        if (before == 0) == (self.directional == 0) || self.waiting == 0 {
+            return;
+        }
+        for index in 1..self.nodes.len() as Index {
+            if let Body::Leaf(_) = self.nodes[index as usize].body {
+                for (ticket, cost, arrived_ns) in self.drain(0, NodeId(index)) {
+                    self.put(NodeId(index), Waiting { ticket, cost, arrived_ns });
+                }
+            }
+        }
+    }
+
+    /// What a node has saved for bursts, by limit: nanoseconds at the burst rate, and the most that may be saved.
+    pub fn credits(&mut self, now_ns: u64, id: NodeId) -> Vec<(Limit, u64, u64)> {
+        let at_ns = self.clock_ns.max(now_ns);
+        let ceiling = &mut self.nodes[id.0 as usize].ceiling;
+        ceiling.credits(at_ns).filter(|(limit, ..)| limit.rate == Rate::Sustained).collect()
+    }
+
+    /// Sets what a node has saved under one limit, as after a restart.
+    pub fn set_credit_ns(&mut self, id: NodeId, limit: Limit, credit_ns: u64) {
+        self.nodes[id.0 as usize].ceiling.set_credit_ns(limit, credit_ns);
+        self.refresh_up(id.0);
+    }
+}

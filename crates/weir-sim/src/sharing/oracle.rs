@@ -1,0 +1,213 @@
+//! What must be true of a history, by arithmetic so plain that it can be believed.
+
+use weir_qos::{Counting, Kind};
+use weir_types::bounds::CEILING_CREDIT_NS;
+
+use super::{History, Plan};
+
+const BILLION: i128 = 1_000_000_000;
+
+/// A limit of a node: what a request counts under it in millionths, its rate, and what may be saved, in
+/// billionths of a unit.
+struct Limit {
+    millionths: Box<dyn Fn(Kind, u32) -> i128>,
+    rate: i128,
+    saved: i128,
+}
+
+/// Checks that in no window, of any length and at any node, more was admitted than rate times length, and what
+/// may have been saved before it, and one request. `late_ns` is what the scheduler may have been late by.
+///
+/// With S(n) the sum of the first n requests, the window from request i to just before request j holds
+/// S(j) - S(i), which may be at most rate * (t(j) - t(i)) + saved. So for each j the least
+/// S(i) - rate * t(i) before it is all that must be known.
+pub fn check_windows(plan: &Plan, history: &History) -> Result<(), String> {
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let below = below(plan, index);
+        for (name, limit) in limits(&node.terms, plan.late_ns_max) {
+            let (mut sum, mut least) = (0i128, i128::MAX);
+            for &(at_ns, leaf) in history.admissions.iter().filter(|(_, leaf)| below[*leaf]) {
+                let line = limit.rate * i128::from(at_ns);
+                let load = plan.nodes[leaf].load.as_ref().ok_or("only leaves admit")?;
+                let amount = (limit.millionths)(load.kind, load.bytes);
+                if amount == 0 {
+                    continue;
+                }
+                least = least.min(sum - line);
+                if sum - line - least > limit.saved {
+                    let excess = (sum - line - least - limit.saved) / BILLION;
+                    return Err(format!("node {index} exceeded {name} by {excess} at {at_ns}"));
+                }
+                sum += amount * 1000;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each node of a plan, whether it is this one or below it.
+fn below(plan: &Plan, top: usize) -> Vec<bool> {
+    let mut below = vec![false; plan.nodes.len()];
+    for (index, node) in plan.nodes.iter().enumerate() {
+        below[index] = index == top || node.parent.is_some_and(|parent| below[parent]);
+    }
+    below
+}
+
+fn limits(terms: &weir_types::Terms, late_ns: u64) -> Vec<(String, Limit)> {
+    let counting = Counting { operation_size: terms.operation_size, charges: terms.charges };
+    let mut found = Vec::new();
+    for dimension in weir_qos::DIMENSIONS {
+        let Some(rate) = dimension.rate(&terms.limits) else { continue };
+        let burst = terms.burst.and_then(|b| Some((dimension.rate(&b.rates)?, u64::from(b.seconds))));
+        let burst = burst.filter(|(burst, _)| *burst > rate);
+        let millionths = || -> Box<dyn Fn(Kind, u32) -> i128> {
+            Box::new(move |kind: Kind, bytes: u32| {
+                let is_covered = dimension.direction().is_none_or(|only| only == kind.direction());
+                let operations = counting.operations(weir_qos::Cost::of(kind, bytes));
+                let counted = if dimension.is_bytes() { u64::from(bytes) * 1_000_000 } else { operations };
+                if is_covered { i128::from(counted) } else { 0 }
+            })
+        };
+        let small = |rate: u64| i128::from(rate) * i128::from(CEILING_CREDIT_NS + late_ns);
+        let saved = match burst {
+            None => small(rate),
+            Some((burst, seconds)) => {
+                i128::from(burst - rate) * i128::from(seconds) * BILLION
+                    + i128::from(rate) * i128::from(late_ns)
+            }
+        };
+        found.push((format!("{dimension:?}"), Limit { millionths: millionths(), rate: rate.into(), saved }));
+        if let Some((burst, _)) = burst {
+            let limit = Limit { millionths: millionths(), rate: burst.into(), saved: small(burst) };
+            found.push((format!("the burst of {dimension:?}"), limit));
+        }
+    }
+    found
+}
+
+/// Length of the windows in which services are counted, in nanoseconds.
+const WINDOW_NS: u64 = 200_000_000;
+
+/// What a leaf was doing: whether it asked without end.
+fn asks_without_end(plan: &Plan, leaf: usize) -> bool {
+    plan.nodes[leaf].load.as_ref().is_some_and(|load| load.depth >= 64 && load.think_ns == 0)
+}
+
+/// The windows that lie wholly in the times in which a leaf asks, after it has just begun.
+fn windows(plan: &Plan, leaf: usize) -> Vec<u64> {
+    let active = plan.nodes[leaf].load.iter().flat_map(|load| &load.active);
+    let mut windows = Vec::new();
+    for &(from_ns, until_ns) in active {
+        // What was not answered when the plan ended is not known.
+        let until_ns = until_ns.min(plan.duration_ns - WINDOW_NS / 4);
+        let mut at_ns = from_ns + WINDOW_NS / 4;
+        while at_ns + WINDOW_NS <= until_ns {
+            windows.push(at_ns);
+            at_ns += WINDOW_NS / 2;
+        }
+    }
+    windows
+}
+
+/// Checks that every leaf that asks without end is served at the rate of its floor, and ever again: nobody who
+/// asks goes without for longer than a few of the requests that it would be entitled to if all asked.
+pub fn check_claims(plan: &Plan, history: &History) -> Result<(), String> {
+    let entitled = entitlements(plan);
+    for (leaf, node) in plan.nodes.iter().enumerate().filter(|(leaf, _)| asks_without_end(plan, *leaf)) {
+        let starts: Vec<u64> =
+            history.events.iter().filter(|event| event.node == leaf).map(|event| event.started_ns).collect();
+        let within = |from_ns: u64, length_ns: u64| {
+            let range = from_ns..from_ns + length_ns;
+            starts.iter().filter(|at_ns| range.contains(at_ns)).count() as f64
+        };
+        let floor = node.terms.floor.iops.unwrap_or(0) as f64;
+        let patience_ns = (4e9 / entitled[leaf].max(1e-3)) as u64 + WINDOW_NS;
+        for from_ns in windows(plan, leaf) {
+            let (got, due) = (within(from_ns, WINDOW_NS), floor * WINDOW_NS as f64 / 1e9);
+            if got < due * 0.99 - 4.0 {
+                return Err(format!("leaf {leaf} got {got} of {due} that were due from {from_ns} on"));
+            }
+            let may_starve =
+                from_ns + patience_ns > plan.duration_ns || !is_active(plan, leaf, from_ns + patience_ns);
+            if !may_starve && within(from_ns, patience_ns) == 0.0 {
+                return Err(format!("leaf {leaf} got nothing for {patience_ns} ns from {from_ns} on"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_active(plan: &Plan, leaf: usize, at_ns: u64) -> bool {
+    let mut active = plan.nodes[leaf].load.iter().flat_map(|load| &load.active);
+    active.any(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&at_ns))
+}
+
+/// Checks that media do not idle while somebody asks without end whom no ceiling holds back.
+pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
+    let Some(media) = plan.media else { return Ok(()) };
+    let has_ceiling = |mut index: usize| loop {
+        if !plan.nodes[index].terms.limits.is_unlimited() {
+            return true;
+        }
+        match plan.nodes[index].parent {
+            Some(parent) => index = parent,
+            None => return false,
+        }
+    };
+    let free = (0..plan.nodes.len()).filter(|&leaf| asks_without_end(plan, leaf) && !has_ceiling(leaf));
+    for from_ns in free.flat_map(|leaf| windows(plan, leaf)) {
+        let range = from_ns..from_ns + WINDOW_NS;
+        let done = history.events.iter().filter(|event| range.contains(&event.answered_ns)).count() as f64;
+        let possible = media.iops as f64 * WINDOW_NS as f64 / 1e9;
+        if done < possible * 0.999 - 2.0 {
+            return Err(format!("media did {done} of {possible} from {from_ns} on"));
+        }
+    }
+    Ok(())
+}
+
+/// What each node of a plan is entitled to, in operations per second, if all leaves ask without end for
+/// operations of one size: each child gets its floor, at least its weight's part of what the parent has, and at
+/// most what its ceilings allow.
+pub fn entitlements(plan: &Plan) -> Vec<f64> {
+    let capacity = plan.media.map_or(f64::MAX, |media| media.iops as f64);
+    let count = plan.nodes.len();
+    let (mut most, mut floor) = (vec![0.0f64; count], vec![0.0f64; count]);
+    for index in (0..count).rev() {
+        let node = &plan.nodes[index];
+        let children = || (0..count).filter(|&child| plan.nodes[child].parent == Some(index));
+        let below: f64 =
+            if node.load.is_some() { capacity } else { children().map(|child| most[child]).sum() };
+        most[index] = below.min(node.terms.limits.total.iops.map_or(f64::MAX, |iops| iops as f64));
+        let claimed: f64 = children().map(|child| floor[child]).sum();
+        floor[index] = claimed.max(node.terms.floor.iops.unwrap_or(0) as f64).min(most[index]);
+    }
+    let mut given = vec![0.0; count];
+    divide(plan, None, capacity, &most, &floor, &mut given);
+    for index in 0..count {
+        divide(plan, Some(index), given[index], &most, &floor, &mut given);
+    }
+    given
+}
+
+/// Divides what a parent has among its children: the level is sought at which everything is given away.
+fn divide(plan: &Plan, parent: Option<usize>, amount: f64, most: &[f64], floor: &[f64], given: &mut [f64]) {
+    let is_child = |&child: &usize| plan.nodes[child].parent == parent;
+    let children: Vec<usize> = (0..plan.nodes.len()).filter(is_child).collect();
+    let at_level = |level: f64, child: usize| {
+        let weight = f64::from(plan.nodes[child].terms.weight.0);
+        (level * weight).max(floor[child]).min(most[child])
+    };
+    let total: f64 = children.iter().map(|&child| most[child]).sum();
+    let amount = amount.min(total);
+    let (mut low, mut high) = (0.0, amount + 1.0);
+    for _ in 0..200 {
+        let middle = (low + high) / 2.0;
+        let sum: f64 = children.iter().map(|&child| at_level(middle, child)).sum();
+        if sum < amount { low = middle } else { high = middle }
+    }
+    for child in children {
+        given[child] = at_level(high, child);
+    }
+}

@@ -1,0 +1,66 @@
+//! Sharing under chance: thousands of random trees and loads, each with its own seed.
+
+use weir_sim::sharing::chance::{Wanted, plan};
+use weir_sim::sharing::oracle::{check_claims, check_no_idling, check_windows, entitlements};
+use weir_sim::sharing::{History, Plan, run};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Trees of each kind; together more than ten thousand.
+const TREES: u64 = 3500;
+
+fn wanted(is_mixed: bool, is_changing: bool) -> Wanted {
+    Wanted { leaves_max: 12, is_mixed, is_changing, duration_ns: 2 * SECOND_NS }
+}
+
+/// Plays random plans and says which seed broke what.
+fn check(wanted: Wanted, check: impl Fn(&Plan, &History) -> Result<(), String>) {
+    for seed in 0..TREES {
+        let plan = plan(seed, wanted);
+        let history = run(&plan);
+        let verdict = check_windows(&plan, &history).and_then(|()| check(&plan, &history));
+        verdict.unwrap_or_else(|broken| panic!("seed {seed}: {broken}\n{plan}"));
+    }
+}
+
+#[test]
+fn a_saturating_workload_gets_what_the_tree_entitles_it_to() {
+    check(wanted(false, false), |plan, history| {
+        let (from_ns, until_ns) = (SECOND_NS / 2, plan.duration_ns);
+        let seconds = (until_ns - from_ns) as f64 / 1e9;
+        for (node, entitled) in entitlements(plan).into_iter().enumerate() {
+            if plan.nodes[node].load.is_none() {
+                continue;
+            }
+            let got = history.answered(node, from_ns, until_ns) as f64;
+            let wanted = entitled * seconds;
+            if got < wanted * 0.999 - 4.0 {
+                let all = entitlements(plan);
+                let got = |n: usize| history.answered(n, from_ns, until_ns) as f64 / seconds;
+                let rows: Vec<_> = all.iter().enumerate().map(|(n, e)| (n, *e, got(n))).collect();
+                return Err(format!("leaf {node} is entitled to more: {rows:.1?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn floors_are_met_nobody_starves_and_nothing_idles_whoever_comes_and_goes() {
+    check(wanted(false, true), |plan, history| {
+        check_claims(plan, history).and_then(|()| check_no_idling(plan, history))
+    });
+}
+
+#[test]
+fn no_window_at_any_level_exceeds_its_ceilings() {
+    check(wanted(true, true), |_, _| Ok(()));
+}
+
+#[test]
+fn equal_seeds_give_equal_traces() {
+    for seed in 0..20 {
+        let plan = plan(seed, wanted(true, true));
+        assert_eq!(run(&plan).fingerprint(), run(&plan).fingerprint(), "seed {seed}");
+    }
+}
