@@ -4,6 +4,7 @@
 //! * [`meter`] counts one rate exactly, in integers; [`ceiling`] is the meters of one workload, [`floor`] what it
 //!   is to get before others share; [`cost`] says as how much a request counts.
 //! * [`tree`] is the workloads, one below the other, and the choice of whose request is next.
+//! * [`paths`] finds a workload's node by the names of the levels above it.
 //! * [`pool`] is the media that they share; [`depth`] finds how many operations to keep in flight there, [`media`]
 //!   says what each costs.
 //!
@@ -19,11 +20,13 @@ pub mod floor;
 mod heap;
 pub mod media;
 pub mod meter;
+pub mod paths;
 pub mod pool;
 pub mod tree;
 
 pub use ceiling::{Ceiling, DIMENSIONS, Dimension, Limit, Rate};
 pub use cost::{Cost, Counting, Direction, Kind};
 pub use media::{MediaModel, MediaRates};
+pub use paths::{Credits, Paths};
 pub use pool::{Granted, Pool};
 pub use tree::{NodeId, ROOT, Released, Tree, Verdict};

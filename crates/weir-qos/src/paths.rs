@@ -1,0 +1,138 @@
+//! Where the workloads of an administration stand in a tree: by the names of all levels from the top.
+//!
+//! A node exists as long as something stands below it. The same name under two parents is two nodes.
+
+use std::collections::BTreeMap;
+
+use weir_types::Terms;
+
+use crate::ceiling::Limit;
+use crate::tree::{NodeId, ROOT, Tree};
+
+/// What a node has saved under each of its limits, in nanoseconds at the burst rate.
+pub type Credits = Vec<(Limit, u64)>;
+
+/// A level that has a node.
+#[derive(Clone, Copy, Debug)]
+struct Planted {
+    node: NodeId,
+    terms: Terms,
+}
+
+/// The nodes of a tree by path. `K` names a level.
+#[derive(Debug)]
+pub struct Paths<K> {
+    nodes: BTreeMap<Vec<K>, Planted>,
+}
+
+impl<K> Default for Paths<K> {
+    fn default() -> Self {
+        Paths { nodes: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone> Paths<K> {
+    /// The node at the end of a path. What does not exist yet is added, with the credits that `saved` knows; what
+    /// exists takes over the terms.
+    pub fn plant<T: Copy>(
+        &mut self,
+        tree: &mut Tree<T>,
+        path: &[(K, Terms)],
+        now_ns: u64,
+        saved: impl Fn(&K) -> Credits,
+    ) -> NodeId {
+        let mut parent = ROOT;
+        let mut keys = Vec::with_capacity(path.len());
+        for (key, terms) in path {
+            keys.push(key.clone());
+            parent = match self.nodes.get_mut(&keys) {
+                Some(planted) => {
+                    if planted.terms != *terms {
+                        planted.terms = *terms;
+                        tree.change(planted.node, terms, now_ns);
+                    }
+                    planted.node
+                }
+                None => {
+                    let node = tree.add_inner(parent, terms, now_ns);
+                    saved(key).into_iter().for_each(|(limit, ns)| tree.set_credit_ns(node, limit, ns));
+                    self.nodes.insert(keys.clone(), Planted { node, terms: *terms });
+                    node
+                }
+            };
+        }
+        parent
+    }
+
+    /// Removes the nodes of a path below which nothing stands any more.
+    pub fn uproot<T: Copy>(&mut self, tree: &mut Tree<T>, path: &[K]) {
+        for length in (1..=path.len()).rev() {
+            let keys = &path[..length];
+            let Some(planted) = self.nodes.get(keys) else { continue };
+            if tree.children(planted.node) > 0 {
+                return;
+            }
+            tree.remove(planted.node);
+            self.nodes.remove(keys);
+        }
+    }
+
+    /// The node of a path.
+    pub fn node(&self, path: &[K]) -> Option<NodeId> {
+        self.nodes.get(path).map(|planted| planted.node)
+    }
+
+    /// Changes the terms of a level wherever it stands; true if it stands anywhere.
+    pub fn change<T: Copy>(&mut self, tree: &mut Tree<T>, key: &K, terms: &Terms, now_ns: u64) -> bool {
+        let mut is_found = false;
+        let planted = self.nodes.iter_mut().filter(|(keys, _)| keys.last() == Some(key));
+        for (_, planted) in planted {
+            is_found = true;
+            planted.terms = *terms;
+            tree.change(planted.node, terms, now_ns);
+        }
+        is_found
+    }
+
+    /// What all nodes have saved for bursts.
+    pub fn credits<T: Copy>(&self, tree: &mut Tree<T>, now_ns: u64) -> Vec<(K, Credits)> {
+        let credits = |(keys, planted): (&Vec<K>, &Planted)| {
+            planted.terms.burst?;
+            let saved = tree.credits(now_ns, planted.node);
+            Some((keys.last()?.clone(), saved.into_iter().map(|(limit, ns, _)| (limit, ns)).collect()))
+        };
+        self.nodes.iter().filter_map(credits).collect()
+    }
+
+    /// True if nothing stands in the tree.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(names: &[&'static str]) -> Vec<(&'static str, Terms)> {
+        names.iter().map(|name| (*name, Terms::default())).collect()
+    }
+
+    #[test]
+    fn levels_live_as_long_as_something_stands_below() {
+        let (mut tree, mut paths) = (Tree::<u32>::new(0), Paths::default());
+        let none = |_: &&str| Vec::new();
+        let first = paths.plant(&mut tree, &path(&["tenant", "group", "one"]), 0, none);
+        let second = paths.plant(&mut tree, &path(&["tenant", "group", "two"]), 0, none);
+        let elsewhere = paths.plant(&mut tree, &path(&["tenant", "one"]), 0, none);
+        assert!(first != second && first != elsewhere);
+        let group = paths.node(&["tenant", "group"]).unwrap();
+        assert_eq!((tree.children(group), tree.children(ROOT)), (2, 1));
+        paths.uproot(&mut tree, &["tenant", "group", "one"]);
+        assert_eq!((paths.node(&["tenant", "group"]), tree.children(group)), (Some(group), 1));
+        paths.uproot(&mut tree, &["tenant", "group", "two"]);
+        assert_eq!(paths.node(&["tenant", "group"]), None);
+        paths.uproot(&mut tree, &["tenant", "one"]);
+        assert!(paths.is_empty() && tree.children(ROOT) == 0);
+    }
+}

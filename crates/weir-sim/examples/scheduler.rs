@@ -1,0 +1,125 @@
+//! What a decision of the scheduler costs with many workloads, as one line of JSON for each number of workloads.
+//!
+//! Workloads stand in groups of a hundred, those in tenants of a hundred groups; all of them have ceilings, and
+//! weights and floors stand above them. Requests come for random workloads in virtual time, so that some may go
+//! at once and some wait for a ceiling of their own, of their group or of their tenant. A decision is the answer
+//! to an arriving request, or the choice of one that waited.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use weir_qos::{Cost, Kind, NodeId, ROOT, Tree, Verdict};
+use weir_sim::random::Random;
+use weir_types::{Limits, Terms, Throughput, Weight};
+
+/// Workloads of a group, and groups of a tenant.
+const MEMBERS: usize = 100;
+/// Decisions that are timed, and those before them, by which the tree gets into its usual state.
+const DECISIONS: usize = 2_000_000;
+/// Ceiling of a workload, in operations per second; groups and tenants may do half of what is below them.
+const IOPS: u64 = 100;
+
+fn limited(iops: u64, weight: u32) -> Terms {
+    let total = Throughput { iops: Some(iops), bytes_per_second: None };
+    Terms { weight: Weight(weight), ..Terms::limited(Limits { total, ..Limits::default() }) }
+}
+
+fn plant(workloads: usize) -> (Tree<u32>, Vec<NodeId>) {
+    let mut tree = Tree::new(0);
+    let (mut tenant, mut group) = (ROOT, ROOT);
+    let mut leaves = Vec::with_capacity(workloads);
+    for index in 0..workloads {
+        if index % (MEMBERS * MEMBERS) == 0 {
+            tenant = tree.add_inner(ROOT, &limited(IOPS * 2500, 100), 0);
+        }
+        if index % MEMBERS == 0 {
+            let floor = Throughput { iops: Some(IOPS * 10), bytes_per_second: None };
+            let terms = Terms { floor, ..limited(IOPS * 50, 1 + (index / MEMBERS % 400) as u32) };
+            group = tree.add_inner(tenant, &terms, 0);
+        }
+        leaves.push(tree.add_leaf(group, &limited(IOPS, 1 + (index % 200) as u32), 0));
+    }
+    (tree, leaves)
+}
+
+/// Resident memory of this process, in bytes.
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
+}
+
+/// What timing nothing takes, in nanoseconds.
+fn timer_ns() -> u64 {
+    let mut times: Vec<u64> = (0..100_000).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+struct Load {
+    tree: Tree<u32>,
+    leaves: Vec<NodeId>,
+    random: Random,
+    now_ns: u64,
+    step_ns: u64,
+    waited: u64,
+    times_ns: Vec<u64>,
+}
+
+impl Load {
+    /// One request arrives, after everything that was due before it.
+    fn step(&mut self, overhead_ns: u64) {
+        self.now_ns += self.random.below(2 * self.step_ns);
+        loop {
+            let start = Instant::now();
+            let released = self.tree.release(self.now_ns);
+            let elapsed_ns = start.elapsed().as_nanos() as u64;
+            if black_box(released).is_none() {
+                break;
+            }
+            self.times_ns.push(elapsed_ns.saturating_sub(overhead_ns));
+        }
+        let leaf = self.leaves[self.random.below(self.leaves.len() as u64) as usize];
+        let cost = Cost::of(Kind::Read, 4096);
+        let start = Instant::now();
+        let verdict = self.tree.arrive(self.now_ns, leaf, 0, cost);
+        self.times_ns.push((start.elapsed().as_nanos() as u64).saturating_sub(overhead_ns));
+        self.waited += u64::from(verdict == Verdict::Wait);
+    }
+}
+
+fn measure(workloads: usize) {
+    let before = resident_bytes();
+    let (tree, leaves) = plant(workloads);
+    // A little less than the tenants together may do, so that waiting requests come and go.
+    let rate = (workloads as u64 * IOPS / 4) as f64 * 0.9;
+    let step_ns = (1e9 / rate).max(1.0) as u64;
+    let random = Random::new(7);
+    let mut load = Load { tree, leaves, random, now_ns: 0, step_ns, waited: 0, times_ns: Vec::new() };
+    let overhead_ns = timer_ns();
+    while load.times_ns.len() < DECISIONS.max(2 * workloads) {
+        load.step(overhead_ns);
+    }
+    let bytes = (resident_bytes() - before).saturating_sub(load.times_ns.capacity() * 8) / workloads;
+    load.times_ns.clear();
+    load.waited = 0;
+    while load.times_ns.len() < DECISIONS {
+        load.step(overhead_ns);
+    }
+    let mut times = std::mem::take(&mut load.times_ns);
+    times.sort_unstable();
+    let at = |part: f64| times[(times.len() as f64 * part) as usize];
+    let (median, p99) = (at(0.5), at(0.99));
+    let mean = times.iter().sum::<u64>() / times.len() as u64;
+    println!(
+        "{{\"workloads\":{workloads},\"median_ns\":{median},\"mean_ns\":{mean},\"p99_ns\":{p99},\
+         \"bytes_per_workload\":{bytes},\"waited\":{},\"waiting\":{},\"timer_ns\":{overhead_ns}}}",
+        load.waited,
+        load.tree.waiting()
+    );
+}
+
+fn main() {
+    for workloads in [1000, 10_000, 100_000, 1_000_000] {
+        measure(workloads);
+    }
+}
