@@ -103,6 +103,8 @@ impl Control {
             directory: self.store.extents(volume.id),
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
+            drive: weir_types::DriveId::DEFAULT,
+            emulation: None,
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));
