@@ -170,16 +170,13 @@ impl Reactor {
     }
 
     fn on_completion(&mut self, completion: Completion<Token>) {
-        if completion.token.is_of_disk() {
-            return self.disk_answered(completion);
-        }
         let Completion { token, result, carried } = completion;
         match token {
             Token::Receive(connection) => self.received(connection, result, carried),
             Token::ReceivePayload(connection) => self.received_payload(connection, result, carried),
             Token::HangUp(connection) => self.hung_up(connection),
             Token::Send(connection) => self.sent(connection, result, carried),
-            _ => unreachable!("what is not of a disk is of a socket"),
+            _ => self.disk_answered(Completion { token, result, carried }),
         }
     }
 

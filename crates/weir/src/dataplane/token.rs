@@ -31,10 +31,3 @@ pub(super) enum Token {
     /// Stability of an extent's writes.
     Sync { volume: VolumeIndex, extent: u32 },
 }
-
-impl Token {
-    /// False for what sockets do.
-    pub fn is_of_disk(&self) -> bool {
-        !matches!(self, Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_))
-    }
-}
