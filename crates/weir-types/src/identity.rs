@@ -25,3 +25,19 @@ identity! {
     /// Identity of a policy group; it survives a rename.
     PolicyGroupId
 }
+identity! {
+    /// Identity of a drive; it survives the loss of the catalogue, because it lies on the drive too.
+    DriveId
+}
+
+impl DriveId {
+    /// The drive in the state folder, which every daemon has.
+    pub const DEFAULT: DriveId = DriveId(uuid::Uuid::nil());
+}
+
+/// The drive of volumes that name none, as all did when there was only one.
+impl Default for DriveId {
+    fn default() -> DriveId {
+        DriveId::DEFAULT
+    }
+}

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod emulation;
 pub mod identity;
 pub mod name;
 pub mod policy;
 pub mod units;
 
-pub use identity::{PolicyGroupId, VolumeId};
+pub use emulation::Emulation;
+pub use identity::{DriveId, PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};
 pub use policy::{Burst, Charges, Class, InitialCredit, Limits, OperationSize, Terms, Throughput, Weight};
 pub use units::{ByteRate, Size, UnitError};

@@ -25,7 +25,7 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    fn new(value: &str, expected: impl Into<String>) -> UnitError {
+    pub(crate) fn new(value: &str, expected: impl Into<String>) -> UnitError {
         UnitError { value: value.to_owned(), expected: expected.into() }
     }
 }
@@ -67,14 +67,14 @@ fn unit_bytes(unit: &str) -> Option<u64> {
 }
 
 /// Splits `10.5MB` into `10.5` and `MB`; `None` without a leading digit.
-fn split_number(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     number.starts_with(|c: char| c.is_ascii_digit()).then_some((number, unit.trim_start()))
 }
 
 /// Multiplies a decimal text by a unit; `None` unless the product is a whole 64-bit number.
-fn scale(number: &str, unit: u64) -> Option<u64> {
+pub(crate) fn scale(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.len() > 12 {
         return None;
@@ -92,7 +92,11 @@ fn scale(number: &str, unit: u64) -> Option<u64> {
 }
 
 /// Writes a count of bytes with the largest unit of `units` that keeps it whole.
-fn write_whole(f: &mut std::fmt::Formatter<'_>, bytes: u64, units: &[(&str, u64)]) -> std::fmt::Result {
+pub(crate) fn write_whole(
+    f: &mut std::fmt::Formatter<'_>,
+    bytes: u64,
+    units: &[(&str, u64)],
+) -> std::fmt::Result {
     let whole = |unit: &&(&str, u64)| bytes != 0 && bytes.is_multiple_of(unit.1);
     match units.iter().rev().find(whole) {
         Some((name, unit)) => write!(f, "{}{name}", bytes / unit),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod emulation;
 mod extent;
 mod flush;
 pub mod geometry;
@@ -15,5 +16,6 @@ mod operation;
 mod volume;
 
 pub use action::{Action, Content, EdgeRead, Fault, Kind, OperationId, Request};
+pub use emulation::EmulatedMedia;
 pub use extent::AllocationMap;
 pub use volume::Volume;

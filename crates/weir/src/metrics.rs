@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
 
 use crate::control::totals::{OperationTotals, Totals};
-use crate::control::{Control, ControlError, Outcome, PolicyGroupSample, VolumeView};
+use crate::control::{Control, ControlError, DriveView, Outcome, PolicyGroupSample, VolumeView};
 
 /// The media type of what [`render`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,7 +21,7 @@ const LATENCY_EXPONENTS: std::ops::RangeInclusive<u32> = 10..=34;
 /// Writes all metrics as they stand.
 ///
 /// # Errors
-/// If the drive cannot be examined.
+/// If the metrics cannot be written as text.
 pub fn render(control: &Control) -> Outcome<String> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Snapshot::take(control)?));
@@ -37,8 +37,7 @@ struct Snapshot {
     volumes: Vec<Subject>,
     groups: Vec<Subject>,
     alarms: u64,
-    drive_size_bytes: u64,
-    drive_available_bytes: u64,
+    drives: Vec<DriveView>,
 }
 
 /// Names and values of one series' labels.
@@ -88,13 +87,11 @@ fn seconds(ns: u64) -> f64 {
 
 impl Snapshot {
     fn take(control: &Control) -> Outcome<Snapshot> {
-        let usage = control.drive_usage()?;
         Ok(Snapshot {
             volumes: control.volumes(None)?.into_iter().map(Subject::volume).collect(),
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
             alarms: control.alarms().len() as u64,
-            drive_size_bytes: usage.size_bytes,
-            drive_available_bytes: usage.available_bytes,
+            drives: control.drives(),
         })
     }
 }
@@ -150,9 +147,7 @@ impl Subject {
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
-        encode_single(&mut encoder, "weir_drive_size_bytes", "Size of the drive", self.drive_size_bytes)?;
-        let available = self.drive_available_bytes;
-        encode_single(&mut encoder, "weir_drive_available_bytes", "Space left on the drive", available)?;
+        encode_drives(&mut encoder, &self.drives)?;
         for (prefix, subjects) in [("weir_volume", &self.volumes), ("weir_policy_group", &self.groups)] {
             encode_counters(&mut encoder, prefix, subjects)?;
             encode_gauges(&mut encoder, prefix, subjects)?;
@@ -170,6 +165,42 @@ fn encode_single(
     value: u64,
 ) -> Result<(), Error> {
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&(value as f64))
+}
+
+/// A gauge of drives: its name, its meaning, and how it is read; a missing drive has none of its space.
+type DriveGauge = (&'static str, &'static str, fn(&DriveView) -> Option<u64>);
+
+const DRIVE_GAUGES: [DriveGauge; 5] = [
+    ("weir_drive_online", "1 if the drive is there, 0 if it is missing", |drive| {
+        Some(u64::from(drive.usage.is_ok()))
+    }),
+    ("weir_drive_size_bytes", "Size of the drive", |drive| Some(drive.usage.as_ref().ok()?.size_bytes)),
+    ("weir_drive_available_bytes", "Space left on the drive", |drive| {
+        Some(drive.usage.as_ref().ok()?.available_bytes)
+    }),
+    ("weir_drive_volumes", "Volumes on the drive", |drive| Some(drive.volumes as u64)),
+    ("weir_drive_provisioned_bytes", "Sum of the sizes of volumes on the drive", |drive| {
+        Some(drive.provisioned_bytes)
+    }),
+];
+
+/// The labels of a drive's series; of an emulated one they say so.
+fn drive_labels(drive: &DriveView) -> Labels {
+    let mut labels = vec![("drive", drive.record.name.to_string())];
+    labels.extend(drive.record.emulation.map(|emulation| ("emulated", emulation.to_string())));
+    labels
+}
+
+fn encode_drives(encoder: &mut DescriptorEncoder<'_>, drives: &[DriveView]) -> Result<(), Error> {
+    for (name, help, value) in DRIVE_GAUGES {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for drive in drives {
+            if let Some(value) = value(drive) {
+                metric.encode_family(&drive_labels(drive))?.encode_gauge(&(value as f64))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn encode_counters(
@@ -311,13 +342,7 @@ mod tests {
 
     #[test]
     fn the_text_names_series_as_documented() {
-        let snapshot = Snapshot {
-            volumes: vec![subject()],
-            groups: vec![],
-            alarms: 0,
-            drive_size_bytes: 1,
-            drive_available_bytes: 1,
-        };
+        let snapshot = Snapshot { volumes: vec![subject()], groups: vec![], alarms: 0, drives: vec![] };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(snapshot));
         let mut text = String::new();

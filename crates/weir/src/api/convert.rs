@@ -5,7 +5,7 @@ use weir_types::{Limits, Name, Throughput};
 
 use super::types::{
     BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroup,
-    PolicyGroupSample, PolicyLimits, Rates, Tenant, Volume, VolumeLife, VolumeSample,
+    PolicyGroupSample, PolicyLimits, Rates, Tenant, Volume, VolumeDrive, VolumeLife, VolumeSample,
 };
 use crate::control::records::{PolicyGroupRecord, TenantRecord, VolumeState};
 use crate::control::totals::{OperationTotals, Totals};
@@ -100,6 +100,7 @@ impl From<VolumeView> for Volume {
             name: record.name.into(),
             size_bytes: record.size_bytes,
             used_bytes: view.used_bytes,
+            drive: view.drive.map(VolumeDrive::from),
             io_priority: IoPriority::from(record.io_priority),
             read_only: record.is_read_only,
             state: record.state.into(),

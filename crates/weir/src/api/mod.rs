@@ -3,6 +3,7 @@
 mod answer;
 mod convert;
 mod documents;
+mod drives;
 mod listen;
 mod metrics;
 mod policies;
@@ -65,6 +66,7 @@ struct Context {
     ),
     tags(
         (name = "status", description = "How the daemon is"),
+        (name = "drives", description = "Directories that hold volumes"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
         (name = "policy groups", description = "Named ceilings"),
@@ -77,6 +79,8 @@ struct Description;
 fn operations() -> OpenApiRouter<Context> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(status::status))
+        .routes(routes!(drives::list, drives::create))
+        .routes(routes!(drives::inspect, drives::delete))
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::delete))
         .routes(routes!(volumes::list, volumes::create))

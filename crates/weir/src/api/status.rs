@@ -14,7 +14,7 @@ use crate::control::alarms::StandingAlarm;
 use crate::control::bounds::ALARMS_SHOWN_MAX;
 use crate::control::{Control, Outcome, VolumeView};
 
-/// How the daemon is: its node, drive, volumes and alarms.
+/// How the daemon is: its node, drives, volumes and alarms.
 #[utoipa::path(
     get, path = "/v1/status", tag = "status", operation_id = "status",
     responses((status = 200, description = "How the daemon is", body = Status),
@@ -28,7 +28,6 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
     let views = control.volumes(None)?;
     let alarms = control.alarms();
-    let usage = control.drive_usage()?;
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -41,12 +40,7 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         state_directory: facts.state_directory.clone(),
         api_listeners: facts.api_listeners.clone(),
         nbd_listeners: facts.nbd_listeners.clone(),
-        drive: Drive {
-            path: control.drive().display().to_string(),
-            size_bytes: usage.size_bytes,
-            used_bytes: usage.used_bytes,
-            available_bytes: usage.available_bytes,
-        },
+        drives: control.drives().into_iter().map(Drive::from).collect(),
         volumes: summary(&views),
         alarm_count: alarms.len() as u64,
         alarms: named(alarms, &views),

@@ -121,6 +121,49 @@ const VOLUME: &str = "/v1/volumes/{name}";
 const GROUPS: &str = "/v1/qos/policy-groups";
 const GROUP: &str = "/v1/qos/policy-groups/{name}";
 
+/// Adds, shows and removes an emulated drive.
+fn call_drives(api: &mut World) {
+    let folder = tempfile::tempdir().unwrap();
+    let emulation = json!({"iops": 2000, "bytes_per_second": 5_000_000, "latency_ns": 10});
+    let body = json!({"path": folder.path(), "name": "slow", "emulation": emulation});
+    let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
+    assert_eq!((&drive["emulation"], &drive["state"]), (&emulation, &json!("online")));
+    let drives = api.call("GET", "/v1/drives", "", None, 200);
+    let names: Vec<_> = drives["drives"].as_array().unwrap().iter().map(|drive| &drive["name"]).collect();
+    assert_eq!(names, ["default", "slow"]);
+    let volume = api.call("POST", VOLUMES, "", Some(volume_with("drive", "slow")), 201);
+    assert_eq!((&volume["drive"]["name"], &volume["drive"]["emulation"]), (&json!("slow"), &emulation));
+    assert_eq!(api.call("GET", "/v1/drives/{name}", "slow", None, 200)["volumes"], 1);
+    let metrics = api.call("GET", "/metrics", "", None, 200);
+    let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";
+    assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
+    api.call("DELETE", "/v1/drives/{name}", "slow", None, 409);
+    api.call("DELETE", VOLUME, "x", None, 204);
+    api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
+}
+
+#[test]
+fn wrong_drives_are_refused_and_the_value_is_named() {
+    let mut api = World::start(false);
+    let emulated = |emulation| json!({"path": "/", "emulation": emulation});
+    let post = |body, status, kind, words| ("POST", "/v1/drives", "", body, status, kind, words);
+    check_refused(
+        &mut api,
+        [
+            post(json!({"path": "srv"}), 400, "invalid", "'srv' is not an absolute path"),
+            post(json!({"path": "/dev/null"}), 400, "invalid", "'/dev/null' is not a directory"),
+            post(json!({"path": "/no/such/place"}), 400, "invalid", "'/no/such/place' does not exist"),
+            post(emulated(json!({"iops": 0})), 400, "invalid", "'iops=0' is not from 1 to"),
+            post(emulated(json!({"latency_ns": 5})), 422, "invalid", "iops"),
+            post(json!({"path": "/", "name": "a b"}), 400, "invalid", "character ' '"),
+            post(json!({"path": "/"}), 400, "invalid", "name the drive with --name"),
+            ("GET", "/v1/drives/{name}", "x", Value::Null, 404, "not_found", "there are: default"),
+            ("DELETE", "/v1/drives/{name}", "default", Value::Null, 409, "refused", "always exists"),
+            ("POST", VOLUMES, "", volume_with("drive", "x"), 404, "not_found", "unknown drive 'x'"),
+        ],
+    );
+}
+
 #[test]
 fn every_operation_answers_as_described() {
     let mut world = World::start(false);
@@ -128,6 +171,7 @@ fn every_operation_answers_as_described() {
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "svm01"})), 201);
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "gone"})), 201);
     api.call("DELETE", "/v1/tenants/{name}", "gone", None, 204);
+    call_drives(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});

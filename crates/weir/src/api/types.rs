@@ -1,5 +1,7 @@
 //! The bodies of requests and answers: JSON in base units (bytes, bytes per second, nanoseconds).
 
+mod drives;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -8,6 +10,7 @@ use weir_types::{Class, Limits, Throughput};
 
 pub use crate::control::ErrorKind;
 pub use crate::control::alarms::AlarmSource;
+pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, VolumeDrive};
 
 /// What a volume, pool or drive delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
@@ -116,6 +119,9 @@ pub struct Volume {
     /// Bytes that it occupies on the drive; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
+    /// The drive that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<VolumeDrive>,
     /// The class that was asked for. Pools by class are not built yet, so it is recorded and not yet met.
     pub io_priority: IoPriority,
     /// Whether clients are kept from changing its data.
@@ -162,6 +168,9 @@ pub struct VolumeCreate {
     /// The policy group of its tenant to bind it to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
+    /// The drive to hold it; 'default' if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<String>,
 }
 
 /// What should become different about a volume; what is absent stays.
@@ -422,19 +431,6 @@ pub struct Alarm {
     pub message: String,
 }
 
-/// A directory drive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Drive {
-    /// Its folder.
-    pub path: String,
-    /// Size of the filesystem that it is on, in bytes.
-    pub size_bytes: u64,
-    /// Space in use on that filesystem, by anyone, in bytes.
-    pub used_bytes: u64,
-    /// Space that volumes can still use, in bytes.
-    pub available_bytes: u64,
-}
-
 /// Counts of volumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSummary {
@@ -484,8 +480,8 @@ pub struct Status {
     pub api_listeners: Vec<String>,
     /// Where NBD clients attach.
     pub nbd_listeners: Vec<String>,
-    /// The directory drive.
-    pub drive: Drive,
+    /// The drives: the default one first, then in the order of their names.
+    pub drives: Vec<Drive>,
     /// Counts of volumes.
     pub volumes: VolumeSummary,
     /// Number of alarms that stand.

@@ -1,5 +1,7 @@
 //! The commands and their options.
 
+mod drive;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -8,6 +10,7 @@ use weir_types::Throughput;
 use weir_types::units::Size;
 
 use crate::api::types::IoPriority;
+pub use drive::DriveCommand;
 
 /// Block storage with exact limits.
 ///
@@ -34,11 +37,20 @@ pub struct Arguments {
 pub enum Command {
     /// Run the daemon
     Serve(ServeArguments),
-    /// Show how the daemon, its drive and its volumes are
+    /// Show how the daemon, its drives and its volumes are
     #[command(after_help = "Example:\n  weir status -o json")]
     Status(ReadArguments),
     /// Show the volumes' activity, refreshed until 'q'
     Top(TopArguments),
+    /// Add, show and remove drives: directories that hold volumes
+    #[command(
+        after_help = "Example:\n  weir drive add /srv/drive1\n  weir volume create vol1 --size 8 --drive drive1"
+    )]
+    Drive {
+        /// What to do with drives.
+        #[command(subcommand)]
+        command: DriveCommand,
+    },
     /// Make, show and change volumes
     #[command(
         visible_alias = "vol",
@@ -217,6 +229,9 @@ pub enum VolumeCommand {
         /// Size, such as 8 (GiB), 512MiB or 1TB; a multiple of 4096 bytes
         #[arg(long, value_parser = size, allow_negative_numbers = true)]
         size: Size,
+        /// Drive to hold it [default: the one in the state folder, 'default']
+        #[arg(long, value_name = "DRIVE")]
+        drive: Option<String>,
         /// Class that it should be in: low (if not given, as with Portworx), medium or high
         #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
         io_priority: Option<IoPriority>,

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use weir_types::Throughput;
+use weir_types::{Emulation, Throughput};
 
-use super::arguments::{Arguments, Command, PolicyGroupCommand, QosCommand, VolumeCommand};
+use super::arguments::{Arguments, Command, DriveCommand, PolicyGroupCommand, QosCommand, VolumeCommand};
 use super::parse;
 use crate::api::types::{IoPriority, PolicyGroup, PolicyLimits, Rates};
 
@@ -163,6 +163,54 @@ fn volumes_are_created_as_the_portworx_document_prints_it() {
 }
 
 #[test]
+fn drives_are_added_with_a_name_and_parameters() {
+    let emulation =
+        |iops, bytes_per_second, latency_ns| Some(Emulation { iops, bytes_per_second, latency_ns });
+    for (line, directory, name, parameters) in [
+        ("drive add /srv/Drive_1", "/srv/Drive_1", None, None),
+        ("drive add drive1 -name D1", "drive1", Some("D1"), None),
+        ("DRIVE Add . --emulate iops=2000", ".", None, emulation(2000, None, 0)),
+        (
+            "drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us",
+            "/srv/slow",
+            Some("slow"),
+            emulation(21_000, Some(250_000_000), 200_000),
+        ),
+    ] {
+        let command = read(line).unwrap();
+        let Command::Drive { command: DriveCommand::Add { directory: found, name: called, emulate } } =
+            command
+        else {
+            panic!("{line}: {command:?}");
+        };
+        let found = (found.to_str().unwrap(), called.as_deref(), emulate);
+        assert_eq!(found, (directory, name, parameters), "{line}");
+    }
+}
+
+#[test]
+fn drives_are_shown_removed_and_chosen() {
+    for (line, is_understood) in [
+        ("drive list", true),
+        ("drive list -o json", true),
+        ("drive show slow -o yaml", true),
+        ("drive inspect slow", true),
+        ("drive remove slow", true),
+        ("drive delete slow", true),
+        ("drive show", false),
+        ("drive remove", false),
+        ("drive add", false),
+    ] {
+        assert_eq!(read(line).is_ok(), is_understood, "{line}");
+    }
+    let command = read("volume create vol1 --size 8 -drive slow").unwrap();
+    let Command::Volume { command: VolumeCommand::Create { drive, .. } } = command else {
+        panic!("{command:?}");
+    };
+    assert_eq!(drive.as_deref(), Some("slow"));
+}
+
+#[test]
 fn names_and_values_keep_their_case_and_their_dashes() {
     let command = read("-SERVER unix:/Tmp/A_b volume create Vol --SIZE 1TB --tenant A_B").unwrap();
     let Command::Volume { command: VolumeCommand::Create { name, tenant, size, .. } } = command else {
@@ -192,6 +240,11 @@ fn wrong_command_lines_say_what_is_wrong() {
         ("qos policy-group create p -max-throughput 2000000000IOPS", "a rate from 1IOPS to 1000000000IOPS"),
         ("qos policy-group create p -max-throughput 1IOPS,2IOPS", "pair of different rates"),
         ("qos policy-group create p -is-shared perhaps", "perhaps"),
+        ("drive add /x --emulate iops=0", "'iops=0' is not from 1 to 1000000000"),
+        ("drive add /x --emulate iops=-1", "'-1' is not a whole number of operations per second"),
+        ("drive add /x --emulate latency=1ms", "(iops is required)"),
+        ("drive add /x --emulate iops=5,latency=1", "'1' is not a latency with its unit"),
+        ("drive add /x --emulate nvme", "'nvme' is not a list such as iops=21000"),
         ("volumes list", "volumes"),
         ("serve --reactors 0", "0 is not in 1..=1024"),
     ] {

@@ -171,7 +171,9 @@ impl Control {
         let record = self.model().volumes.get(&id).map(|volume| volume.record.clone());
         match record {
             Some(record) if record.state == VolumeState::Online => {
-                check_extents(&self.store.extents(id), record.size_bytes)
+                // That a drive is missing is an alarm of its own.
+                let store = self.store(record.drive);
+                store.map(|store| check_extents(&store.extents(id), record.size_bytes)).unwrap_or_default()
             }
             _ => Vec::new(),
         }

@@ -4,6 +4,9 @@
 /// Tenants that one daemon knows: far more than one machine serves, few enough to list in one answer.
 pub const TENANTS_MAX: usize = 4_096;
 
+/// Drives that one daemon knows: several times the bays of the largest servers.
+pub const DRIVES_MAX: usize = 256;
+
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
 

@@ -8,6 +8,7 @@ mod accounts;
 pub mod alarms;
 pub mod bounds;
 pub mod catalogue;
+mod drives;
 mod error;
 mod model;
 mod policies;
@@ -22,12 +23,14 @@ mod volumes;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use alarms::Alarms;
 use catalogue::{Catalogue, Transaction};
+pub use drives::{AddDrive, DriveView};
 pub use error::{ControlError, ErrorKind, Outcome};
 use model::Model;
 pub use policies::{CreatePolicyGroup, ModifyPolicyGroup, PolicyGroupView};
@@ -35,14 +38,15 @@ use records::{COPY_FORMAT, RecordCopy, VolumeRecord};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
+use weir_types::DriveId;
 
 use crate::dataplane::{DataPlane, PolicyBinding, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
-use crate::store::{DriveUsage, RecordUpdate, Store};
+use crate::store::RecordUpdate;
 
-/// All operations on tenants, volumes and policy groups.
+/// All operations on drives, tenants, volumes and policy groups.
 pub struct Control {
-    store: Store,
+    state: PathBuf,
     catalogue: Box<dyn Catalogue>,
     data_plane: Arc<DataPlane>,
     exports: Arc<ExportTable>,
@@ -63,16 +67,6 @@ impl Control {
     /// Nanoseconds since control started: the clock of all statistics.
     pub fn uptime_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// The folder of the directory drive.
-    pub fn drive(&self) -> &Path {
-        self.store.drive()
-    }
-
-    /// Space on the drive.
-    pub fn drive_usage(&self) -> Outcome<DriveUsage> {
-        Ok(self.store.usage()?)
     }
 
     fn begin_change(&self) -> MutexGuard<'_, ()> {
@@ -100,9 +94,11 @@ impl Control {
     fn serve(&self, volume: &VolumeRecord) -> Outcome<()> {
         let spec = VolumeSpec {
             id: volume.id,
-            directory: self.store.extents(volume.id),
+            directory: self.store(volume.drive)?.extents(volume.id),
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
+            drive: volume.drive,
+            emulation: self.model().drive_of(volume).and_then(|drive| drive.emulation),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));
@@ -156,7 +152,16 @@ impl Control {
 
     /// Brings the copies of some volumes' records up to date.
     fn write_copies<'a>(&self, volumes: impl IntoIterator<Item = &'a VolumeRecord>) -> Outcome<()> {
-        let updates = volumes.into_iter().map(|v| self.record_copy(v)).collect::<Outcome<Vec<_>>>()?;
-        Ok(self.store.write_records(&updates)?)
+        let mut by_drive: BTreeMap<DriveId, Vec<RecordUpdate>> = BTreeMap::new();
+        for volume in volumes {
+            by_drive.entry(volume.drive).or_default().push(self.record_copy(volume)?);
+        }
+        for (drive, updates) in by_drive {
+            // On a drive that is missing, the copies are brought up to date when it is back.
+            if let Ok(store) = self.store(drive) {
+                store.write_records(&updates)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,14 @@
 //! What the catalogue holds, in memory, with what is needed to look it up.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
-use weir_types::{Name, PolicyGroupId, VolumeId};
+use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
 
 use super::accounts::Accounts;
 use super::bounds::NAMES_IN_ERROR_MAX;
+use super::drives::Drive;
 use super::error::{ControlError, Outcome};
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord};
 use crate::statistics::VolumeStatistics;
@@ -32,6 +34,8 @@ pub struct Model {
     pub groups: BTreeMap<PolicyGroupId, Versioned<PolicyGroupRecord>>,
     /// Volumes by identity.
     pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
+    /// Drives by identity.
+    pub drives: BTreeMap<DriveId, Drive>,
     /// Statistics of the volumes that the data plane serves.
     pub open: BTreeMap<VolumeId, Arc<VolumeStatistics>>,
     /// What was done under each policy group.
@@ -168,9 +172,9 @@ fn leave<I>(names: &mut Names<I>, name: &Name, tenant: &Name) {
 }
 
 /// Writes names for an error: the first few, and how many more there are.
-pub fn list_names<'a>(names: impl Iterator<Item = &'a Name>) -> String {
-    let all: Vec<&str> = names.map(Name::as_str).collect();
-    let shown = all.iter().take(NAMES_IN_ERROR_MAX).copied().collect::<Vec<_>>().join(", ");
+pub fn list_names(names: impl Iterator<Item = impl Display>) -> String {
+    let all: Vec<String> = names.map(|name| name.to_string()).collect();
+    let shown = all.iter().take(NAMES_IN_ERROR_MAX).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMES_IN_ERROR_MAX) {
         0 => shown,
         more => format!("{shown} and {more} more"),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weir_types::{Name, PolicyGroupId, VolumeId};
+use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
 
 use super::catalogue::{Catalogue, Transaction};
+use super::drives::{DRIVES_FILE, Drive};
 use super::error::{ControlError, Outcome};
 use super::records::{
     COPY_FORMAT, PolicyGroupRecord, RecordCopy, TenantRecord, VolumeRecord, VolumeState, keys,
@@ -22,9 +23,9 @@ struct Findings {
 /// Restores tenants, volumes, bindings and bound policy groups in one transaction.
 ///
 /// # Errors
-/// Refused if the catalogue has volumes; invalid if a copy cannot be read or two contradict each other, with
+/// Refused if the catalogue has volumes; and if a drive is missing; invalid if a copy cannot be read or two contradict each other, with
 /// the folder named. Nothing has changed then.
-pub fn rebuild(store: &Store, catalogue: &dyn Catalogue) -> Outcome<()> {
+pub fn rebuild(drives: &BTreeMap<DriveId, Drive>, catalogue: &dyn Catalogue) -> Outcome<()> {
     let existing = catalogue.range(keys::VOLUMES)?.len();
     if existing > 0 {
         return Err(ControlError::refused(format!(
@@ -32,8 +33,13 @@ pub fn rebuild(store: &Store, catalogue: &dyn Catalogue) -> Outcome<()> {
         )));
     }
     let mut findings = Findings::default();
-    for id in store.scan()?.volumes {
-        findings.add(read_copy(store, id)?)?;
+    for (drive, store) in stores(drives)? {
+        for id in store.scan()?.volumes {
+            let mut copy = read_copy(store, id)?;
+            // A volume is where its files are.
+            copy.volume.drive = drive;
+            findings.add(copy)?;
+        }
     }
     tracing::info!(
         tenants = findings.tenants.len(),
@@ -43,6 +49,22 @@ pub fn rebuild(store: &Store, catalogue: &dyn Catalogue) -> Outcome<()> {
     );
     catalogue.commit(findings.into_transaction()?)?;
     Ok(())
+}
+
+/// The stores of all drives.
+fn stores(drives: &BTreeMap<DriveId, Drive>) -> Outcome<Vec<(DriveId, &Store)>> {
+    drives.iter().map(|(id, drive)| store_of(*id, drive)).collect()
+}
+
+fn store_of(id: DriveId, drive: &Drive) -> Outcome<(DriveId, &Store)> {
+    match &drive.store {
+        Ok(store) => Ok((id, store)),
+        Err(_) => Err(ControlError::refused(format!(
+            "{}; its volumes would be missing from the catalogue: bring it back, or remove it from {DRIVES_FILE} \
+             in the state folder to rebuild without it",
+            drive.unavailable()
+        ))),
+    }
 }
 
 fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {

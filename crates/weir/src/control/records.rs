@@ -2,7 +2,11 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_types::{Class, Limits, Name, PolicyGroupId, VolumeId};
+use std::path::PathBuf;
+use weir_types::{Class, DriveId, Emulation, Limits, Name, PolicyGroupId, VolumeId};
+
+/// Name of the drive in the state folder, which always exists.
+pub const DEFAULT_DRIVE: &str = "default";
 
 /// Name of the tenant that always exists.
 pub const DEFAULT_TENANT: &str = "default";
@@ -44,6 +48,22 @@ pub struct PolicyGroupRecord {
     pub created_at: Timestamp,
 }
 
+/// A directory that holds volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveRecord {
+    /// Its identity; that of the one in the state folder is [`DriveId::DEFAULT`].
+    pub id: DriveId,
+    /// Its name.
+    pub name: Name,
+    /// Its folder, without symbolic links. That of the default drive follows the state folder.
+    pub path: PathBuf,
+    /// How it behaves, if it is emulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulation: Option<Emulation>,
+    /// When it was added.
+    pub created_at: Timestamp,
+}
+
 /// Where a volume is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,6 +87,9 @@ pub struct VolumeRecord {
     pub name: Name,
     /// Its size in bytes.
     pub size_bytes: u64,
+    /// The drive that holds it. Records from before there were several lack it.
+    #[serde(default)]
+    pub drive: DriveId,
     /// The class that was asked for.
     pub io_priority: Class,
     /// The policy group that it is bound to.
@@ -112,12 +135,14 @@ impl VolumeRecord {
 
 /// Keys of the catalogue.
 pub mod keys {
-    use weir_types::{Name, PolicyGroupId, VolumeId};
+    use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
 
     /// Prefix of all tenants.
     pub const TENANTS: &str = "tenant/";
     /// Prefix of all policy groups.
     pub const POLICY_GROUPS: &str = "policy-group/";
+    /// Prefix of all drives.
+    pub const DRIVES: &str = "drive/";
     /// Prefix of all volumes.
     pub const VOLUMES: &str = "volume/";
     /// The highest number that a policy group ever had.
@@ -133,6 +158,11 @@ pub mod keys {
     /// Key of a policy group.
     pub fn policy_group(id: PolicyGroupId) -> String {
         format!("{POLICY_GROUPS}{id}")
+    }
+
+    /// Key of a drive.
+    pub fn drive(id: DriveId) -> String {
+        format!("{DRIVES}{id}")
     }
 
     /// Key of a volume.

@@ -1,20 +1,21 @@
 //! Bringing control up: finishing or undoing what a crash interrupted, then serving every volume.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use weir_types::{Name, VolumeId};
+use weir_types::{DriveId, Name, VolumeId};
 
 use super::alarms::Alarms;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
+use super::drives::Drive;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
-use super::{Control, rebuild};
+use super::{Control, drives, rebuild};
 use crate::dataplane::DataPlane;
 use crate::exports::table::ExportTable;
 use crate::store::Store;
@@ -22,7 +23,7 @@ use crate::store::Store;
 /// Where control keeps its things and how it starts.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
-    /// The state folder: the catalogue, and the directory drive `drive`.
+    /// The state folder: the catalogue, and the default drive `drive`.
     pub state: PathBuf,
     /// Fill an empty catalogue from the record copies beside the extents first.
     pub rebuild_catalogue: bool,
@@ -39,19 +40,17 @@ impl Control {
         data_plane: Arc<DataPlane>,
         exports: Arc<ExportTable>,
     ) -> Outcome<Arc<Control>> {
-        let store = Store::open(config.state.join("drive"))?;
-        let leftovers = store.remove_leftovers()?;
-        if leftovers > 0 {
-            tracing::info!(leftovers, "removed folders of volumes that were being made or removed");
-        }
         let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
+        drives::restore_lost(&config.state, &catalogue)?;
+        let node = node_identity(&catalogue)?;
+        let drives = drives::open_all(&config.state, &catalogue, node)?;
         if config.rebuild_catalogue {
-            rebuild::rebuild(&store, &catalogue)?;
+            rebuild::rebuild(&drives, &catalogue)?;
         }
         let control = Control {
-            node: node_identity(&catalogue)?,
-            model: RwLock::new(load(&catalogue)?),
-            store,
+            node,
+            model: RwLock::new(load(&catalogue, drives)?),
+            state: config.state.clone(),
             catalogue: Box::new(catalogue),
             data_plane,
             exports,
@@ -59,16 +58,21 @@ impl Control {
             alarms: Alarms::default(),
             started: Instant::now(),
         };
+        control.report_drives();
         control.finish_interrupted()?;
         control.serve_all();
-        control.report_unknown_folders()?;
+        for (drive, store) in control.stores() {
+            control.report_unknown_folders(drive, &store)?;
+        }
         Ok(Arc::new(control))
     }
 
     /// Removes what is left of volumes whose making or removal was interrupted.
     fn finish_interrupted(&self) -> Outcome<()> {
         let records: Vec<_> = self.records();
-        for record in records.into_iter().filter(|record| record.state != VolumeState::Online) {
+        let is_possible = |record: &VolumeRecord| self.store(record.drive).is_ok();
+        let interrupted = records.into_iter().filter(|record| record.state != VolumeState::Online);
+        for record in interrupted.filter(is_possible) {
             tracing::info!(volume = %record.id, name = %record.name, state = ?record.state, "cleaning up");
             self.remove(&record)?;
         }
@@ -90,26 +94,28 @@ impl Control {
 
     /// Finishes an interrupted resize and brings the record copy up to date.
     fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.store.trim_to_size(record.id, record.size_bytes)?;
+        let store = self.store(record.drive)?;
+        store.trim_to_size(record.id, record.size_bytes)?;
         let copy = self.record_copy(record)?;
-        if self.store.read_record(record.id)?.as_ref() != Some(&copy.content) {
-            self.store.write_records(&[copy])?;
+        if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
+            store.write_records(&[copy])?;
         }
         Ok(())
     }
 
-    /// Raises an alarm for folders on the drive that the catalogue does not know. They may be volumes whose
+    /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes whose
     /// catalogue was lost, so they are never removed.
-    fn report_unknown_folders(&self) -> Outcome<()> {
-        let scan = self.store.scan()?;
-        let known: BTreeSet<VolumeId> = self.model().volumes.keys().copied().collect();
+    fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
+        let scan = store.scan()?;
+        let known: BTreeSet<VolumeId> =
+            self.records().into_iter().filter(|volume| volume.drive == drive).map(|v| v.id).collect();
         let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
         if let Some(first) = unknown.first() {
             self.alarms.raise(format!(
                 "{} volume folders on {} are not in the catalogue, such as {first}; \
                  if the catalogue was lost, stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
                 unknown.len(),
-                self.store.drive().display()
+                store.drive().display()
             ));
         }
         if let Some(stranger) = scan.strangers.first() {
@@ -151,10 +157,11 @@ fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
     Ok(node.id)
 }
 
-/// Reads everything; makes the default tenant if there is none yet.
-fn load(catalogue: &dyn Catalogue) -> Outcome<Model> {
+/// Reads everything but the drives, which are open already; makes the default tenant if there is none yet.
+fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<Model> {
     make_default_tenant(catalogue)?;
     let mut model = Model::default();
+    model.drives = drives;
     for_each(catalogue, keys::TENANTS, |record, revision| model.put_tenant(record, revision))?;
     for_each(catalogue, keys::POLICY_GROUPS, |record, revision| model.put_group(record, revision))?;
     for_each(catalogue, keys::VOLUMES, |record, revision| model.put_volume(record, revision))?;

@@ -13,18 +13,18 @@ use crate::dataplane::DataPlaneConfig;
 const GIB: u64 = 1 << 30;
 
 /// A control core with its state folder, which stays when the core is ended.
-struct World {
-    control: Arc<Control>,
+pub(super) struct World {
+    pub control: Arc<Control>,
     data_plane: Arc<DataPlane>,
-    exports: Arc<ExportTable>,
+    pub exports: Arc<ExportTable>,
 }
 
 impl World {
-    fn start(state: &Path) -> World {
+    pub fn start(state: &Path) -> World {
         World::try_start(state, false).unwrap()
     }
 
-    fn try_start(state: &Path, rebuild_catalogue: bool) -> Outcome<World> {
+    pub fn try_start(state: &Path, rebuild_catalogue: bool) -> Outcome<World> {
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
         let exports = Arc::new(ExportTable::default());
         let config = ControlConfig { state: state.to_owned(), rebuild_catalogue };
@@ -39,21 +39,22 @@ impl Drop for World {
     }
 }
 
-fn state() -> (tempfile::TempDir, PathBuf) {
+pub(super) fn state() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     (folder, path)
 }
 
-fn name(text: &str) -> Name {
+pub(super) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume {
+pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume {
     CreateVolume {
         tenant: tenant.map(name),
         name: name(text),
         size_bytes,
+        drive: None,
         io_priority: None,
         policy_group: None,
     }
@@ -69,11 +70,16 @@ fn bind(text: &str) -> ModifyVolume {
     ModifyVolume { policy: Some(PolicyChange::Bind(name(text))), ..ModifyVolume::default() }
 }
 
+/// The files of the drive in the state folder.
+fn default_store(control: &Control) -> crate::store::Store {
+    control.store(DriveId::DEFAULT).unwrap()
+}
+
 fn folders(state: &Path) -> usize {
     std::fs::read_dir(state.join("drive/volumes")).unwrap().count()
 }
 
-fn error<T>(outcome: Outcome<T>) -> (ErrorKind, String) {
+pub(super) fn error<T>(outcome: Outcome<T>) -> (ErrorKind, String) {
     let error = outcome.err().expect("an error");
     (error.kind, error.message)
 }
@@ -222,7 +228,7 @@ fn resizing_makes_and_removes_extents_and_shows_to_new_clients() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
-    let extents = || std::fs::read_dir(world.control.store.extents(id)).unwrap().count();
+    let extents = || std::fs::read_dir(default_store(&world.control).extents(id)).unwrap().count();
     world.control.resize_volume(None, &name("vol1"), 3 * GIB, false).unwrap();
     assert_eq!((extents(), world.exports.find("vol1").unwrap().size_bytes), (3, 3 * GIB));
     world.control.resize_volume(None, &name("vol1"), 4096, true).unwrap();
@@ -245,7 +251,7 @@ fn furnish(control: &Control) -> String {
     inventory(control)
 }
 
-fn inventory(control: &Control) -> String {
+pub(super) fn inventory(control: &Control) -> String {
     let volumes: Vec<_> = control.volumes(None).unwrap().into_iter().map(|view| view.record).collect();
     let groups: Vec<_> = control.policy_groups(None).unwrap().into_iter().map(|view| view.record).collect();
     serde_json::to_string_pretty(&(control.tenants().len(), volumes, groups)).unwrap()
@@ -321,7 +327,7 @@ fn interrupted_creations_are_undone_and_deletions_finished() {
     for text in ["files-missing", "files-made", "half-removed", "to-remove", "stays"] {
         ids.push(world.control.create_volume(volume(None, text, GIB)).unwrap().record.id);
     }
-    let store = world.control.store.clone();
+    let store = default_store(&world.control);
     drop(world);
     let folder = |index: usize| store.folder(ids[index]);
     std::fs::rename(folder(0), folder(0).with_extension("new")).unwrap();
@@ -346,7 +352,7 @@ fn an_interrupted_resize_leaves_no_surplus_and_no_old_data() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", 4096)).unwrap().record.id;
-    let store = world.control.store.clone();
+    let store = default_store(&world.control);
     drop(world);
     // Growing had made its files but not its record; shrinking had made its record but left data behind.
     store.grow(id, 4096, 3 * GIB).unwrap();
@@ -367,7 +373,7 @@ fn faults_of_extent_files_are_alarms_until_they_are_mended() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap().record.id;
-    let path = world.control.store.extents(id).join("00000001");
+    let path = default_store(&world.control).extents(id).join("00000001");
     std::fs::remove_file(&path).unwrap();
     world.control.check_extent_files();
     let alarms: Vec<_> =
@@ -389,7 +395,7 @@ fn a_volume_without_its_folder_does_not_stop_the_start() {
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
     world.control.create_volume(volume(None, "vol2", GIB)).unwrap();
-    let gone = world.control.store.folder(id);
+    let gone = default_store(&world.control).folder(id);
     drop(world);
     std::fs::remove_dir_all(gone).unwrap();
     let world = World::start(&state);

@@ -11,7 +11,7 @@ use super::Control;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
-use super::records::{DEFAULT_CLASS, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
+use super::records::{DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
 use crate::statistics::VolumeSnapshot;
 
 /// How long a deletion waits for clients that are just leaving before it is refused.
@@ -28,6 +28,8 @@ pub struct CreateVolume {
     pub size_bytes: u64,
     /// The class; [`DEFAULT_CLASS`] if none is named.
     pub io_priority: Option<Class>,
+    /// The drive to hold it; the default drive if none is named.
+    pub drive: Option<Name>,
     /// The policy group of the same tenant to bind it to.
     pub policy_group: Option<Name>,
 }
@@ -61,6 +63,8 @@ pub struct ModifyVolume {
 pub struct VolumeView {
     /// Its record.
     pub record: VolumeRecord,
+    /// The drive that holds it.
+    pub drive: Option<DriveRecord>,
     /// The policy group that it is bound to.
     pub policy: Option<PolicyGroupRecord>,
     /// Bytes that it occupies on the drive; `None` if its files cannot be examined.
@@ -73,6 +77,7 @@ pub struct VolumeView {
 fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
     VolumeView {
         record: record.clone(),
+        drive: model.drive_of(record).cloned(),
         policy: model.policy_of(record).cloned(),
         used_bytes: None,
         snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
@@ -113,7 +118,7 @@ impl Control {
             let wanted = records.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
             wanted.map(|volume| view(&model, volume)).collect::<Vec<_>>()
         };
-        views.iter_mut().for_each(|view| view.used_bytes = self.store.used_bytes(view.record.id).ok());
+        views.iter_mut().for_each(|view| view.used_bytes = self.used_bytes(&view.record));
         views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         Ok(views)
     }
@@ -124,14 +129,14 @@ impl Control {
             let model = self.model();
             view(&model, &model.volume(tenant, name)?.record)
         };
-        view.used_bytes = self.store.used_bytes(view.record.id).ok();
+        view.used_bytes = self.used_bytes(&view.record);
         Ok(view)
     }
 
     /// Makes a volume and lets clients attach it.
     ///
     /// # Errors
-    /// Invalid for a size that no volume can have, not found for an unknown tenant or policy group, conflict
+    /// Invalid for a size that no volume can have, not found for an unknown tenant, drive or policy group, conflict
     /// for a name that is taken, full if the drive or the number of volumes is exhausted.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
         let _change = self.begin_change();
@@ -163,6 +168,7 @@ impl Control {
             tenant,
             name: request.name.clone(),
             size_bytes: request.size_bytes,
+            drive: model.usable_drive(request.drive.as_ref())?,
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
             policy_group: policy_group.transpose()?,
             is_read_only: false,
@@ -173,7 +179,7 @@ impl Control {
 
     fn make_files_and_serve(&self, record: &VolumeRecord, revision: u64) -> Outcome<()> {
         let copy = self.record_copy(record)?;
-        self.store.create(record.id, record.size_bytes, &copy.content)?;
+        self.store(record.drive)?.create(record.id, record.size_bytes, &copy.content)?;
         self.save_volume(record, revision)?;
         self.serve(record)
     }
@@ -200,6 +206,7 @@ impl Control {
         let _change = self.begin_change();
         check_size(size_bytes)?;
         let (mut record, revision) = self.usable_volume(tenant, name)?;
+        let store = self.store(record.drive)?;
         let old_bytes = std::mem::replace(&mut record.size_bytes, size_bytes);
         if size_bytes < old_bytes && !force {
             return Err(ControlError::refused(format!(
@@ -209,16 +216,16 @@ impl Control {
             )));
         }
         if size_bytes > old_bytes {
-            self.store.grow(record.id, old_bytes, size_bytes)?;
+            store.grow(record.id, old_bytes, size_bytes)?;
         }
         if let Err(error) = self.save_volume(&record, revision) {
             // New extent files that no record names must not stay.
-            self.store.trim_to_size(record.id, old_bytes)?;
+            store.trim_to_size(record.id, old_bytes)?;
             return Err(error);
         }
         self.data_plane.resize(record.id, size_bytes)?;
         if size_bytes < old_bytes {
-            self.store.trim_to_size(record.id, size_bytes)?;
+            store.trim_to_size(record.id, size_bytes)?;
         }
         self.publish(&record);
         self.write_copies([&record])?;
@@ -300,6 +307,8 @@ impl Control {
     pub fn delete_volume(&self, tenant: Option<&Name>, name: &Name, force: bool) -> Outcome<()> {
         let _change = self.begin_change();
         let record = self.model().volume(tenant, name)?.record.clone();
+        // Before anything is begun that could not be finished.
+        self.store(record.drive)?;
         if !force {
             self.refuse_attached(&record)?;
         }
@@ -334,7 +343,7 @@ impl Control {
 
     /// Removes the files and then the record of a volume that is marked as being deleted.
     pub(super) fn remove(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.store.delete(record.id)?;
+        self.store(record.drive)?.delete(record.id)?;
         self.catalogue.commit(Transaction::freeing_space().delete(keys::volume(record.id)))?;
         self.update(|model| model.remove_volume(record.id));
         self.alarms.forget(record.id);

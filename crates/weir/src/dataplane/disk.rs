@@ -40,6 +40,9 @@ impl Reactor {
 
     fn submit(&mut self, index: VolumeIndex, action: Action) {
         let volume = &mut self.volumes[index];
+        if let Some(emulated) = &mut volume.emulated {
+            emulated.submit(self.now_ns, &action);
+        }
         match action {
             Action::Open { extent } => {
                 let path = volume.extent_path(extent);

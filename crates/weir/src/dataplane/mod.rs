@@ -7,6 +7,7 @@ mod budget;
 mod command;
 mod connection;
 mod disk;
+mod emulation;
 mod helper;
 mod pace;
 mod patience;
@@ -29,12 +30,14 @@ use std::thread::JoinHandle;
 use weir_qos::Ceiling;
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::BUFFER_POOL_BYTES;
-use weir_types::{Limits, PolicyGroupId, VolumeId};
+use weir_types::{DriveId, Emulation, Limits, PolicyGroupId, VolumeId};
+use weir_volume::EmulatedMedia;
 
 use crate::statistics::VolumeStatistics;
 use budget::SharedCeiling;
 use command::{Binding, Command};
 pub use connection::NewConnection;
+use emulation::SharedMedia;
 use helper::Helper;
 use reactor::{Alarms, Reactor};
 
@@ -56,6 +59,10 @@ pub struct VolumeSpec {
     pub size_bytes: u64,
     /// Whether clients are kept from changing its data.
     pub is_read_only: bool,
+    /// The drive that it is on.
+    pub drive: DriveId,
+    /// How that drive behaves, if it is emulated; the same for all its volumes.
+    pub emulation: Option<Emulation>,
 }
 
 /// The ceilings under which a volume is served.
@@ -106,6 +113,8 @@ pub struct DataPlane {
     placements: Mutex<BTreeMap<VolumeId, usize>>,
     /// The ceilings of shared groups that any volume was ever bound to, until their group is forgotten.
     shared: Mutex<BTreeMap<PolicyGroupId, SharedCeiling>>,
+    /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
+    media: Mutex<BTreeMap<DriveId, SharedMedia>>,
     alarms: Alarms,
 }
 
@@ -136,7 +145,13 @@ impl DataPlane {
         let reactors = (0..config.reactors.max(1))
             .map(|index| start_reactor(index, Arc::clone(&alarms)))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Arc::new(DataPlane { reactors, placements: Mutex::default(), shared: Mutex::default(), alarms }))
+        Ok(Arc::new(DataPlane {
+            reactors,
+            placements: Mutex::default(),
+            shared: Mutex::default(),
+            media: Mutex::default(),
+            alarms,
+        }))
     }
 
     /// Opens a volume: from the answer on, connections can be served. Opening one twice is an error of the caller.
@@ -147,8 +162,20 @@ impl DataPlane {
         let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
         let index = self.place(id);
         let given = Arc::clone(&statistics);
-        self.ask(index, id, |done| Command::Open { spec, statistics: given, done })?;
+        let media = spec.emulation.map(|emulation| self.media_of(spec.drive, emulation));
+        self.ask(index, id, |done| Command::Open { spec, media, statistics: given, done })?;
         Ok(statistics)
+    }
+
+    /// The one model of an emulated drive.
+    fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
+        let new = || Arc::new(Mutex::new(EmulatedMedia::new(emulation)));
+        Arc::clone(locked(&self.media).entry(drive).or_insert_with(new))
+    }
+
+    /// Forgets a drive that no volume is on any more.
+    pub fn forget_drive(&self, drive: DriveId) {
+        locked(&self.media).remove(&drive);
     }
 
     /// Chooses the reactor with the fewest volumes.

@@ -18,6 +18,7 @@ use super::Alarm;
 use super::budget::{Budget, Source};
 use super::command::{Binding, Command};
 use super::connection::{Connection, NewConnection, Outgoing};
+use super::emulation::{Emulated, HeldCompletions};
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
 use super::served_volume::{ServedVolume, Ticket};
@@ -60,9 +61,11 @@ pub(super) struct Reactor {
     deadlines: BTreeSet<(u64, VolumeIndex)>,
     /// Connections whose input is left to gather, by the instant at which it is taken.
     pub rests: BTreeSet<(u64, ConnectionIndex)>,
+    /// What emulated drives have not answered yet.
+    pub held: HeldCompletions,
     patience: Patience,
     spare_actions: Vec<weir_volume::Action>,
-    stop_by_ns: Option<u64>,
+    pub stop_by_ns: Option<u64>,
 }
 
 impl Reactor {
@@ -91,6 +94,7 @@ impl Reactor {
             by_id: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             rests: BTreeSet::new(),
+            held: HeldCompletions::default(),
             patience: Patience::default(),
             spare_actions: Vec::new(),
             stop_by_ns: None,
@@ -108,6 +112,7 @@ impl Reactor {
             // After the completions, one of which may have been the wake for these.
             self.take_commands();
             self.take_answers();
+            self.pass_on_due();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -148,7 +153,7 @@ impl Reactor {
     /// that is waited for: media take longer than a sleep, and where each request waits for them, letting the
     /// client run on this core in the meantime serves it better.
     fn look_ns(&mut self) -> u64 {
-        let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty());
+        let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
         let waits_for_others = self.ring.take_media_use() || waits_for_time;
         if self.connections.is_empty() || waits_for_others { 0 } else { self.patience.look_ns() }
     }
@@ -159,7 +164,8 @@ impl Reactor {
         }
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
-        let at_ns = [deadline_ns, rest_ends_ns, self.stop_by_ns].into_iter().flatten().min()?;
+        let at_ns =
+            [deadline_ns, rest_ends_ns, self.held.next_ns(), self.stop_by_ns].into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 
@@ -170,16 +176,17 @@ impl Reactor {
             Token::ReceivePayload(connection) => self.received_payload(connection, result, carried),
             Token::HangUp(connection) => self.hung_up(connection),
             Token::Send(connection) => self.sent(connection, result, carried),
-            _ => self.on_disk_completion(token, result, carried),
+            _ => self.disk_answered(Completion { token, result, carried }),
         }
     }
 
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Open { spec, statistics, done } => {
+                Command::Open { spec, media, statistics, done } => {
                     let id = spec.id;
                     let index = self.volumes.insert(ServedVolume::new(spec, statistics));
+                    self.volumes[index].emulated = media.map(Emulated::new);
                     self.by_id.insert(id, index);
                     answer(done);
                 }
@@ -252,6 +259,7 @@ impl Reactor {
         for connection in self.connections_of(volume) {
             self.close_connection(connection);
         }
+        self.expedite(volume);
     }
 
     /// Growing changes nothing for open connections. Shrinking ends them, so that none writes beyond the

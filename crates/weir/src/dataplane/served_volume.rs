@@ -12,6 +12,7 @@ use weir_volume::{Action, OperationId, Volume};
 
 use super::VolumeSpec;
 use super::budget::Budget;
+use super::emulation::Emulated;
 use super::token::ConnectionIndex;
 use crate::statistics::VolumeStatistics;
 
@@ -55,6 +56,8 @@ pub(super) struct ServedVolume {
     pub fault_message: Option<String>,
     /// The filesystem cannot zero a range in one step.
     pub lacks_zero_range: bool,
+    /// The emulated drive that it is on.
+    pub emulated: Option<Emulated>,
     directory: PathBuf,
     files: Vec<Option<Descriptor>>,
     contexts: Vec<Option<Context>>,
@@ -80,6 +83,7 @@ impl ServedVolume {
             becoming_read_only: None,
             fault_message: None,
             lacks_zero_range: false,
+            emulated: None,
             directory: spec.directory,
             files: Vec::new(),
             contexts: Vec::new(),

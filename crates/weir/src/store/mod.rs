@@ -8,6 +8,7 @@
 //! `.new` and go away under one ending in `.deleted`; both are removed when the daemon starts.
 
 mod check;
+mod marker;
 mod record;
 mod usage;
 
@@ -21,6 +22,7 @@ use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
 
 pub use check::{ExtentFault, check_extents};
+pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use record::{RECORD_FILE, RecordUpdate};
 pub use usage::{DriveUsage, FolderScan};
 
@@ -105,7 +107,7 @@ impl Store {
 
     /// The folder that holds all volumes' folders.
     fn volumes(&self) -> PathBuf {
-        self.drive.join("volumes")
+        self.drive.join(VOLUMES_FOLDER)
     }
 
     /// The folder of one volume.

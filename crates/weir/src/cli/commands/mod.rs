@@ -1,6 +1,7 @@
 //! The commands that are a question to the daemon, or none at all.
 
 pub mod documents;
+pub mod drive;
 pub mod qos;
 pub mod statistics;
 pub mod status;

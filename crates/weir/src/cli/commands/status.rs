@@ -5,7 +5,8 @@ use weir_types::units::Size;
 use super::super::arguments::ReadArguments;
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column, rough_size};
-use crate::api::types::{Alarm, Health, Status};
+use super::drive::{media, optional_size};
+use crate::api::types::{Alarm, Drive, DriveState, Health, Status};
 
 /// Shows how the daemon is.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -25,7 +26,7 @@ fn description(status: &Status) -> String {
     line("Reactors", &status.reactors.to_string());
     line("API", &status.api_listeners.join(", "));
     line("NBD", &status.nbd_listeners.join(", "));
-    text.push_str(&drive(status));
+    text.push_str(&drives(&status.drives));
     text.push_str(&volumes(status));
     let cluster =
         status.cluster_id.as_deref().map(|id| format!("Cluster Summary\n        Cluster ID: {id}\n"));
@@ -35,9 +36,9 @@ fn description(status: &Status) -> String {
     text
 }
 
-fn drive(status: &Status) -> String {
-    let drive = &status.drive;
-    let pool = output::table(
+/// The drives. Each is a pool of its own as long as they are not measured.
+fn drives(drives: &[Drive]) -> String {
+    let pools = output::table(
         &[
             Column::Text("Pool"),
             Column::Text("Class"),
@@ -45,33 +46,45 @@ fn drive(status: &Status) -> String {
             Column::Number("Used"),
             Column::Text("Status"),
         ],
-        [vec![
-            "0".to_owned(),
-            "not measured".to_owned(),
-            rough_size(drive.size_bytes),
-            rough_size(drive.used_bytes),
-            "Online".to_owned(),
-        ]],
+        drives.iter().enumerate().map(|(index, drive)| {
+            vec![
+                index.to_string(),
+                "not measured".to_owned(),
+                optional_size(drive.size_bytes),
+                optional_size(drive.used_bytes),
+                if drive.state == DriveState::Online { "Online" } else { "Missing" }.to_owned(),
+            ]
+        }),
     );
-    let device = output::table(
+    let count = |what: &str| format!("{} {what}{}", drives.len(), if drives.len() == 1 { "" } else { "s" });
+    let (pools, devices) = (indented(&pools), indented(&devices(drives)));
+    let (pool_count, device_count) = (count("pool"), count("device"));
+    format!(
+        "        Local Storage Pool: {pool_count}\n{pools}        Local Storage Devices: {device_count}\n{devices}"
+    )
+}
+
+fn devices(drives: &[Drive]) -> String {
+    output::table(
         &[
             Column::Text("Device"),
+            Column::Text("Drive"),
             Column::Text("Path"),
             Column::Text("Media Type"),
             Column::Number("Size"),
             Column::Number("Available"),
         ],
-        [vec![
-            "0:1".to_owned(),
-            drive.path.clone(),
-            "directory".to_owned(),
-            rough_size(drive.size_bytes),
-            rough_size(drive.available_bytes),
-        ]],
-    );
-    let pool = indented(&pool);
-    let device = indented(&device);
-    format!("        Local Storage Pool: 1 pool\n{pool}        Local Storage Devices: 1 device\n{device}")
+        drives.iter().enumerate().map(|(index, drive)| {
+            vec![
+                format!("{index}:1"),
+                drive.name.clone(),
+                drive.path.clone(),
+                media(drive.emulation),
+                optional_size(drive.size_bytes),
+                optional_size(drive.available_bytes),
+            ]
+        }),
+    )
 }
 
 fn indented(text: &str) -> String {

@@ -27,11 +27,12 @@ struct Inspection {
 /// Does what was told about volumes.
 pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> {
     match command {
-        VolumeCommand::Create { name, tenant, size, io_priority, qos_policy_group } => {
+        VolumeCommand::Create { name, tenant, size, drive, io_priority, qos_policy_group } => {
             let request = VolumeCreate {
                 name: name.get().to_owned(),
                 tenant: tenant.tenant,
                 size_bytes: size.0,
+                drive,
                 io_priority,
                 qos_policy_group,
             };
@@ -90,6 +91,7 @@ fn table(list: &VolumeList) -> String {
         Column::Text("Tenant"),
         Column::Number("Size"),
         Column::Number("Used"),
+        Column::Text("Drive"),
         Column::Text("Class"),
         Column::Text("State"),
         Column::Text("Policy Group"),
@@ -101,6 +103,7 @@ fn table(list: &VolumeList) -> String {
             volume.tenant.clone(),
             Size(volume.size_bytes).to_string(),
             used(volume),
+            drive(volume),
             class(volume.io_priority).to_owned(),
             state(volume.state).to_owned(),
             volume.qos_policy_group.as_ref().map_or("-".to_owned(), |policy| policy.name.clone()),
@@ -108,6 +111,12 @@ fn table(list: &VolumeList) -> String {
         ]
     };
     output::table(&columns, list.volumes.iter().map(row))
+}
+
+/// The drive that holds a volume.
+fn drive(volume: &Volume) -> String {
+    let drive = volume.drive.as_ref();
+    drive.map_or("unknown".to_owned(), |drive| super::drive::labelled(&drive.name, drive.emulation))
 }
 
 fn used(volume: &Volume) -> String {
@@ -140,6 +149,7 @@ fn description(inspection: &Inspection) -> String {
         ("Volume ID", volume.id.to_string()),
         ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
         ("Used", used(volume)),
+        ("Drive", drive(volume)),
         ("State", state(volume.state).to_owned()),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
         ("Class", format!("{} (recorded; pools are not built yet)", class(volume.io_priority))),

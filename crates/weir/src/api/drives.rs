@@ -1,0 +1,74 @@
+//! `/v1/drives`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use weir_types::Emulation;
+
+use super::Context;
+use super::answer::{Answer, ApiError, Body, Path};
+use super::convert;
+use super::types::{Drive, DriveCreate, DriveEmulation, DriveList, ErrorBody};
+use crate::control::{AddDrive, ControlError, Outcome};
+
+/// List drives.
+#[utoipa::path(
+    get, path = "/v1/drives", tag = "drives", operation_id = "listDrives",
+    responses((status = 200, description = "All drives", body = DriveList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
+    let views = context.run(|control| Ok::<_, ControlError>(control.drives())).await?;
+    Ok(Json(DriveList { drives: views.into_iter().map(Drive::from).collect() }))
+}
+
+/// Make a directory a drive.
+#[utoipa::path(
+    post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
+    responses((status = 201, description = "The new drive", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<DriveCreate>,
+) -> Result<(StatusCode, Json<Drive>), ApiError> {
+    let request = AddDrive {
+        path: request.path.into(),
+        name: convert::optional_name(request.name.as_deref())?,
+        emulation: request.emulation.map(emulation).transpose()?,
+    };
+    let view = context.run(|control| control.add_drive(request)).await?;
+    Ok((StatusCode::CREATED, Json(view.into())))
+}
+
+fn emulation(emulation: DriveEmulation) -> Outcome<Emulation> {
+    Emulation::from(emulation).checked().map_err(|error| ControlError::invalid(error.to_string()))
+}
+
+/// Show a drive.
+#[utoipa::path(
+    get, path = "/v1/drives/{name}", tag = "drives", operation_id = "inspectDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 200, description = "The drive", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Drive> {
+    let name = convert::name(&name)?;
+    Ok(Json(context.run(move |control| control.drive(&name)).await?.into()))
+}
+
+/// Remove a drive that holds no volumes. Its directory stays.
+#[utoipa::path(
+    delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 204, description = "It is gone"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let name = convert::name(&name)?;
+    context.run(move |control| control.remove_drive(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

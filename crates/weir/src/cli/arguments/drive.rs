@@ -1,0 +1,50 @@
+//! The commands about drives and their options.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use weir_types::Emulation;
+
+use super::ReadArguments;
+
+/// What to do with drives.
+#[derive(Debug, Subcommand)]
+pub enum DriveCommand {
+    /// Make an existing directory a drive
+    #[command(
+        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us"
+    )]
+    Add {
+        /// The directory, on the daemon's host
+        directory: PathBuf,
+        /// Name of the drive [default: that of the directory]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Behave like a drive of this many operations per second, this bandwidth [default: none] and this latency
+        /// [default: 0]; shown as emulated wherever it is shown
+        #[arg(
+            long,
+            value_name = "iops=N,bandwidth=RATE,latency=TIME",
+            value_parser = Emulation::parse,
+            allow_hyphen_values = true
+        )]
+        emulate: Option<Emulation>,
+    },
+    /// List drives
+    #[command(after_help = "Example:\n  weir drive list")]
+    List(ReadArguments),
+    /// Show everything about a drive
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir drive show slow -o yaml")]
+    Show {
+        /// The drive
+        name: String,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Remove a drive that holds no volumes; its directory stays
+    #[command(visible_alias = "delete", after_help = "Example:\n  weir drive remove slow")]
+    Remove {
+        /// The drive
+        name: String,
+    },
+}

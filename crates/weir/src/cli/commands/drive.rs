@@ -1,0 +1,169 @@
+//! `weir drive`
+
+use std::path::Path;
+
+use weir_types::Emulation;
+use weir_types::units::Size;
+
+use super::super::arguments::DriveCommand;
+use super::super::client::{Client, CommandError, segment};
+use super::super::output::{self, Column, rough_size};
+use crate::api::types::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState};
+
+/// Width of the labels of `show`.
+const LABEL_WIDTH: usize = 24;
+
+/// Does what was told about drives.
+pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
+    match command {
+        DriveCommand::Add { directory, name, emulate } => {
+            let path = absolute(&directory)?;
+            let request = DriveCreate { path, name, emulation: emulate.map(Into::into) };
+            let drive: Drive = client.post("/v1/drives", &[], &request)?;
+            output::print(&drive.name)
+        }
+        DriveCommand::List(read) => {
+            let list: DriveList = client.get("/v1/drives", &[])?;
+            output::show(&list, read.output, table)
+        }
+        DriveCommand::Show { name, read } => {
+            let drive: Drive = client.get(&path(&name), &[])?;
+            output::show(&drive, read.output, description)
+        }
+        DriveCommand::Remove { name } => client.delete(&path(&name), &[]),
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/drives/{}", segment(name))
+}
+
+/// The directory as the daemon must be told it, which has another current folder.
+fn absolute(directory: &Path) -> Result<String, CommandError> {
+    let shown = directory.display();
+    let path = std::path::absolute(directory)
+        .map_err(|error| CommandError::Usage(format!("directory '{shown}': {error}")))?;
+    let usage =
+        |_| CommandError::Usage(format!("directory '{shown}' is not UTF-8; only such paths are accepted"));
+    path.into_os_string().into_string().map_err(usage)
+}
+
+/// What kind of drive it is; of an emulated one with its parameters.
+pub fn media(emulation: Option<DriveEmulation>) -> String {
+    emulation.map_or("directory".to_owned(), |emulation| format!("emulated {}", Emulation::from(emulation)))
+}
+
+/// A drive by its name, and if it is emulated, that and how.
+pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
+    match emulation {
+        None => name.to_owned(),
+        Some(_) => format!("{name} ({})", media(emulation)),
+    }
+}
+
+/// Whether a drive can be used.
+pub fn state(state: DriveState) -> &'static str {
+    match state {
+        DriveState::Online => "online",
+        DriveState::Missing => "missing",
+    }
+}
+
+/// A size for people, where it is known.
+pub fn optional_size(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), rough_size)
+}
+
+fn table(list: &DriveList) -> String {
+    let columns = [
+        Column::Text("Drive"),
+        Column::Text("Path"),
+        Column::Text("Media Type"),
+        Column::Number("Size"),
+        Column::Number("Available"),
+        Column::Number("Volumes"),
+        Column::Number("Provisioned"),
+        Column::Text("State"),
+    ];
+    let row = |drive: &Drive| {
+        vec![
+            drive.name.clone(),
+            drive.path.clone(),
+            media(drive.emulation),
+            optional_size(drive.size_bytes),
+            optional_size(drive.available_bytes),
+            drive.volumes.to_string(),
+            Size(drive.provisioned_bytes).to_string(),
+            state(drive.state).to_owned(),
+        ]
+    };
+    output::table(&columns, list.drives.iter().map(row))
+}
+
+fn description(drive: &Drive) -> String {
+    let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let fields = [
+        ("Drive", drive.name.clone()),
+        ("Drive ID", drive.id.to_string()),
+        ("Path", drive.path.clone()),
+        ("Media Type", media(drive.emulation)),
+        ("State", format!("{}{reason}", state(drive.state))),
+        ("Size", optional_size(drive.size_bytes)),
+        ("Used", optional_size(drive.used_bytes)),
+        ("Available", optional_size(drive.available_bytes)),
+        ("Volumes", drive.volumes.to_string()),
+        ("Provisioned", Size(drive.provisioned_bytes).to_string()),
+        ("Added", drive.created_at.to_string()),
+    ];
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drive(emulation: Option<DriveEmulation>) -> Drive {
+        Drive {
+            id: uuid::Uuid::nil(),
+            name: "slow".to_owned(),
+            path: "/srv/slow".to_owned(),
+            emulation,
+            state: DriveState::Missing,
+            reason: Some("there is none".to_owned()),
+            size_bytes: None,
+            used_bytes: None,
+            available_bytes: None,
+            volumes: 2,
+            provisioned_bytes: 2 << 30,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn an_emulated_drive_says_so_wherever_it_is_shown() {
+        let emulation =
+            DriveEmulation { iops: 2000, bytes_per_second: Some(250_000_000), latency_ns: 200_000 };
+        let drive = drive(Some(emulation));
+        let words = "emulated iops=2000,bandwidth=250MB/s,latency=200us";
+        assert!(description(&drive).contains(&format!("Media Type: {words}\n")));
+        let label = labelled("slow", drive.emulation);
+        assert_eq!(label, format!("slow ({words})"));
+        let table = table(&DriveList { drives: vec![drive] });
+        assert!(table.contains(words), "{table}");
+    }
+
+    #[test]
+    fn a_missing_drive_says_why_and_has_no_sizes() {
+        let text = description(&drive(None));
+        for words in ["Media Type: directory\n", "State: missing: there is none\n", "Size: -\n", "2GiB\n"] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+    }
+
+    #[test]
+    fn directories_are_told_by_absolute_paths() {
+        assert_eq!(absolute(Path::new("/srv/slow")).unwrap(), "/srv/slow");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(absolute(Path::new("x/y")).unwrap(), here.join("x/y").display().to_string());
+    }
+}

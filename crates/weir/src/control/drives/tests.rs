@@ -1,0 +1,187 @@
+//! Drives in real directories.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::records::VolumeRecord;
+use super::super::tests::{World, error, inventory, name, state, volume};
+use super::super::{CreateVolume, ErrorKind};
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn add(path: &Path, text: Option<&str>) -> AddDrive {
+    AddDrive { path: path.to_owned(), name: text.map(name), emulation: None }
+}
+
+fn volume_on(drive: &str, text: &str) -> CreateVolume {
+    CreateVolume { drive: Some(name(drive)), ..volume(None, text, GIB) }
+}
+
+/// A new folder beside the state folder's drive.
+fn folder(state: &Path, text: &str) -> PathBuf {
+    let path = state.join(text);
+    fs::create_dir(&path).unwrap();
+    path
+}
+
+fn forget_catalogue(state: &Path) {
+    for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        let _ = fs::remove_file(state.join(file));
+    }
+}
+
+#[test]
+fn a_drive_is_added_used_and_removed_without_a_trace() {
+    let (_folder, state) = state();
+    let World { control, .. } = &World::start(&state);
+    let path = folder(&state, "fast");
+    let view = control.add_drive(add(&path, None)).unwrap();
+    assert_eq!((view.record.name.as_str(), view.volumes, view.usage.is_ok()), ("fast", 0, true));
+    let made = control.create_volume(volume_on("fast", "vol1")).unwrap();
+    assert_eq!(made.drive.unwrap().name, name("fast"));
+    assert!(made.used_bytes.is_some());
+    assert!(path.join("volumes").join(made.record.id.to_string()).join("extents/00000000").exists());
+    control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
+    assert_eq!(control.drive(&name("fast")).unwrap().provisioned_bytes, 2 * GIB);
+    let (kind, message) = error(control.remove_drive(&name("fast")));
+    assert_eq!(kind, ErrorKind::Refused);
+    assert_eq!(message, "drive 'fast' still has the volumes: vol1; delete them first");
+    control.delete_volume(None, &name("vol1"), false).unwrap();
+    control.remove_drive(&name("fast")).unwrap();
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    assert_eq!(error(control.drive(&name("fast"))).0, ErrorKind::NotFound);
+    assert_eq!(error(control.remove_drive(&name("default"))).0, ErrorKind::Refused);
+    assert_eq!(error(control.create_volume(volume_on("fast", "vol1"))).0, ErrorKind::NotFound);
+}
+
+#[test]
+fn directories_that_cannot_be_drives_are_refused_with_the_reason() {
+    let (_folder, state) = state();
+    let (_other_folder, other_state) = self::state();
+    let World { control, .. } = &World::start(&state);
+    let other = World::start(&other_state);
+    let used = folder(&state, "used");
+    fs::create_dir(used.join("inner")).unwrap();
+    control.add_drive(add(&used, None)).unwrap();
+    std::os::unix::fs::symlink(&used, state.join("link")).unwrap();
+    fs::write(state.join("file"), "").unwrap();
+    other.control.add_drive(add(&folder(&other_state, "theirs"), None)).unwrap();
+    fs::write(folder(&state, "garbled").join(MARKER), "{").unwrap();
+    let free = folder(&state, "free");
+    for (path, text, kind, words) in [
+        (Path::new("relative"), None, ErrorKind::Invalid, "'relative' is not an absolute path"),
+        (&state.join("nowhere"), None, ErrorKind::Invalid, "does not exist"),
+        (&state.join("file"), None, ErrorKind::Invalid, "is not a directory"),
+        (&used, Some("again"), ErrorKind::Conflict, "is drive 'used' already"),
+        (&used.join("../used/."), Some("again"), ErrorKind::Conflict, "is drive 'used' already"),
+        (&state.join("link"), Some("again"), ErrorKind::Conflict, "is drive 'used' already"),
+        (&used.join("inner"), None, ErrorKind::Refused, "is inside of drive 'used'"),
+        (&state.join("drive/volumes"), None, ErrorKind::Refused, "is inside of drive 'default'"),
+        (&state, Some("all"), ErrorKind::Refused, "holds drive 'default'"),
+        (&other_state, Some("all"), ErrorKind::Refused, "is the state folder of another installation"),
+        (&other_state.join("drive"), None, ErrorKind::Refused, "holds 'volumes' that may be of another"),
+        (&other_state.join("theirs"), None, ErrorKind::Refused, "is a drive of another installation"),
+        (&state.join("garbled"), None, ErrorKind::Internal, "cannot understand"),
+        (&free, Some("used"), ErrorKind::Conflict, "drive 'used' exists already"),
+        (&free, Some("default"), ErrorKind::Conflict, "drive 'default' exists already"),
+    ] {
+        let (found, message) = error(control.add_drive(add(path, text)));
+        assert!(found == kind && message.contains(words), "{}: {found:?} {message}", path.display());
+    }
+    assert_eq!(fs::read_dir(&free).unwrap().count(), 0, "a refusal leaves nothing behind");
+}
+
+const MARKER: &str = crate::store::MARKER_FILE;
+
+#[test]
+fn a_missing_drive_is_an_alarm_and_harms_no_other() {
+    let (_folder, state) = state();
+    let path = folder(&state, "removable");
+    let world = World::start(&state);
+    world.control.add_drive(add(&path, None)).unwrap();
+    let id = world.control.create_volume(volume_on("removable", "away")).unwrap().record.id;
+    world.control.create_volume(volume(None, "here", GIB)).unwrap();
+    let before = inventory(&world.control);
+    drop(world);
+    // What is seen where a filesystem is not mounted.
+    let elsewhere = state.join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    fs::create_dir(&path).unwrap();
+    let world = World::start(&state);
+    let alarms = world.control.alarms();
+    let has = |words: &str| alarms.iter().any(|alarm| alarm.message.contains(words));
+    assert!(has("drive 'removable' at") && has("is its filesystem mounted?"), "{alarms:?}");
+    assert!(has("its 1 volumes are not served") && alarms.iter().any(|a| a.volume == Some(id)), "{alarms:?}");
+    assert!(world.exports.find("here").is_some() && world.exports.find("away").is_none());
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is made where the drive should be");
+    world.control.check_extent_files();
+    let (kind, message) = error(world.control.delete_volume(None, &name("away"), false));
+    assert!(kind == ErrorKind::Refused && message.contains("is missing"), "{message}");
+    assert_eq!(error(world.control.create_volume(volume_on("removable", "more"))).0, ErrorKind::Refused);
+    assert_eq!(error(world.control.resize_volume(None, &name("away"), 2 * GIB, false)).0, ErrorKind::Refused);
+    assert!(world.control.drive(&name("removable")).unwrap().usage.is_err());
+    drop(world);
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&elsewhere, &path).unwrap();
+    let world = World::start(&state);
+    assert_eq!((inventory(&world.control), world.control.alarms()), (before, vec![]));
+    assert!(world.exports.find("away").is_some());
+}
+
+#[test]
+fn a_lost_catalogue_is_rebuilt_from_all_drives() {
+    let (_folder, state) = state();
+    let path = folder(&state, "second");
+    let world = World::start(&state);
+    let emulation = Some(Emulation { iops: 5000, bytes_per_second: None, latency_ns: 7 });
+    world.control.add_drive(AddDrive { emulation, ..add(&path, None) }).unwrap();
+    world.control.create_volume(volume_on("second", "vol2")).unwrap();
+    world.control.create_volume(volume(None, "vol1", GIB)).unwrap();
+    let (before, node) = (inventory(&world.control), world.control.node());
+    drop(world);
+    forget_catalogue(&state);
+    let world = World::start(&state);
+    let alarms = world.control.alarms();
+    assert_eq!(
+        alarms.iter().filter(|alarm| alarm.message.contains("1 volume folders")).count(),
+        2,
+        "{alarms:?}"
+    );
+    drop(world);
+    fs::rename(&path, state.join("gone")).unwrap();
+    let (kind, message) = error(World::try_start(&state, true));
+    assert!(kind == ErrorKind::Refused && message.contains("drive 'second' at"), "{message}");
+    fs::rename(state.join("gone"), &path).unwrap();
+    forget_catalogue(&state);
+    let world = World::try_start(&state, true).unwrap();
+    assert_eq!((inventory(&world.control), world.control.node()), (before, node));
+    assert_eq!(world.control.drive(&name("second")).unwrap().record.emulation, emulation);
+    assert_eq!(world.control.alarms(), []);
+}
+
+#[test]
+fn a_directory_that_is_given_again_keeps_its_identity_and_what_nobody_knows() {
+    let (_folder, state) = state();
+    let path = folder(&state, "second");
+    let world = World::start(&state);
+    let id = world.control.add_drive(add(&path, None)).unwrap().record.id;
+    let stranger = path.join("volumes").join(uuid::Uuid::new_v4().to_string());
+    fs::create_dir(&stranger).unwrap();
+    world.control.remove_drive(&name("second")).unwrap();
+    assert!(stranger.exists() && path.join(MARKER).exists());
+    let again = world.control.add_drive(add(&path, Some("again"))).unwrap();
+    assert_eq!(again.record.id, id);
+}
+
+#[test]
+fn volumes_from_before_there_were_several_drives_are_on_the_default_one() {
+    let (_folder, state) = state();
+    let World { control, .. } = &World::start(&state);
+    let view = control.create_volume(volume(None, "vol1", GIB)).unwrap();
+    let mut old = serde_json::to_value(&view.record).unwrap();
+    old.as_object_mut().unwrap().remove("drive").unwrap();
+    let record: VolumeRecord = serde_json::from_value(old).unwrap();
+    assert_eq!((record.drive, record == view.record), (DriveId::DEFAULT, true));
+    assert_eq!(view.drive.unwrap().path, state.join("drive"));
+}

@@ -1,0 +1,226 @@
+//! Volumes on emulated drives: what the real files answer is held back until the emulated drive would have
+//! answered.
+//!
+//! The model is asked when an operation is submitted, and the real operation runs meanwhile; if that takes
+//! longer, its answer is passed on when it comes. A held completion is still outstanding: its volume is not
+//! quiet and its buffer is in use. Whoever waits for a volume to become quiet does not wait for the model.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_reactor::Completion;
+use weir_types::bounds::BLOCK_BYTES;
+use weir_volume::{Action, EmulatedMedia, OperationId};
+
+use super::reactor::Reactor;
+use super::served_volume::ServedVolume;
+use super::token::{Token, VolumeIndex};
+
+/// The model of one drive, which all reactors with volumes on it share.
+pub(super) type SharedMedia = Arc<Mutex<EmulatedMedia>>;
+
+/// A volume's view of the emulated drive that it is on.
+pub(super) struct Emulated {
+    media: SharedMedia,
+    /// When what was submitted may be answered. An entry is replaced when its operation submits again.
+    due_ns: BTreeMap<Held, u64>,
+}
+
+/// What of a volume can be held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    Operation(OperationId),
+    Sync(u32),
+}
+
+/// What a drive is asked to do.
+enum Work {
+    /// An operation that moves this many bytes.
+    Move(u64),
+    Flush,
+}
+
+/// Completions that wait, by the instant at which they are due and the order in which they came.
+#[derive(Default)]
+pub(super) struct HeldCompletions {
+    waiting: BTreeMap<(u64, u64), Completion<Token>>,
+    count: u64,
+}
+
+impl Emulated {
+    pub fn new(media: SharedMedia) -> Emulated {
+        Emulated { media, due_ns: BTreeMap::new() }
+    }
+
+    /// Has the model take an action.
+    pub fn submit(&mut self, now_ns: u64, action: &Action) {
+        let Some((held, work)) = work_of(action) else { return };
+        let mut media = lock(&self.media);
+        let due_ns = match work {
+            Work::Move(bytes) => media.submit(now_ns, bytes),
+            Work::Flush => media.flush(now_ns),
+        };
+        drop(media);
+        self.due_ns.insert(held, due_ns);
+    }
+}
+
+/// Locks a model. Its state changes only in one step, so a panic elsewhere leaves it whole.
+fn lock(media: &SharedMedia) -> MutexGuard<'_, EmulatedMedia> {
+    media.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an action costs; `None` for what a drive does not see, such as reserving space ahead.
+fn work_of(action: &Action) -> Option<(Held, Work)> {
+    let operation = |operation: OperationId, bytes| Some((Held::Operation(operation), Work::Move(bytes)));
+    match *action {
+        Action::Read { operation: id, length, .. } | Action::Write { operation: id, length, .. } => {
+            operation(id, length.into())
+        }
+        Action::ReadEdge { operation: id, .. } => operation(id, BLOCK_BYTES),
+        Action::Release { operation: id, .. } | Action::Zero { operation: id, .. } => operation(id, 0),
+        Action::Sync { extent } => Some((Held::Sync(extent), Work::Flush)),
+        _ => None,
+    }
+}
+
+/// The volume that a completion belongs to, and what of it may be held.
+fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
+    match *token {
+        Token::Operation(volume, operation)
+        | Token::Edge(volume, operation, _)
+        | Token::ZeroReserve(volume, operation) => Some((volume, Held::Operation(operation))),
+        Token::Sync { volume, extent } => Some((volume, Held::Sync(extent))),
+        _ => None,
+    }
+}
+
+impl HeldCompletions {
+    /// The next instant at which something is due.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.waiting.first_key_value().map(|(&(at_ns, _), _)| at_ns)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn hold(&mut self, at_ns: u64, completion: Completion<Token>) {
+        self.count += 1;
+        self.waiting.insert((at_ns, self.count), completion);
+    }
+
+    fn take_due(&mut self, now_ns: u64) -> Option<Completion<Token>> {
+        let first = self.waiting.first_entry().filter(|entry| entry.key().0 <= now_ns)?;
+        Some(first.remove())
+    }
+
+    /// Makes everything of a volume due at once, in the order in which it would have been.
+    fn expedite(&mut self, volume: VolumeIndex) {
+        let is_wanted = |token: &Token| held_of(token).is_some_and(|(index, _)| index == volume);
+        let all = std::mem::take(&mut self.waiting);
+        for ((at_ns, count), completion) in all {
+            let at_ns = if is_wanted(&completion.token) { 0 } else { at_ns };
+            self.waiting.insert((at_ns, count), completion);
+        }
+    }
+}
+
+impl ServedVolume {
+    /// Somebody waits for this volume to become quiet.
+    fn is_ending(&self) -> bool {
+        self.closing.is_some() || self.resizing_to.is_some() || self.becoming_read_only.is_some()
+    }
+
+    /// When a completion may be passed on, if it must wait at all.
+    fn take_due_ns(&mut self, held: Held) -> Option<u64> {
+        let due_ns = self.emulated.as_mut()?.due_ns.remove(&held)?;
+        (!self.is_ending()).then_some(due_ns)
+    }
+}
+
+impl Reactor {
+    /// Passes on what a disk has answered, now or when the emulated drive would have answered it.
+    pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
+        let held = held_of(&completion.token).filter(|_| self.stop_by_ns.is_none());
+        let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
+        match due_ns.filter(|&due_ns| due_ns > self.now_ns) {
+            Some(due_ns) => self.held.hold(due_ns, completion),
+            None => self.pass_on(completion),
+        }
+    }
+
+    fn pass_on(&mut self, completion: Completion<Token>) {
+        let Completion { token, result, carried } = completion;
+        self.on_disk_completion(token, result, carried);
+    }
+
+    /// Passes on what is due; everything, if the daemon is ending.
+    pub(super) fn pass_on_due(&mut self) {
+        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
+        while let Some(completion) = self.held.take_due(by_ns) {
+            self.pass_on(completion);
+        }
+    }
+
+    /// Lets a volume become quiet without waiting for its emulated drive.
+    pub(super) fn expedite(&mut self, volume: VolumeIndex) {
+        if self.volumes[volume].emulated.is_some() {
+            self.held.expedite(volume);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_reactor::Carried;
+
+    fn completion(volume: VolumeIndex, operation: u32) -> Completion<Token> {
+        let token = Token::Operation(volume, OperationId(operation));
+        Completion { token, result: Ok(0), carried: Carried::Nothing }
+    }
+
+    /// The operations that are due by an instant, in order.
+    fn due(held: &mut HeldCompletions, now_ns: u64) -> Vec<u32> {
+        let operation = |completion: Completion<Token>| match completion.token {
+            Token::Operation(_, operation) => operation.0,
+            _ => unreachable!("only operations are held here"),
+        };
+        std::iter::from_fn(|| held.take_due(now_ns)).map(operation).collect()
+    }
+
+    #[test]
+    fn completions_wait_for_their_instant_and_keep_their_order() {
+        let mut held = HeldCompletions::default();
+        for (at_ns, operation) in [(30, 3), (10, 1), (30, 4), (20, 2)] {
+            held.hold(at_ns, completion(0, operation));
+        }
+        assert_eq!(held.next_ns(), Some(10));
+        assert_eq!(due(&mut held, 9), [0; 0]);
+        assert_eq!(due(&mut held, 20), [1, 2]);
+        assert_eq!(due(&mut held, 30), [3, 4]);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn a_volume_that_ends_waits_for_nothing_and_others_do() {
+        let mut held = HeldCompletions::default();
+        for (at_ns, volume, operation) in [(30, 0, 3), (10, 1, 1), (20, 0, 2)] {
+            held.hold(at_ns, completion(volume, operation));
+        }
+        held.expedite(0);
+        let mut early = due(&mut held, 0);
+        early.sort_unstable();
+        assert_eq!(early, [2, 3]);
+        assert_eq!(due(&mut held, 10), [1]);
+    }
+
+    #[test]
+    fn what_a_drive_does_not_see_costs_nothing() {
+        assert!(work_of(&Action::Allocate { extent: 0, piece: 0 }).is_none());
+        assert!(work_of(&Action::Open { extent: 0 }).is_none());
+        assert!(held_of(&Token::Allocate { volume: 0, extent: 0, piece: 0 }).is_none());
+        assert!(held_of(&Token::Receive(0)).is_none());
+    }
+}

@@ -1,0 +1,99 @@
+//! The marker of a directory that was given as a drive: whose it is, and which drive.
+//!
+//! It keeps two installations from using one directory, tells an unmounted filesystem from an empty drive,
+//! and lets a drive keep its identity when it is given again. The drive in the state folder has none.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_types::DriveId;
+
+use super::{Context, Store, StoreError, sync_folder};
+
+/// Name of the marker in the drive's folder.
+pub const MARKER_FILE: &str = "weir-drive.json";
+/// Name of the folder of all volumes in the drive's folder.
+pub const VOLUMES_FOLDER: &str = "volumes";
+/// Version of the form of [`Marker`].
+const MARKER_FORMAT: u32 = 1;
+
+/// What a drive's marker says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    format: u32,
+    /// The installation that it belongs to.
+    pub node: uuid::Uuid,
+    /// The drive.
+    pub drive: DriveId,
+}
+
+impl Marker {
+    /// The marker of a drive of an installation.
+    pub fn new(node: uuid::Uuid, drive: DriveId) -> Marker {
+        Marker { format: MARKER_FORMAT, node, drive }
+    }
+
+    /// Reads the marker of a directory; `None` if it has none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not a marker that this version understands.
+    pub fn read(directory: &Path) -> Result<Option<Marker>, StoreError> {
+        let path = directory.join(MARKER_FILE);
+        let content = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            result => result.context("read", &path)?,
+        };
+        let marker: Marker = serde_json::from_slice(&content).context("understand", &path)?;
+        if marker.format != MARKER_FORMAT {
+            let source = io::Error::other(format!("it has format {}, not {MARKER_FORMAT}", marker.format));
+            return Err(StoreError { action: "understand", path, source });
+        }
+        Ok(Some(marker))
+    }
+}
+
+impl Store {
+    /// Makes a directory a drive, durably.
+    pub fn adopt_directory(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
+        let path = directory.join(MARKER_FILE);
+        let content = serde_json::to_vec_pretty(marker).context("write", &path)?;
+        write_file_durably(&path, &content)?;
+        Store::open(directory)
+    }
+
+    /// Opens a directory that was made a drive before.
+    ///
+    /// # Errors
+    /// If its marker is not there, which is how a filesystem that is not mounted looks, or another one is.
+    pub fn open_marked(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
+        let found = Marker::read(&directory)?;
+        let reason = match found {
+            Some(found) if found == *marker => return Store::open(directory),
+            Some(found) => format!("it says drive {} of installation {}", found.drive, found.node),
+            None => "there is none; is its filesystem mounted?".to_owned(),
+        };
+        let source = io::Error::other(reason);
+        Err(StoreError { action: "use the marker", path: directory.join(MARKER_FILE), source })
+    }
+
+    /// Makes the directory of a drive that holds nothing an ordinary one again.
+    pub fn dissolve(&self) -> Result<(), StoreError> {
+        let volumes = self.volumes();
+        // Only if it is empty: what is not known may still be somebody's volume.
+        fs::remove_dir(&volumes).context("remove", &volumes)?;
+        let path = self.drive().join(MARKER_FILE);
+        fs::remove_file(&path).context("remove", &path)?;
+        sync_folder(self.drive())
+    }
+}
+
+/// Writes a file so that a crash leaves either the old content or the new.
+pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new).context("create", &new)?;
+    file.write_all(content).and_then(|()| file.sync_all()).context("write", &new)?;
+    fs::rename(&new, path).context("rename", &new)?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
