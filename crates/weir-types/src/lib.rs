@@ -15,5 +15,7 @@ pub mod units;
 pub use emulation::Emulation;
 pub use identity::{DriveId, PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};
-pub use policy::{Burst, Charges, Class, InitialCredit, Limits, OperationSize, Terms, Throughput, Weight};
+pub use policy::{
+    Burst, Charges, Class, InitialCredit, Limits, OperationSize, Scope, Terms, Throughput, Weight,
+};
 pub use units::{ByteRate, Size, UnitError};

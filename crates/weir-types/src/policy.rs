@@ -2,6 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Name, PolicyGroupId, VolumeId};
+
+/// Whose terms they are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// A tenant's.
+    Tenant(Name),
+    /// A policy group's whose members share.
+    Group(PolicyGroupId),
+    /// A volume's own.
+    Volume(VolumeId),
+}
+
 /// What a drive, pool or volume delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -28,6 +28,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
+use weir_types::{Scope, Terms};
+
 use alarms::Alarms;
 use catalogue::{Catalogue, Transaction};
 pub use drives::{AddDrive, DriveView};
@@ -40,7 +42,7 @@ pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
 use weir_types::DriveId;
 
-use crate::dataplane::{DataPlane, PolicyBinding, VolumeSpec};
+use crate::dataplane::{DataPlane, PolicyLevel, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
 use crate::store::RecordUpdate;
 
@@ -56,6 +58,22 @@ pub struct Control {
     alarms: Alarms,
     node: uuid::Uuid,
     started: Instant,
+}
+
+impl Model {
+    /// What a volume is under: its tenant, the shared group that it is bound to, and its own terms.
+    fn path_of(&self, volume: &VolumeRecord) -> Vec<PolicyLevel> {
+        let tenant = PolicyLevel { scope: Scope::Tenant(volume.tenant.clone()), terms: Terms::default() };
+        let own = |terms| PolicyLevel { scope: Scope::Volume(volume.id), terms };
+        match self.policy_of(volume) {
+            Some(group) if group.is_shared => {
+                let shared =
+                    PolicyLevel { scope: Scope::Group(group.id), terms: Terms::limited(group.limits) };
+                vec![tenant, shared, own(Terms::default())]
+            }
+            group => vec![tenant, own(group.map(|group| Terms::limited(group.limits)).unwrap_or_default())],
+        }
+    }
 }
 
 impl Control {
@@ -109,12 +127,8 @@ impl Control {
 
     /// Puts a volume under the policy that its record names.
     fn bind(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let binding = self.model().policy_of(volume).map(|group| PolicyBinding {
-            group: group.id,
-            is_shared: group.is_shared,
-            limits: group.limits,
-        });
-        self.data_plane.bind(volume.id, binding)?;
+        let path = self.model().path_of(volume);
+        self.data_plane.bind(volume.id, path)?;
         self.update(|model| {
             if let Some(group) = volume.policy_group {
                 let now = model.volume_totals(volume.id);

@@ -1,7 +1,7 @@
 //! Operations on policy groups.
 
 use jiff::Timestamp;
-use weir_types::{Limits, Name, PolicyGroupId, Throughput};
+use weir_types::{Limits, Name, PolicyGroupId, Scope, Terms, Throughput};
 
 use super::Control;
 use super::bounds::POLICY_GROUPS_MAX;
@@ -52,6 +52,18 @@ impl PolicyGroupView {
 }
 
 impl Control {
+    /// Has the members of a changed group served under its new terms.
+    fn rebind_members(&self, group: &PolicyGroupRecord) -> Outcome<()> {
+        let terms = Terms::limited(group.limits);
+        let changes: Vec<_> = if group.is_shared {
+            vec![(Scope::Group(group.id), terms)]
+        } else {
+            let model = self.model();
+            model.members(group.id).map(|volume| (Scope::Volume(volume.id), terms)).collect()
+        };
+        Ok(self.data_plane.change_terms(&changes)?)
+    }
+
     /// All policy groups, or those of one tenant, by tenant and name.
     pub fn policy_groups(&self, tenant: Option<&Name>) -> Outcome<Vec<PolicyGroupView>> {
         let model = self.model();
@@ -130,7 +142,7 @@ impl Control {
         limits.write = request.write.unwrap_or(limits.write);
         let members = self.save_group(&mut record, revision)?;
         if !members.is_empty() {
-            self.data_plane.change_limits(record.id, record.limits)?;
+            self.rebind_members(&record)?;
         }
         self.write_copies(&members)?;
         Ok(PolicyGroupView { record, workloads: members.len() })
@@ -178,7 +190,7 @@ impl Control {
             model.remove_group(record.id);
             model.accounts.forget(record.id);
         });
-        self.data_plane.forget_group(record.id);
+        self.data_plane.forget_scope(&Scope::Group(record.id));
         Ok(())
     }
 

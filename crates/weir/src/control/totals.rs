@@ -105,7 +105,7 @@ mod tests {
     fn totals_count_what_was_recorded_and_can_be_subtracted() {
         let statistics = VolumeStatistics::default();
         let serve = |latency_ns| {
-            statistics.read.record(Served { bytes: 4096, latency_ns, delayed_ns: 10, failed: false })
+            statistics.read.record(Served { bytes: 4096, latency_ns, delayed_ns: 10, ..Served::default() })
         };
         serve(1_000);
         let first = Totals::from(&statistics.snapshot());

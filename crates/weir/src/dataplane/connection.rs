@@ -5,11 +5,13 @@ use std::os::fd::OwnedFd;
 
 use slab::Slab;
 use weir_nbd::{NbdError, Request, RequestDecoder, Session};
+use weir_qos::NodeId;
 use weir_reactor::{Buffer, Descriptor, SendBatch};
 use weir_types::bounds::RECEIVE_BUFFER_BYTES;
 use weir_volume::geometry::Part;
 
 use super::pace::Pace;
+use super::served_volume::Context;
 use super::token::VolumeIndex;
 
 /// A connection that has finished its handshake.
@@ -29,6 +31,15 @@ pub(super) struct ActiveRequest {
     pub arrived_ns: u64,
     /// Time that a ceiling held it back, in nanoseconds.
     pub waited_ns: u64,
+    /// Time in line for the media, in nanoseconds; the part of it in which others went first for their floors; and
+    /// time at the media.
+    pub queue_ns: u64,
+    pub floors_ns: u64,
+    pub media_ns: u64,
+    /// Up to which instant its time is accounted for.
+    pub accounted_ns: u64,
+    /// Ceilings hold it back.
+    pub is_delayed: bool,
     /// True once it was admitted.
     pub is_running: bool,
     /// Bytes of the request that operations were started for.
@@ -52,6 +63,11 @@ impl ActiveRequest {
             request,
             arrived_ns: now_ns,
             waited_ns: 0,
+            queue_ns: 0,
+            floors_ns: 0,
+            media_ns: 0,
+            accounted_ns: now_ns,
+            is_delayed: false,
             is_running: false,
             position: 0,
             parts_left: 0,
@@ -65,6 +81,19 @@ impl ActiveRequest {
 
     pub fn length(&self) -> u64 {
         u64::from(self.request.length)
+    }
+
+    /// Accounts for the time since the last operation of this request ended, by what the one that has ended now
+    /// did in it: operations overlap, and no time counts twice.
+    pub fn account(&mut self, now_ns: u64, operation: &Context) {
+        let open_ns = now_ns.saturating_sub(self.accounted_ns);
+        let media_ns = operation.media_ns.min(open_ns);
+        let queue_ns = operation.queue_ns.min(open_ns - media_ns);
+        self.media_ns += media_ns;
+        self.queue_ns += queue_ns;
+        let for_floors = u128::from(queue_ns) * u128::from(operation.floors_ns);
+        self.floors_ns += (for_floors / u128::from(operation.queue_ns.max(1))) as u64;
+        self.accounted_ns = now_ns;
     }
 }
 
@@ -106,6 +135,10 @@ pub(super) struct Connection {
     /// When to take input again, in nanoseconds, while it is left to gather.
     pub rests_until_ns: Option<u64>,
     pub pace: Pace,
+    /// Its place before the ceilings of its volume, if that has any.
+    pub shaping_leaf: Option<NodeId>,
+    /// Its place in line for the drive.
+    pub pool_leaf: Option<NodeId>,
     /// The kernel tells if the client hangs up.
     pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
@@ -153,6 +186,8 @@ impl Connection {
             is_receiving: false,
             rests_until_ns: None,
             pace: Pace::default(),
+            shaping_leaf: None,
+            pool_leaf: None,
             is_watched: false,
             incoming: None,
             stalled_on: None,

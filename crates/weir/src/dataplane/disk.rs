@@ -33,12 +33,12 @@ impl Reactor {
             Action::Retire { extent } => self.retired(index, extent),
             other => {
                 self.volumes[index].outstanding += 1;
-                self.submit(index, other);
+                self.to_media(index, other);
             }
         }
     }
 
-    fn submit(&mut self, index: VolumeIndex, action: Action) {
+    pub(super) fn submit(&mut self, index: VolumeIndex, action: Action) {
         let volume = &mut self.volumes[index];
         if let Some(emulated) = &mut volume.emulated {
             emulated.submit(self.now_ns, &action);
@@ -123,8 +123,7 @@ impl Reactor {
                 volume
             }
             Token::ZeroReserve(index, operation) => {
-                let volume = &mut self.volumes[index];
-                volume.volume.completed(operation, result, &mut volume.actions);
+                self.completed(index, operation, result);
                 index
             }
             Token::Allocate { volume: index, extent, piece } => {
@@ -143,7 +142,15 @@ impl Reactor {
         };
         self.volumes[index].outstanding -= 1;
         self.carry_out(index);
+        self.release_media(index);
         self.settle_volume(index);
+    }
+
+    /// The media are done with an operation, for good or ill.
+    fn completed(&mut self, index: VolumeIndex, operation: OperationId, result: Result<u32, Fault>) {
+        self.left_media(index, operation);
+        let volume = &mut self.volumes[index];
+        volume.volume.completed(operation, result, &mut volume.actions);
     }
 
     /// Translates the system's error, and keeps its words in case the extent is retired for it.
@@ -185,7 +192,7 @@ impl Reactor {
             return self.zero(index, operation, extent, offset, length);
         }
         volume.context(operation).buffer = buffer;
-        volume.volume.completed(operation, result, &mut volume.actions);
+        self.completed(index, operation, result);
     }
 
     fn zero_released(
@@ -197,10 +204,10 @@ impl Reactor {
         length: u32,
         result: Result<u32, Fault>,
     ) {
-        let volume = &mut self.volumes[index];
         if result.is_err() {
-            return volume.volume.completed(operation, result, &mut volume.actions);
+            return self.completed(index, operation, result);
         }
+        let volume = &mut self.volumes[index];
         volume.outstanding += 1;
         let (file, token) = (volume.file(extent), Token::ZeroReserve(index, operation));
         self.ring.place(token, &file, offset.into(), length.into(), Placement::Reserve);
@@ -219,7 +226,7 @@ impl Reactor {
         let mut buffer = buffer.expect("an edge is read into a buffer");
         merge_edge(&mut buffer, context, edge);
         context.buffer = Some(buffer);
-        volume.volume.completed(operation, result, &mut volume.actions);
+        self.completed(index, operation, result);
     }
 
     pub(super) fn extent_opened(

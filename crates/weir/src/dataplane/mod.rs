@@ -3,7 +3,6 @@
 //! This module is the whole of what control may ask of it. Control tells it what should be served and under
 //! which limits; it never asks control anything, so a dead control plane stops no I/O.
 
-mod budget;
 mod command;
 mod connection;
 mod disk;
@@ -16,6 +15,7 @@ mod receive;
 mod send;
 mod serve;
 mod served_volume;
+mod sharing;
 mod token;
 mod turns;
 
@@ -23,23 +23,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::Ceiling;
+use weir_qos::{MediaModel, MediaRates, Paths, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
-use weir_types::bounds::BUFFER_POOL_BYTES;
-use weir_types::{DriveId, Emulation, Limits, PolicyGroupId, VolumeId};
+use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
+use weir_types::{DriveId, Emulation, Scope, Terms, VolumeId};
 use weir_volume::EmulatedMedia;
 
 use crate::statistics::VolumeStatistics;
-use budget::SharedCeiling;
 use command::{Binding, Command};
 pub use connection::NewConnection;
 use emulation::SharedMedia;
 use helper::Helper;
-use reactor::{Alarms, Reactor};
+use reactor::{Alarms, Reactor, Ties};
+pub use sharing::PolicyLevel;
+use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
 
 /// How the data plane is set up.
 #[derive(Clone, Debug)]
@@ -63,17 +64,6 @@ pub struct VolumeSpec {
     pub drive: DriveId,
     /// How that drive behaves, if it is emulated; the same for all its volumes.
     pub emulation: Option<Emulation>,
-}
-
-/// The ceilings under which a volume is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyBinding {
-    /// The policy group.
-    pub group: PolicyGroupId,
-    /// True if all members share one budget, false if each has its own.
-    pub is_shared: bool,
-    /// The group's ceilings.
-    pub limits: Limits,
 }
 
 /// Why the data plane could not do what it was asked.
@@ -111,8 +101,13 @@ pub struct DataPlane {
     reactors: Vec<ReactorHandle>,
     /// Which reactor has which volume.
     placements: Mutex<BTreeMap<VolumeId, usize>>,
-    /// The ceilings of shared groups that any volume was ever bound to, until their group is forgotten.
-    shared: Mutex<BTreeMap<PolicyGroupId, SharedCeiling>>,
+    /// What each volume is under.
+    paths: Mutex<BTreeMap<VolumeId, Vec<PolicyLevel>>>,
+    /// The trees of ceilings that any volume is in, by the topmost level that has any.
+    domains: Mutex<BTreeMap<Scope, Weak<Domain>>>,
+    /// The media of drives that any volume was ever opened on, until their drive is forgotten.
+    pools: Mutex<BTreeMap<DriveId, SharedPool>>,
+    commons: Arc<Commons>,
     /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
     media: Mutex<BTreeMap<DriveId, SharedMedia>>,
     alarms: Alarms,
@@ -142,13 +137,18 @@ impl DataPlane {
     /// If io_uring is not available; the source names the cause.
     pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, DataPlaneError> {
         let alarms = Alarms::default();
-        let reactors = (0..config.reactors.max(1))
-            .map(|index| start_reactor(index, Arc::clone(&alarms)))
+        let count = config.reactors.max(1);
+        let commons = Arc::new(Commons::new(count));
+        let reactors = (0..count)
+            .map(|index| start_reactor(index, Arc::clone(&alarms), &commons))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(DataPlane {
             reactors,
             placements: Mutex::default(),
-            shared: Mutex::default(),
+            paths: Mutex::default(),
+            domains: Mutex::default(),
+            pools: Mutex::default(),
+            commons,
             media: Mutex::default(),
             alarms,
         }))
@@ -163,7 +163,8 @@ impl DataPlane {
         let index = self.place(id);
         let given = Arc::clone(&statistics);
         let media = spec.emulation.map(|emulation| self.media_of(spec.drive, emulation));
-        self.ask(index, id, |done| Command::Open { spec, media, statistics: given, done })?;
+        let pool = self.pool_of(spec.drive, spec.emulation);
+        self.ask(index, id, |done| Command::Open { spec, media, pool, statistics: given, done })?;
         Ok(statistics)
     }
 
@@ -173,8 +174,18 @@ impl DataPlane {
         Arc::clone(locked(&self.media).entry(drive).or_insert_with(new))
     }
 
+    /// The one line for a drive.
+    fn pool_of(&self, drive: DriveId, emulation: Option<Emulation>) -> SharedPool {
+        let new = || {
+            let pool = Pool::new(media_model(emulation), None, Clock.now_ns());
+            Arc::new(Mutex::new(PoolState { pool, paths: Paths::default() }))
+        };
+        Arc::clone(locked(&self.pools).entry(drive).or_insert_with(new))
+    }
+
     /// Forgets a drive that no volume is on any more.
     pub fn forget_drive(&self, drive: DriveId) {
+        locked(&self.pools).remove(&drive);
         locked(&self.media).remove(&drive);
     }
 
@@ -211,6 +222,7 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::Close { volume, done })?;
         locked(&self.placements).remove(&volume);
+        locked(&self.paths).remove(&volume);
         Ok(())
     }
 
@@ -234,49 +246,79 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
 
-    /// Puts a volume under a policy, or under none. Holds from the answer on. Binding the group that is
-    /// bound already changes nothing.
+    /// Puts a volume under the terms of all levels above it, from the top; its own level is the last. Holds from
+    /// the answer on, for requests that wait too. What has burst credit keeps it.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn bind(&self, volume: VolumeId, binding: Option<PolicyBinding>) -> Result<(), DataPlaneError> {
+    pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), DataPlaneError> {
+        assert!(path.len() < POLICY_DEPTH_MAX, "control bounds how deep policies are nested");
         let reactor = self.reactor_of(volume)?;
-        let binding = binding.map(|PolicyBinding { group, is_shared, limits }| {
-            let shared = is_shared.then(|| self.shared_ceiling(group, limits));
-            Binding { group, limits, shared }
-        });
-        self.ask(reactor, volume, |done| Command::Bind { volume, binding, done })
+        let domain = domain_scope(&path).map(|scope| self.domain_of(scope));
+        locked(&self.paths).insert(volume, path.clone());
+        self.ask(reactor, volume, |done| Command::Bind { volume, binding: Binding { path, domain }, done })
     }
 
-    fn shared_ceiling(&self, group: PolicyGroupId, limits: Limits) -> SharedCeiling {
-        let new = || Arc::new(Mutex::new(Ceiling::new(limits, Clock.now_ns())));
-        let shared = Arc::clone(locked(&self.shared).entry(group).or_insert_with(new));
-        // The group may have been changed while nobody was bound to it.
-        let mut ceiling = budget::lock(&shared);
-        if *ceiling.limits() != limits {
-            ceiling.change(limits, Clock.now_ns());
-        }
-        drop(ceiling);
-        shared
+    /// The one tree of ceilings below a level.
+    fn domain_of(&self, scope: Scope) -> Arc<Domain> {
+        let mut domains = locked(&self.domains);
+        domains.retain(|_, domain| domain.strong_count() > 0);
+        let known = domains.get(&scope).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let domain = Arc::new(Domain::new(Arc::clone(&self.commons), Clock.now_ns()));
+            domains.insert(scope, Arc::downgrade(&domain));
+            domain
+        })
     }
 
-    /// Changes the ceilings of a group for all volumes bound to it. Holds from the answer on.
+    /// Changes the terms of levels for all volumes below them. Holds from the answer on.
     ///
     /// # Errors
     /// If a reactor has stopped.
-    pub fn change_limits(&self, group: PolicyGroupId, limits: Limits) -> Result<(), DataPlaneError> {
-        if let Some(shared) = locked(&self.shared).get(&group) {
-            budget::lock(shared).change(limits, Clock.now_ns());
+    pub fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), DataPlaneError> {
+        let mut moved = BTreeMap::new();
+        for (scope, terms) in changes {
+            moved.extend(self.change_paths(scope, *terms));
+            self.change_where_it_stands(scope, terms);
         }
-        for index in 0..self.reactors.len() {
-            self.ask(index, VolumeId(group.0), |done| Command::ChangeLimits { group, limits, done })?;
+        for (volume, path) in moved {
+            self.bind(volume, path)?;
+        }
+        for reactor in 0..self.reactors.len() {
+            self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::LookAtDomains { done })?;
         }
         Ok(())
     }
 
-    /// Forgets a group that no volume is bound to any more.
-    pub fn forget_group(&self, group: PolicyGroupId) {
-        locked(&self.shared).remove(&group);
+    fn change_where_it_stands(&self, scope: &Scope, terms: &Terms) {
+        let now_ns = Clock.now_ns();
+        for domain in locked(&self.domains).values().filter_map(Weak::upgrade) {
+            domain.change(scope, terms, now_ns);
+        }
+        for pool in locked(&self.pools).values() {
+            let mut state = locked(pool);
+            let PoolState { pool, paths } = &mut *state;
+            paths.change(&mut pool.tree, scope, &without_ceilings(terms), now_ns);
+        }
+    }
+
+    /// Notes changed terms; answers the volumes whose topmost ceilings are another level's now.
+    fn change_paths(&self, scope: &Scope, terms: Terms) -> Vec<(VolumeId, Vec<PolicyLevel>)> {
+        let mut moved = Vec::new();
+        for (volume, path) in locked(&self.paths).iter_mut() {
+            let before = domain_scope(path);
+            let Some(level) = path.iter_mut().find(|level| level.scope == *scope) else { continue };
+            level.terms = terms;
+            if domain_scope(path) != before {
+                moved.push((*volume, path.clone()));
+            }
+        }
+        moved
+    }
+
+    /// Forgets the credit of a level that is no more.
+    pub fn forget_scope(&self, scope: &Scope) {
+        self.commons.forget_credits(scope);
     }
 
     /// Takes an extent out of service because its file was found damaged: everything on it fails, and the
@@ -319,11 +361,25 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn start_reactor(index: usize, alarms: Alarms) -> Result<ReactorHandle, DataPlaneError> {
+/// What a drive is taken to deliver.
+fn media_model(emulation: Option<Emulation>) -> MediaModel {
+    let model = |emulation: Emulation| {
+        let bytes_per_second = emulation.bytes_per_second.unwrap_or(u64::MAX);
+        MediaModel::even(MediaRates { iops: emulation.iops, bytes_per_second })
+    };
+    emulation.map_or(MediaModel::UNKNOWN, model)
+}
+
+fn start_reactor(
+    index: usize,
+    alarms: Alarms,
+    commons: &Arc<Commons>,
+) -> Result<ReactorHandle, DataPlaneError> {
     let start_error = |source| DataPlaneError::Start { index, source };
     let (commands, inbox) = channel();
     let (ready, is_ready) = sync_channel(1);
-    let work = move || match set_up(index, inbox, alarms) {
+    let ties = Ties { index, commands: inbox, commons: Arc::clone(commons), alarms };
+    let work = move || match set_up(ties) {
         Ok(reactor) => {
             // Whoever starts the reactor waits for this.
             let _ = ready.send(Ok(reactor.ring.waker()));
@@ -342,14 +398,15 @@ fn start_reactor(index: usize, alarms: Alarms) -> Result<ReactorHandle, DataPlan
     let thread = thread.map_err(start_error)?;
     let waker =
         is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended"))).map_err(start_error)?;
+    commons.introduce(index, waker.clone());
     Ok(ReactorHandle { commands, waker, thread: Mutex::new(Some(thread)) })
 }
 
 /// Makes a reactor on the thread that will run it.
-fn set_up(index: usize, inbox: Receiver<Command>, alarms: Alarms) -> io::Result<Reactor> {
+fn set_up(ties: Ties) -> io::Result<Reactor> {
     weir_reactor::clock::sharpen_timers();
     let pool = BufferPool::new(BUFFER_POOL_BYTES)?;
     let ring = Ring::new(RingConfig::default(), pool.clone()).map_err(io::Error::other)?;
-    let helper = Helper::start(index, ring.waker())?;
-    Ok(Reactor::new(ring, pool, helper, inbox, alarms))
+    let helper = Helper::start(ties.index, ring.waker())?;
+    Ok(Reactor::new(ring, pool, helper, ties))
 }

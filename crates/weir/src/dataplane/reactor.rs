@@ -8,20 +8,19 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use slab::Slab;
-use weir_qos::Ceiling;
 use weir_reactor::{BufferPool, Clock, Completion, Ring};
 use weir_types::VolumeId;
 use weir_types::bounds::CONNECTIONS_PER_REACTOR_MAX;
 use weir_volume::geometry::extent_count;
 
 use super::Alarm;
-use super::budget::{Budget, Source};
 use super::command::{Binding, Command};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::{Emulated, HeldCompletions};
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
-use super::served_volume::{ServedVolume, Ticket};
+use super::served_volume::ServedVolume;
+use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, PoolPlace, own_level};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
@@ -33,6 +32,15 @@ const ROUND_COMPLETIONS_MAX: usize = 32;
 
 /// Faults that stand, seen by all threads.
 pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
+
+/// What ties a reactor to the rest of the daemon.
+pub(super) struct Ties {
+    /// Its number.
+    pub index: usize,
+    pub commands: Receiver<Command>,
+    pub commons: Arc<Commons>,
+    pub alarms: Alarms,
+}
 
 /// The state of one reactor.
 pub(super) struct Reactor {
@@ -58,7 +66,16 @@ pub(super) struct Reactor {
     commands: Receiver<Command>,
     alarms: Alarms,
     by_id: BTreeMap<VolumeId, VolumeIndex>,
-    deadlines: BTreeSet<(u64, VolumeIndex)>,
+    /// The reactor's number.
+    pub index: usize,
+    pub commons: Arc<Commons>,
+    /// The trees of ceilings that volumes of this reactor are under.
+    pub domains: Slab<DomainUse>,
+    /// When to look at a domain again.
+    pub deadlines: BTreeSet<(u64, DomainIndex)>,
+    /// Operations that wait for media.
+    pub pending: Slab<Pending>,
+    pub spare_grants: Vec<MediaGrant>,
     /// Connections whose input is left to gather, by the instant at which it is taken.
     pub rests: BTreeSet<(u64, ConnectionIndex)>,
     /// What emulated drives have not answered yet.
@@ -69,13 +86,8 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    pub fn new(
-        ring: Ring<Token>,
-        pool: BufferPool,
-        helper: Helper,
-        commands: Receiver<Command>,
-        alarms: Alarms,
-    ) -> Reactor {
+    pub fn new(ring: Ring<Token>, pool: BufferPool, helper: Helper, ties: Ties) -> Reactor {
+        let Ties { index, commands, commons, alarms } = ties;
         Reactor {
             ring,
             pool,
@@ -92,7 +104,12 @@ impl Reactor {
             commands,
             alarms,
             by_id: BTreeMap::new(),
+            index,
+            commons,
+            domains: Slab::new(),
             deadlines: BTreeSet::new(),
+            pending: Slab::new(),
+            spare_grants: Vec::new(),
             rests: BTreeSet::new(),
             held: HeldCompletions::default(),
             patience: Patience::default(),
@@ -112,6 +129,7 @@ impl Reactor {
             // After the completions, one of which may have been the wake for these.
             self.take_commands();
             self.take_answers();
+            self.take_mail();
             self.pass_on_due();
             self.release_due();
             self.end_due_rests();
@@ -183,11 +201,12 @@ impl Reactor {
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Open { spec, media, statistics, done } => {
+                Command::Open { spec, media, pool, statistics, done } => {
                     let id = spec.id;
-                    let index = self.volumes.insert(ServedVolume::new(spec, statistics));
-                    self.volumes[index].emulated = media.map(Emulated::new);
-                    self.by_id.insert(id, index);
+                    let mut volume = ServedVolume::new(spec, statistics);
+                    volume.emulated = media.map(Emulated::new);
+                    volume.place = Some(PoolPlace::new(pool, &[own_level(id)], self.now_ns));
+                    self.by_id.insert(id, self.volumes.insert(volume));
                     answer(done);
                 }
                 Command::Close { volume, done } => self.close_volume(volume, done),
@@ -195,9 +214,9 @@ impl Reactor {
                 Command::SetReadOnly { volume, is_read_only, done } => {
                     self.set_read_only(volume, is_read_only, done);
                 }
-                Command::Bind { volume, binding, done } => self.bind(volume, binding, done),
-                Command::ChangeLimits { group, limits, done } => {
-                    self.change_limits(group, limits);
+                Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
+                Command::LookAtDomains { done } => {
+                    self.look_at_domains();
                     answer(done);
                 }
                 Command::Retire { volume, extent, message } => self.retire(volume, extent, &message),
@@ -239,6 +258,8 @@ impl Reactor {
             return;
         }
         let index = self.connections.insert(Connection::new(new, volume));
+        self.join_ceilings(index);
+        self.join_pool(index);
         self.volumes[volume].connections += 1;
         self.volumes[volume].publish();
         self.parse(index);
@@ -251,7 +272,7 @@ impl Reactor {
         self.settle_volume(volume);
     }
 
-    fn connections_of(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
+    pub fn connections_of(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
         self.connections.iter().filter(|(_, c)| c.volume == volume).map(|(index, _)| index).collect()
     }
 
@@ -285,76 +306,21 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    fn bind(&mut self, id: VolumeId, binding: Option<Binding>, done: SyncSender<()>) {
+    fn bind(&mut self, id: VolumeId, binding: &Binding, done: SyncSender<()>) {
         if let Some(&index) = self.by_id.get(&id) {
-            self.rebind(index, binding);
-            self.update_deadline(index);
+            let Binding { path, domain } = binding;
+            if self.is_placed_by(index, path) {
+                self.replant_in_pool(index, path);
+            } else {
+                self.replace_in_pool(index, path);
+            }
+            if self.is_shaped_by(index, domain.as_ref(), path) {
+                self.replant(index, path);
+            } else {
+                self.reshape(index, domain.clone(), path);
+            }
         }
         answer(done);
-    }
-
-    fn rebind(&mut self, index: VolumeIndex, binding: Option<Binding>) {
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        let Some(binding) = binding else {
-            let released = volume.budget.take().map(|budget| budget.dissolve(now_ns));
-            released.into_iter().flatten().for_each(|r| self.admitted(r.ticket, r.waited_ns));
-            return;
-        };
-        let source = || match &binding.shared {
-            Some(shared) => Source::Shared(Arc::clone(shared)),
-            None => Source::Own(Box::new(Ceiling::new(binding.limits, now_ns))),
-        };
-        match &mut volume.budget {
-            Some(budget) if budget.group == binding.group => {
-                if budget.limits != binding.limits {
-                    budget.change(now_ns, binding.limits);
-                }
-            }
-            Some(budget) => budget.replace(now_ns, binding.group, binding.limits, source()),
-            None => volume.budget = Some(Budget::new(binding.group, binding.limits, source())),
-        }
-    }
-
-    fn change_limits(&mut self, group: weir_types::PolicyGroupId, limits: weir_types::Limits) {
-        let is_member = |v: &ServedVolume| v.budget.as_ref().is_some_and(|b| b.group == group);
-        let members: Vec<_> = self.volumes.iter().filter(|(_, v)| is_member(v)).map(|(i, _)| i).collect();
-        for index in members {
-            if let Some(budget) = &mut self.volumes[index].budget {
-                budget.change(self.now_ns, limits);
-            }
-            self.update_deadline(index);
-        }
-    }
-
-    /// Lets go the requests whose instant has come.
-    fn release_due(&mut self) {
-        while let Some(&(at_ns, volume)) = self.deadlines.first().filter(|d| d.0 <= self.now_ns) {
-            debug_assert_eq!(self.volumes[volume].deadline_ns, Some(at_ns));
-            while let Some(released) = self.next_released(volume) {
-                self.admitted(released.ticket, released.waited_ns);
-            }
-            self.update_deadline(volume);
-        }
-    }
-
-    fn next_released(&mut self, volume: VolumeIndex) -> Option<weir_qos::Released<Ticket>> {
-        self.volumes[volume].budget.as_mut()?.release(self.now_ns)
-    }
-
-    /// Enters the instant at which a volume's budget wants to be asked again.
-    pub fn update_deadline(&mut self, index: VolumeIndex) {
-        let volume = &mut self.volumes[index];
-        let next_ns = volume.budget.as_ref().and_then(Budget::next_ns);
-        if next_ns == volume.deadline_ns {
-            return;
-        }
-        if let Some(old_ns) = std::mem::replace(&mut volume.deadline_ns, next_ns) {
-            self.deadlines.remove(&(old_ns, index));
-        }
-        if let Some(next_ns) = next_ns {
-            self.deadlines.insert((next_ns, index));
-        }
     }
 
     fn retire(&mut self, id: VolumeId, extent: u32, message: &str) {
@@ -394,11 +360,10 @@ impl Reactor {
     }
 
     fn remove_volume(&mut self, index: VolumeIndex) {
+        self.unshape(index);
+        self.leave_drive(index);
         let volume = self.volumes.remove(index);
         volume.publish();
-        if let Some(at_ns) = volume.deadline_ns {
-            self.deadlines.remove(&(at_ns, index));
-        }
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.retain(|alarm| alarm.volume != volume.id);
         volume.closing.into_iter().for_each(answer);

@@ -119,8 +119,7 @@ impl Reactor {
                 return Progress::Again;
             };
             // A small write runs as soon as it is here, unless others of its volume wait already.
-            let is_held_back =
-                self.volumes[connection.volume].budget.as_ref().is_some_and(|b| b.waiting() > 0);
+            let is_held_back = self.volumes[connection.volume].delayed_requests > 0;
             let is_for_running = connection.requests[request].is_running || !is_held_back;
             let Some(buffer) = self.take_buffer(index, buffer_bytes(part), is_for_running) else {
                 return Progress::Pause;

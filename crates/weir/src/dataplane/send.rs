@@ -272,23 +272,21 @@ impl Reactor {
         }
     }
 
-    /// Takes the requests that wait for admission out of the budget's order.
+    /// Takes the requests that wait for admission out of the order before the ceilings.
     fn forget_waiting(&mut self, index: ConnectionIndex) -> Vec<usize> {
         let connection = &mut self.connections[index];
         connection.stalled_on = None;
-        let volume = connection.volume;
         let waiting: Vec<usize> =
             connection.requests.iter().filter(|(_, r)| !r.is_running).map(|(id, _)| id).collect();
+        let delayed = connection.requests.iter_mut().filter_map(|(_, r)| r.is_delayed.then_some(r));
+        let delayed = delayed.map(|request| request.is_delayed = false).count();
         let mut parked_bytes = 0;
         for &id in &waiting {
             let parked = std::mem::take(&mut connection.requests[id].parked);
             parked_bytes += parked.iter().map(|(_, buffer)| buffer.len()).sum::<usize>();
         }
         self.unhold(index, parked_bytes);
-        if let Some(budget) = &mut self.volumes[volume].budget {
-            budget.forget(self.now_ns, |ticket| ticket.0 == index);
-            self.update_deadline(volume);
-        }
+        self.forget_delayed(index, delayed);
         waiting
     }
 
@@ -329,6 +327,8 @@ impl Reactor {
     }
 
     fn remove_connection(&mut self, index: ConnectionIndex) {
+        self.leave_ceilings(index);
+        self.quit_pool(index);
         let connection = self.connections.remove(index);
         debug_assert_eq!(connection.held_bytes, 0, "a connection took buffers with it");
         if let Some(until_ns) = connection.rests_until_ns {

@@ -1,7 +1,7 @@
 //! From an admitted request to the operations that serve it, and from their ends to its answer.
 
 use weir_nbd::{Command, NbdError, Refusal, reply};
-use weir_qos::{Cost, Direction, Verdict};
+use weir_qos::{Cost, Kind as CostKind};
 use weir_reactor::Buffer;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::geometry::{Part, next_extent, next_piece, split_at_blocks};
@@ -15,15 +15,16 @@ use super::served_volume::{Context, Ticket};
 use super::token::{ConnectionIndex, VolumeIndex};
 use crate::statistics::Served;
 
-/// What a request costs its budget; `None` for requests that no ceiling counts.
+/// What a request costs under ceilings; `None` for requests that none counts.
 fn cost_of(request: &weir_nbd::Request) -> Option<Cost> {
-    let (direction, bytes) = match request.command {
-        Command::Read { .. } => (Direction::Read, u64::from(request.length)),
-        Command::Write { .. } => (Direction::Write, u64::from(request.length)),
-        Command::Trim { .. } | Command::WriteZeroes { .. } => (Direction::Write, 0),
-        Command::Flush | Command::BlockStatus { .. } | Command::Cache => return None,
-    };
-    Some(Cost { direction, bytes })
+    match request.command {
+        Command::Read { .. } => Some(Cost::of(CostKind::Read, request.length)),
+        Command::Write { .. } => Some(Cost::of(CostKind::Write, request.length)),
+        Command::Trim { .. } => Some(Cost::of(CostKind::Discard, 0)),
+        Command::WriteZeroes { .. } => Some(Cost::of(CostKind::Zeroes, 0)),
+        Command::Flush => Some(Cost::of(CostKind::Flush, 0)),
+        Command::BlockStatus { .. } | Command::Cache => None,
+    }
 }
 
 /// How the client is told of a fault.
@@ -38,40 +39,25 @@ fn nbd_error(fault: Fault) -> NbdError {
 }
 
 impl Reactor {
-    /// Puts a request before the volume's budget; true if it runs now.
+    /// Puts a request before the ceilings above it; true if it runs now. A flush is charged and never waits: what
+    /// it makes stable is written already.
     pub(super) fn admit(&mut self, ticket: Ticket) -> bool {
-        let connection = &self.connections[ticket.0];
-        let (volume, cost) = (connection.volume, cost_of(&connection.requests[ticket.1].request));
-        if let (Some(budget), Some(cost)) = (&mut self.volumes[volume].budget, cost)
-            && budget.arrive(self.now_ns, ticket, cost) == Verdict::Wait
-        {
-            self.update_deadline(volume);
-            return false;
+        let request = &self.connections[ticket.0].requests[ticket.1].request;
+        if let Some(cost) = cost_of(request) {
+            if cost.kind == CostKind::Flush {
+                self.charge_only(ticket.0, cost);
+            } else if !self.is_admitted(ticket, cost) {
+                return false;
+            }
         }
         self.run_request(ticket);
         true
     }
 
-    /// A request that waited may run.
-    pub(super) fn admitted(&mut self, ticket: Ticket, waited_ns: u64) {
-        let (index, id) = ticket;
-        let connection = &mut self.connections[index];
-        // The end of another request may just have ended the connection, and with it this one.
-        let Some(request) = connection.requests.get_mut(id) else { return };
-        request.waited_ns = waited_ns;
-        let was_stalled = connection.stalled_on == Some(id);
-        if was_stalled {
-            connection.stalled_on = None;
-        }
-        self.run_request(ticket);
-        if was_stalled {
-            self.list_resuming(index);
-        }
-    }
-
-    fn run_request(&mut self, (index, id): Ticket) {
+    pub(super) fn run_request(&mut self, (index, id): Ticket) {
         let request = &mut self.connections[index].requests[id];
         request.is_running = true;
+        request.accounted_ns = self.now_ns;
         match request.request.command {
             Command::Read { .. } => self.start_reading(index, id),
             Command::Write { .. } => self.start_parked(index, id),
@@ -124,7 +110,7 @@ impl Reactor {
         let Part { extent, offset, length, .. } = part;
         let wanted = weir_volume::Request { kind, extent, offset, length };
         let operation = volume.volume.start(wanted, &mut volume.actions);
-        volume.set_context(operation, Context { ticket: (index, id), part, buffer });
+        volume.set_context(operation, Context::new((index, id), part, buffer));
     }
 
     /// Starts the write of one part whose payload is complete.
@@ -274,6 +260,7 @@ impl Reactor {
         let (index, id) = context.ticket;
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
+        request.account(self.now_ns, &context);
         match (request.request.command, result) {
             (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, context, content),
             (command, result) => {
@@ -327,6 +314,9 @@ impl Reactor {
         let (index, id) = ticket.expect("a flush ends once");
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
+        // What a flush waits for is the media.
+        request.media_ns += self.now_ns.saturating_sub(request.accounted_ns);
+        request.accounted_ns = self.now_ns;
         request.error = request.error.or(result.err().map(nbd_error));
         self.finish(index, id);
     }
@@ -368,6 +358,9 @@ impl Reactor {
             bytes: request.length(),
             latency_ns: self.now_ns.saturating_sub(request.arrived_ns),
             delayed_ns: request.waited_ns,
+            queue_ns: request.queue_ns,
+            floors_ns: request.floors_ns,
+            media_ns: request.media_ns,
             failed: request.error.is_some(),
         };
         match request.request.command {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
+use weir_qos::Cost;
 use weir_reactor::{Buffer, Descriptor};
 use weir_types::VolumeId;
 use weir_volume::geometry::Part;
 use weir_volume::{Action, OperationId, Volume};
 
 use super::VolumeSpec;
-use super::budget::Budget;
 use super::emulation::Emulated;
+use super::sharing::{PoolPlace, Shaping};
 use super::token::ConnectionIndex;
 use crate::statistics::VolumeStatistics;
 
@@ -26,6 +27,30 @@ pub(super) struct Context {
     pub part: Part,
     /// Its buffer, while the kernel does not have it.
     pub buffer: Option<Buffer>,
+    /// What it costs the media, once it stood in line for them.
+    pub cost: Option<Cost>,
+    /// When it came to the media, or in line for them.
+    pub at_media_since_ns: u64,
+    /// Time in line, in nanoseconds; and the part of it in which others went first for their floors.
+    pub queue_ns: u64,
+    pub floors_ns: u64,
+    /// Time at the media, in nanoseconds.
+    pub media_ns: u64,
+}
+
+impl Context {
+    pub fn new(ticket: Ticket, part: Part, buffer: Option<Buffer>) -> Context {
+        Context {
+            ticket,
+            part,
+            buffer,
+            cost: None,
+            at_media_since_ns: 0,
+            queue_ns: 0,
+            floors_ns: 0,
+            media_ns: 0,
+        }
+    }
 }
 
 /// One volume of a reactor.
@@ -33,9 +58,12 @@ pub(super) struct ServedVolume {
     pub id: VolumeId,
     pub volume: Volume,
     pub statistics: Arc<VolumeStatistics>,
-    pub budget: Option<Budget<Ticket>>,
-    /// The instant at which the budget wants to be asked again, as entered in the reactor's list.
-    pub deadline_ns: Option<u64>,
+    /// Where it stands before ceilings, if it is under any.
+    pub shaping: Option<Shaping>,
+    /// Where it stands in line for its drive, while it is open.
+    pub place: Option<PoolPlace>,
+    /// Requests that ceilings hold back.
+    pub delayed_requests: usize,
     pub actions: Vec<Action>,
     /// Flushes under way by number; `None` marks a free number.
     pub flushes: Vec<Option<Ticket>>,
@@ -69,8 +97,9 @@ impl ServedVolume {
             id: spec.id,
             volume: Volume::new(spec.size_bytes),
             statistics,
-            budget: None,
-            deadline_ns: None,
+            shaping: None,
+            place: None,
+            delayed_requests: 0,
             actions: Vec::new(),
             flushes: Vec::new(),
             outstanding: 0,
@@ -156,9 +185,8 @@ impl ServedVolume {
 
     /// Publishes the gauges.
     pub fn publish(&self) {
-        let delayed = self.budget.as_ref().map_or(0, Budget::waiting);
         self.statistics.queue_depth.store(self.open_requests, Relaxed);
-        self.statistics.queue_depth_delayed.store(delayed as u64, Relaxed);
+        self.statistics.queue_depth_delayed.store(self.delayed_requests as u64, Relaxed);
         self.statistics.connections.store(self.connections as u64, Relaxed);
     }
 }

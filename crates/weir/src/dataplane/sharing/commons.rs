@@ -1,0 +1,99 @@
+//! What reactors leave for each other: requests that may go, and credit that outlives a tree.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use weir_qos::Credits;
+use weir_reactor::Waker;
+use weir_types::Scope;
+
+use super::{Admitted, MediaGrant};
+use crate::dataplane::locked;
+use crate::dataplane::token::ConnectionIndex;
+
+/// Something that another reactor found may go.
+pub(in crate::dataplane) enum Mail {
+    Admitted(Admitted),
+    Granted(MediaGrant),
+}
+
+/// What is left for one reactor. Bounded by the requests that its connections have open.
+#[derive(Default)]
+struct Mailbox {
+    mail: Mutex<Vec<Mail>>,
+    has_mail: AtomicBool,
+    waker: OnceLock<Waker>,
+}
+
+/// Credit of a level when it was last seen.
+#[derive(Clone, Debug)]
+struct Saved {
+    credits: Credits,
+    at_ns: u64,
+}
+
+/// What all reactors see.
+pub(in crate::dataplane) struct Commons {
+    mailboxes: Vec<Mailbox>,
+    saved: Mutex<BTreeMap<Scope, Saved>>,
+}
+
+impl Commons {
+    pub fn new(reactors: usize) -> Commons {
+        Commons { mailboxes: (0..reactors).map(|_| Mailbox::default()).collect(), saved: Mutex::default() }
+    }
+
+    /// Says how a reactor is woken; once, before it has volumes.
+    pub fn introduce(&self, reactor: usize, waker: Waker) {
+        let is_first = self.mailboxes[reactor].waker.set(waker).is_ok();
+        assert!(is_first, "a reactor is introduced once");
+    }
+
+    /// Leaves something for another reactor, which is woken by [`Commons::wake`].
+    pub fn post(&self, reactor: usize, mail: Mail) {
+        let mailbox = &self.mailboxes[reactor];
+        locked(&mailbox.mail).push(mail);
+        mailbox.has_mail.store(true, Ordering::Release);
+    }
+
+    /// Wakes a reactor for which something was left.
+    pub fn wake(&self, reactor: usize) {
+        if let Some(waker) = self.mailboxes[reactor].waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Takes away what was left for the requests of a connection that ends.
+    pub fn forget(&self, reactor: usize, connection: ConnectionIndex) {
+        let is_others =
+            |mail: &Mail| !matches!(mail, Mail::Admitted(admitted) if admitted.ticket.0 == connection);
+        locked(&self.mailboxes[reactor].mail).retain(is_others);
+    }
+
+    /// Takes what was left for a reactor.
+    pub fn collect(&self, reactor: usize) -> Vec<Mail> {
+        let mailbox = &self.mailboxes[reactor];
+        if !mailbox.has_mail.load(Ordering::Acquire) || !mailbox.has_mail.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *locked(&mailbox.mail))
+    }
+
+    /// Keeps the credits of levels whose tree may go.
+    pub fn save_credits(&self, credits: Vec<(Scope, Credits)>, at_ns: u64) {
+        let mut saved = locked(&self.saved);
+        saved.extend(credits.into_iter().map(|(scope, credits)| (scope, Saved { credits, at_ns })));
+    }
+
+    /// The credit that a level had when it was last seen, and how long ago that is, in nanoseconds.
+    pub fn saved_credits(&self, scope: &Scope, now_ns: u64) -> Option<(Credits, u64)> {
+        let saved = locked(&self.saved);
+        saved.get(scope).map(|saved| (saved.credits.clone(), now_ns.saturating_sub(saved.at_ns)))
+    }
+
+    /// Forgets the credit of a level that is no more.
+    pub fn forget_credits(&self, scope: &Scope) {
+        locked(&self.saved).remove(scope);
+    }
+}

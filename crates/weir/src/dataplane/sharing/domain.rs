@@ -1,0 +1,220 @@
+//! One tree of ceilings, as all reactors see it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use weir_qos::{Cost, NodeId, Paths, Released, Tree, Verdict};
+use weir_types::{Scope, Terms, VolumeId};
+
+use super::commons::{Commons, Mail};
+use super::{Admitted, Bound, PolicyLevel};
+use crate::dataplane::locked;
+use crate::dataplane::served_volume::Ticket;
+
+/// A request that waits: its reactor, and what it is there.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    reactor: usize,
+    ticket: Ticket,
+}
+
+/// The tree, and who wakes up for it.
+struct State {
+    tree: Tree<Waiter>,
+    paths: Paths<Scope>,
+    /// The level of each node in its volumes' paths, by node.
+    levels: BTreeMap<NodeId, u8>,
+    /// The reactor that will wake up for the tree, and when.
+    armed: Option<(usize, u64)>,
+}
+
+/// A tree of ceilings that reactors share.
+pub(in crate::dataplane) struct Domain {
+    state: Mutex<State>,
+    commons: Arc<Commons>,
+}
+
+/// A reactor's use of a domain.
+pub(in crate::dataplane) struct DomainUse {
+    pub domain: Arc<Domain>,
+    /// Volumes of the reactor that stand in it.
+    pub volumes: usize,
+    /// When the reactor wakes up for it, as entered in its list.
+    pub deadline_ns: Option<u64>,
+}
+
+impl Domain {
+    pub fn new(commons: Arc<Commons>, now_ns: u64) -> Domain {
+        let state =
+            State { tree: Tree::new(now_ns), paths: Paths::default(), levels: BTreeMap::new(), armed: None };
+        Domain { state: Mutex::new(state), commons }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    /// Enters a volume's path; the node of the volume.
+    pub fn plant(&self, path: &[PolicyLevel], now_ns: u64) -> NodeId {
+        let mut state = self.state();
+        let State { tree, paths, levels, .. } = &mut *state;
+        let named: Vec<(Scope, Terms)> =
+            path.iter().map(|level| (level.scope.clone(), level.terms)).collect();
+        let node = paths.plant(tree, &named, now_ns, |scope| {
+            let saved = self.commons.saved_credits(scope, now_ns);
+            let terms = path.iter().find(|level| level.scope == *scope).map(|level| level.terms);
+            saved
+                .zip(terms)
+                .map(|((credits, ago_ns), terms)| earned(credits, &terms, ago_ns))
+                .unwrap_or_default()
+        });
+        for depth in 1..=named.len() {
+            let keys: Vec<Scope> = named[..depth].iter().map(|(scope, _)| scope.clone()).collect();
+            if let Some(node) = paths.node(&keys) {
+                levels.insert(node, depth as u8 - 1);
+            }
+        }
+        node
+    }
+
+    /// Removes a volume's path. Its leaves are gone before.
+    pub fn uproot(&self, path: &[Scope], now_ns: u64) {
+        let mut state = self.state();
+        let State { tree, paths, levels, .. } = &mut *state;
+        let credits = paths.credits(tree, now_ns);
+        self.commons.save_credits(credits, now_ns);
+        let nodes: Vec<_> = (1..=path.len()).map(|depth| paths.node(&path[..depth])).collect();
+        paths.uproot(tree, path);
+        for (depth, node) in nodes.into_iter().enumerate() {
+            if let Some(node) = node.filter(|_| paths.node(&path[..=depth]).is_none()) {
+                levels.remove(&node);
+            }
+        }
+    }
+
+    pub fn add_leaf(&self, node: NodeId, now_ns: u64) -> NodeId {
+        self.state().tree.add_leaf(node, &Terms::default(), now_ns)
+    }
+
+    /// Takes a leaf out, with what waits at it: tickets, costs and arrivals.
+    pub fn remove_leaf(&self, leaf: NodeId, now_ns: u64) -> Vec<(Ticket, Cost, u64)> {
+        let mut state = self.state();
+        let waiting = state.tree.drain(now_ns, leaf);
+        state.tree.remove(leaf);
+        waiting.into_iter().map(|(waiter, cost, arrived_ns)| (waiter.ticket, cost, arrived_ns)).collect()
+    }
+
+    /// A request arrives.
+    pub fn arrive(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost) -> Verdict {
+        let (reactor, ticket) = who;
+        self.state().tree.arrive(now_ns, leaf, Waiter { reactor, ticket }, cost)
+    }
+
+    /// Charges a request that is not to wait.
+    pub fn pass(&self, now_ns: u64, leaf: NodeId, cost: Cost) {
+        self.state().tree.pass(now_ns, leaf, cost);
+    }
+
+    /// Has a request wait that waited elsewhere before.
+    pub fn move_in(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost, arrived_ns: u64) {
+        let (reactor, ticket) = who;
+        self.state().tree.move_in(now_ns, leaf, Waiter { reactor, ticket }, cost, arrived_ns);
+    }
+
+    /// Forgets what waits at a leaf.
+    pub fn forget(&self, now_ns: u64, leaf: NodeId) {
+        self.state().tree.forget(now_ns, leaf, |_| true);
+    }
+
+    /// Changes the terms of a level; true if it stands here.
+    pub fn change(&self, scope: &Scope, terms: &Terms, now_ns: u64) -> bool {
+        let mut state = self.state();
+        let State { tree, paths, .. } = &mut *state;
+        paths.change(tree, scope, terms, now_ns)
+    }
+
+    /// What levels have saved for bursts.
+    pub fn credits(&self, now_ns: u64) -> Vec<(Scope, weir_qos::Credits)> {
+        let mut state = self.state();
+        let State { tree, paths, .. } = &mut *state;
+        paths.credits(tree, now_ns)
+    }
+
+    /// Takes out what may go now: what is this reactor's is answered, the rest is posted.
+    pub fn release(&self, now_ns: u64, reactor: usize) -> Vec<Admitted> {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let mut state = self.state();
+        while let Some(released) = state.tree.release(now_ns) {
+            let admitted = state.admitted(&released);
+            let to = released.ticket.reactor;
+            if to == reactor {
+                own.push(admitted);
+                continue;
+            }
+            // Posted while the tree is held: whoever forgets a connection's requests there finds all of them.
+            self.commons.post(to, Mail::Admitted(admitted));
+            if !others.contains(&to) {
+                others.push(to);
+            }
+        }
+        drop(state);
+        others.into_iter().for_each(|to| self.commons.wake(to));
+        own
+    }
+
+    /// The instant for which this reactor has to wake up; `None` if nothing waits, or if another one will.
+    pub fn arm(&self, reactor: usize) -> Option<u64> {
+        let mut state = self.state();
+        let next_ns = state.tree.next_ns();
+        let is_covered = match (state.armed, next_ns) {
+            (Some((other, at_ns)), Some(next_ns)) => other != reactor && at_ns <= next_ns,
+            _ => false,
+        };
+        if is_covered {
+            return None;
+        }
+        state.armed = next_ns.map(|next_ns| (reactor, next_ns));
+        next_ns
+    }
+
+    /// This reactor has woken up, or will not.
+    pub fn disarm(&self, reactor: usize) {
+        let mut state = self.state();
+        state.armed = state.armed.filter(|(other, _)| *other != reactor);
+    }
+
+    pub fn is_waited_in(&self) -> bool {
+        self.state().tree.waiting() > 0
+    }
+}
+
+impl State {
+    fn admitted(&self, released: &Released<Waiter>) -> Admitted {
+        let bound_by = released.bound_by.and_then(|(node, limit)| {
+            let level = *self.levels.get(&node)?;
+            Some(Bound { level, limit })
+        });
+        Admitted { ticket: released.ticket.ticket, waited_ns: released.waited_ns, bound_by }
+    }
+}
+
+/// Credit that was earned since it was saved: what was not used of the ceilings.
+fn earned(credits: weir_qos::Credits, terms: &Terms, ago_ns: u64) -> weir_qos::Credits {
+    let Some(burst) = terms.burst else { return Vec::new() };
+    let more = |(limit, saved_ns): (weir_qos::Limit, u64)| {
+        let (rate, burst_rate) = (limit.dimension.rate(&terms.limits)?, limit.dimension.rate(&burst.rates)?);
+        let gain = u128::from(ago_ns) * u128::from(rate) / u128::from(burst_rate.checked_sub(rate)?.max(1));
+        Some((limit, saved_ns.saturating_add(u64::try_from(gain).unwrap_or(u64::MAX))))
+    };
+    credits.into_iter().filter_map(more).collect()
+}
+
+/// The level that a volume's domain is named after: the topmost one with ceilings.
+pub(in crate::dataplane) fn domain_scope(path: &[PolicyLevel]) -> Option<Scope> {
+    path.iter().find(|level| !level.terms.limits.is_unlimited()).map(|level| level.scope.clone())
+}
+
+/// Names a volume's own level.
+pub(in crate::dataplane) fn own_level(volume: VolumeId) -> PolicyLevel {
+    PolicyLevel { scope: Scope::Volume(volume), terms: Terms::default() }
+}

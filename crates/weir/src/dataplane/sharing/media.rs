@@ -1,0 +1,210 @@
+//! A reactor's operations before the media that they share.
+
+use weir_qos::{Cost, Granted, Kind, NodeId, Verdict};
+use weir_types::bounds::BLOCK_BYTES;
+use weir_types::{Scope, Terms};
+use weir_volume::{Action, OperationId};
+
+use super::commons::Mail;
+use super::{MediaGrant, PolicyLevel, SharedPool, Waiter};
+use crate::dataplane::locked;
+use crate::dataplane::reactor::Reactor;
+use crate::dataplane::token::{ConnectionIndex, VolumeIndex};
+
+/// Where a volume stands in line for its drive.
+pub(in crate::dataplane) struct PoolPlace {
+    pub pool: SharedPool,
+    node: NodeId,
+    path: Vec<Scope>,
+}
+
+/// An operation that waits for the media.
+pub(in crate::dataplane) struct Pending {
+    volume: VolumeIndex,
+    action: Action,
+}
+
+/// What an action does to the media, and for which operation; `None` for what is not part of anybody's share.
+fn work_of(action: &Action) -> Option<(OperationId, Kind, u32)> {
+    match *action {
+        Action::Read { operation, length, .. } => Some((operation, Kind::Read, length)),
+        Action::Write { operation, length, .. } => Some((operation, Kind::Write, length)),
+        Action::ReadEdge { operation, .. } => Some((operation, Kind::Read, BLOCK_BYTES as u32)),
+        Action::Release { operation, .. } => Some((operation, Kind::Discard, 0)),
+        Action::Zero { operation, .. } => Some((operation, Kind::Zeroes, 0)),
+        _ => None,
+    }
+}
+
+impl PoolPlace {
+    /// Enters a volume's path in the pool of its drive.
+    pub fn new(pool: SharedPool, path: &[PolicyLevel], now_ns: u64) -> PoolPlace {
+        let mut state = locked(&pool);
+        let state = &mut *state;
+        let named: Vec<(Scope, Terms)> =
+            path.iter().map(|level| (level.scope.clone(), without_ceilings(&level.terms))).collect();
+        let node = state.paths.plant(&mut state.pool.tree, &named, now_ns, |_| Vec::new());
+        let path = named.into_iter().map(|(scope, _)| scope).collect();
+        PoolPlace { pool: SharedPool::clone(&pool), node, path }
+    }
+
+    fn uproot(&self) {
+        let mut state = locked(&self.pool);
+        let state = &mut *state;
+        state.paths.uproot(&mut state.pool.tree, &self.path);
+    }
+}
+
+/// What of the terms concerns media: ceilings held requests back before.
+pub(in crate::dataplane) fn without_ceilings(terms: &Terms) -> Terms {
+    Terms { limits: Default::default(), burst: None, ..*terms }
+}
+
+impl Reactor {
+    /// Hands an action on a volume's files to the kernel, or has it wait until the media can use it.
+    pub(in crate::dataplane) fn to_media(&mut self, index: VolumeIndex, action: Action) {
+        let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(index, action) };
+        let (now_ns, reactor) = (self.now_ns, self.index);
+        let volume = &mut self.volumes[index];
+        let context = volume.context(operation);
+        let connection = context.ticket.0;
+        let is_first = context.part.position == 0 && context.cost.is_none();
+        let pending = self.pending.vacant_key();
+        let leaf = self.connections[connection].pool_leaf;
+        let leaf = leaf.expect("a connection stands in line while it has requests");
+        let mut state = locked(&self.volumes[index].place.as_ref().expect("an open volume has a place").pool);
+        let cost = state.pool.cost(kind, bytes, is_first);
+        let verdict = state.pool.arrive(now_ns, leaf, Waiter { reactor, pending }, cost);
+        drop(state);
+        let context = self.volumes[index].context(operation);
+        context.cost = Some(cost);
+        context.at_media_since_ns = now_ns;
+        match verdict {
+            Verdict::Run => self.submit(index, action),
+            Verdict::Wait => {
+                self.pending.insert(Pending { volume: index, action });
+            }
+        }
+    }
+
+    /// An operation that waited may go.
+    pub(in crate::dataplane) fn granted(&mut self, grant: MediaGrant) {
+        let Pending { volume, action } = self.pending.remove(grant.pending);
+        let now_ns = self.now_ns;
+        if let Some((operation, ..)) = work_of(&action) {
+            let context = self.volumes[volume].context(operation);
+            context.queue_ns += grant.waited_ns;
+            context.floors_ns += grant.waited_for_floors_ns;
+            context.at_media_since_ns = now_ns;
+        }
+        self.submit(volume, action);
+    }
+
+    /// The media are done with an operation; others may go.
+    pub(in crate::dataplane) fn left_media(&mut self, index: VolumeIndex, operation: OperationId) {
+        let now_ns = self.now_ns;
+        let context = self.volumes[index].context(operation);
+        context.media_ns += now_ns.saturating_sub(context.at_media_since_ns);
+        let cost = context.cost.expect("what comes from the media had gone there");
+        let place = self.volumes[index].place.as_ref().expect("an open volume has a place");
+        locked(&place.pool).pool.completed(now_ns, cost);
+    }
+
+    /// Lets operations go that a volume's pool has room for.
+    pub(in crate::dataplane) fn release_media(&mut self, index: VolumeIndex) {
+        let Some(place) = self.volumes.get(index).and_then(|volume| volume.place.as_ref()) else { return };
+        let mut others = Vec::new();
+        let mut own = std::mem::take(&mut self.spare_grants);
+        let mut state = locked(&place.pool);
+        while let Some(granted) = state.pool.release(self.now_ns) {
+            let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
+            let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+            if ticket.reactor == self.index {
+                own.push(grant);
+                continue;
+            }
+            self.commons.post(ticket.reactor, Mail::Granted(grant));
+            if !others.contains(&ticket.reactor) {
+                others.push(ticket.reactor);
+            }
+        }
+        drop(state);
+        others.into_iter().for_each(|to| self.commons.wake(to));
+        own.drain(..).for_each(|grant| self.granted(grant));
+        self.spare_grants = own;
+    }
+
+    /// Takes what other reactors found may go.
+    pub(in crate::dataplane) fn take_mail(&mut self) {
+        for mail in self.commons.collect(self.index) {
+            match mail {
+                Mail::Admitted(admitted) => self.admitted(admitted),
+                Mail::Granted(grant) => self.granted(grant),
+            }
+        }
+    }
+
+    /// Gives a connection its place in line.
+    pub(in crate::dataplane) fn join_pool(&mut self, index: ConnectionIndex) {
+        let place = self.volumes[self.connections[index].volume].place.as_ref();
+        let place = place.expect("an open volume has a place");
+        let leaf = locked(&place.pool).pool.tree.add_leaf(place.node, &Terms::default(), self.now_ns);
+        self.connections[index].pool_leaf = Some(leaf);
+    }
+
+    /// Takes a connection's place away; what waited there.
+    fn leave_pool(&mut self, index: ConnectionIndex) -> Vec<(weir_qos::pool::Queued<Waiter>, Cost, u64)> {
+        let connection = &mut self.connections[index];
+        let place = self.volumes[connection.volume].place.as_ref();
+        let (Some(leaf), Some(place)) = (connection.pool_leaf.take(), place) else { return Vec::new() };
+        let mut state = locked(&place.pool);
+        let waiting = state.pool.tree.drain(self.now_ns, leaf);
+        state.pool.tree.remove(leaf);
+        waiting
+    }
+
+    /// A connection that is quiet leaves the line.
+    pub(in crate::dataplane) fn quit_pool(&mut self, index: ConnectionIndex) {
+        let waiting = self.leave_pool(index);
+        debug_assert!(waiting.is_empty(), "a quiet connection has nothing waiting");
+    }
+
+    /// Puts a volume elsewhere among those that share its drive. What waits goes on waiting there.
+    pub(in crate::dataplane) fn replace_in_pool(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
+        let connections = self.connections_of(index);
+        let waiting: Vec<_> = connections.iter().map(|&c| (c, self.leave_pool(c))).collect();
+        let old = self.volumes[index].place.take().expect("an open volume has a place");
+        old.uproot();
+        self.volumes[index].place = Some(PoolPlace::new(SharedPool::clone(&old.pool), path, self.now_ns));
+        for (connection, waiting) in waiting {
+            self.join_pool(connection);
+            let leaf = self.connections[connection].pool_leaf.expect("it has just joined");
+            let mut state = locked(&old.pool);
+            for (queued, cost, arrived_ns) in waiting {
+                state.pool.tree.move_in(self.now_ns, leaf, queued, cost, arrived_ns);
+            }
+        }
+        self.release_media(index);
+    }
+
+    /// Takes over changed terms of a volume that stays where it is.
+    pub(in crate::dataplane) fn replant_in_pool(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
+        if let Some(place) = &self.volumes[index].place {
+            PoolPlace::new(SharedPool::clone(&place.pool), path, self.now_ns);
+        }
+        self.release_media(index);
+    }
+
+    /// Takes a volume that is closed out of its pool.
+    pub(in crate::dataplane) fn leave_drive(&mut self, index: VolumeIndex) {
+        if let Some(place) = self.volumes[index].place.take() {
+            place.uproot();
+        }
+    }
+
+    /// True if a volume stands in its pool under this path.
+    pub(in crate::dataplane) fn is_placed_by(&self, index: VolumeIndex, path: &[PolicyLevel]) -> bool {
+        let place = self.volumes[index].place.as_ref();
+        place.is_some_and(|place| place.path.iter().eq(path.iter().map(|level| &level.scope)))
+    }
+}

@@ -1,0 +1,72 @@
+//! What volumes share, wherever their reactors run: ceilings, and the media of a drive.
+//!
+//! A *domain* is a tree of ceilings: all volumes below the topmost level that has any. A *pool* is the tree of all
+//! volumes on one drive. Each is held for the few steps of one decision. Whoever finds that a request of another
+//! reactor may go, posts it there. Here is only what all reactors see; how one of them uses it is in
+//! [`shaping`] for domains and in [`media`] for pools.
+
+mod commons;
+mod domain;
+mod media;
+mod shaping;
+
+use std::sync::{Arc, Mutex};
+
+use weir_qos::{Limit, Paths, Pool};
+use weir_types::{Scope, Terms};
+
+use super::served_volume::Ticket;
+
+pub(super) use commons::Commons;
+pub(super) use domain::{Domain, DomainUse};
+pub(super) use domain::{domain_scope, own_level};
+pub(super) use media::{Pending, PoolPlace, without_ceilings};
+pub(super) use shaping::{DomainIndex, Shaping};
+
+/// One level of what a volume is under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyLevel {
+    /// Whose terms.
+    pub scope: Scope,
+    /// The terms.
+    pub terms: Terms,
+}
+
+/// Which limit held a request back, and at which level of its volume's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Bound {
+    pub level: u8,
+    pub limit: Limit,
+}
+
+/// A request that was held back by ceilings and may run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admitted {
+    pub ticket: Ticket,
+    pub waited_ns: u64,
+    pub bound_by: Option<Bound>,
+}
+
+/// An operation that waited for the media and may go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MediaGrant {
+    pub pending: usize,
+    pub waited_ns: u64,
+    pub waited_for_floors_ns: u64,
+}
+
+/// An operation that waits in a pool: its reactor, and its number there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    pub reactor: usize,
+    pub pending: usize,
+}
+
+/// The media of a drive and who stands in line for them.
+pub(super) struct PoolState {
+    pub pool: Pool<Waiter>,
+    pub paths: Paths<Scope>,
+}
+
+/// A pool that all reactors with volumes on its drive share.
+pub(super) type SharedPool = Arc<Mutex<PoolState>>;

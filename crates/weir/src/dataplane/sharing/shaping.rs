@@ -1,0 +1,243 @@
+//! A reactor's requests before their ceilings.
+
+use std::sync::Arc;
+
+use weir_qos::{Cost, NodeId, Verdict};
+use weir_types::Scope;
+
+use super::domain::{Domain, DomainUse};
+use super::{Admitted, PolicyLevel};
+use crate::dataplane::reactor::Reactor;
+use crate::dataplane::served_volume::Ticket;
+use crate::dataplane::token::{ConnectionIndex, VolumeIndex};
+
+/// Index of a domain in its reactor.
+pub(in crate::dataplane) type DomainIndex = usize;
+
+/// Where a volume stands in a tree of ceilings.
+pub(in crate::dataplane) struct Shaping {
+    pub domain: DomainIndex,
+    node: NodeId,
+    path: Vec<Scope>,
+}
+
+impl Reactor {
+    fn domain(&self, index: DomainIndex) -> Arc<Domain> {
+        Arc::clone(&self.domains[index].domain)
+    }
+
+    /// Puts a request before the ceilings above its connection; true if it may run now.
+    pub(in crate::dataplane) fn is_admitted(&mut self, ticket: Ticket, cost: Cost) -> bool {
+        let connection = &self.connections[ticket.0];
+        let volume = &mut self.volumes[connection.volume];
+        let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return true };
+        let (index, domain) = (shaping.domain, &self.domains[shaping.domain].domain);
+        let verdict = domain.arrive(self.now_ns, leaf, (self.index, ticket), cost);
+        if verdict == Verdict::Wait {
+            volume.delayed_requests += 1;
+            self.connections[ticket.0].requests[ticket.1].is_delayed = true;
+            self.look_at_domain(index);
+        }
+        verdict == Verdict::Run
+    }
+
+    /// Charges a request that its ceilings count and do not hold back.
+    pub(in crate::dataplane) fn charge_only(&mut self, index: ConnectionIndex, cost: Cost) {
+        let connection = &self.connections[index];
+        if let (Some(shaping), Some(leaf)) =
+            (&self.volumes[connection.volume].shaping, connection.shaping_leaf)
+        {
+            self.domains[shaping.domain].domain.pass(self.now_ns, leaf, cost);
+        }
+    }
+
+    /// Lets go what may, and enters when to look again.
+    fn look_at_domain(&mut self, index: DomainIndex) {
+        let next_ns = self.domains[index].domain.arm(self.index);
+        self.set_deadline(index, next_ns);
+    }
+
+    fn set_deadline(&mut self, index: DomainIndex, next_ns: Option<u64>) {
+        let old_ns = std::mem::replace(&mut self.domains[index].deadline_ns, next_ns);
+        if old_ns == next_ns {
+            return;
+        }
+        if let Some(old_ns) = old_ns {
+            self.deadlines.remove(&(old_ns, index));
+        }
+        if let Some(next_ns) = next_ns {
+            self.deadlines.insert((next_ns, index));
+        }
+    }
+
+    /// Lets go the requests whose instant has come.
+    pub(in crate::dataplane) fn release_due(&mut self) {
+        while let Some(&(_, index)) = self.deadlines.first().filter(|deadline| deadline.0 <= self.now_ns) {
+            self.release_domain(index);
+        }
+    }
+
+    /// Looks at all domains, as after their terms were changed by somebody else.
+    pub(in crate::dataplane) fn look_at_domains(&mut self) {
+        let all: Vec<DomainIndex> = self.domains.iter().map(|(index, _)| index).collect();
+        all.into_iter().for_each(|index| self.release_domain(index));
+    }
+
+    fn release_domain(&mut self, index: DomainIndex) {
+        let domain = self.domain(index);
+        domain.disarm(self.index);
+        for admitted in domain.release(self.now_ns, self.index) {
+            self.admitted(admitted);
+        }
+        self.look_at_domain(index);
+        self.drop_domain_if_unused(index);
+    }
+
+    fn drop_domain_if_unused(&mut self, index: DomainIndex) {
+        let used = &self.domains[index];
+        if used.volumes == 0 && !used.domain.is_waited_in() {
+            used.domain.disarm(self.index);
+            self.set_deadline(index, None);
+            self.domains.remove(index);
+        }
+    }
+
+    /// A request that waited may run.
+    pub(in crate::dataplane) fn admitted(&mut self, admitted: Admitted) {
+        let Admitted { ticket, waited_ns, bound_by } = admitted;
+        let (index, id) = ticket;
+        // The end of another request may just have ended the connection, and with it this one.
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(request) = connection.requests.get_mut(id).filter(|request| request.is_delayed) else {
+            return;
+        };
+        request.is_delayed = false;
+        request.waited_ns = waited_ns;
+        let volume = &mut self.volumes[connection.volume];
+        volume.delayed_requests -= 1;
+        let scope = bound_by.and_then(|bound| volume.shaping.as_ref()?.path.get(usize::from(bound.level)));
+        if let (Some(bound), Some(scope)) = (bound_by, scope) {
+            volume.statistics.bound(scope, bound.limit, waited_ns);
+        }
+        let was_stalled = connection.stalled_on == Some(id);
+        if was_stalled {
+            connection.stalled_on = None;
+        }
+        self.run_request(ticket);
+        if was_stalled {
+            self.list_resuming(index);
+        }
+    }
+
+    /// Gives a connection its place before the ceilings of its volume.
+    pub(in crate::dataplane) fn join_ceilings(&mut self, index: ConnectionIndex) {
+        let volume = &self.volumes[self.connections[index].volume];
+        let leaf = volume
+            .shaping
+            .as_ref()
+            .map(|shaping| self.domains[shaping.domain].domain.add_leaf(shaping.node, self.now_ns));
+        self.connections[index].shaping_leaf = leaf;
+    }
+
+    /// Takes a connection's place away; what waited there is answered.
+    pub(in crate::dataplane) fn leave_ceilings(
+        &mut self,
+        index: ConnectionIndex,
+    ) -> Vec<(Ticket, Cost, u64)> {
+        let connection = &mut self.connections[index];
+        let shaping = &self.volumes[connection.volume].shaping;
+        let (Some(leaf), Some(shaping)) = (connection.shaping_leaf.take(), shaping) else {
+            return Vec::new();
+        };
+        self.domains[shaping.domain].domain.remove_leaf(leaf, self.now_ns)
+    }
+
+    /// Forgets what of a connection waits for its ceilings: `count` requests.
+    pub(in crate::dataplane) fn forget_delayed(&mut self, index: ConnectionIndex, count: usize) {
+        let connection = &self.connections[index];
+        let volume = &mut self.volumes[connection.volume];
+        let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return };
+        volume.delayed_requests -= count;
+        let domain = shaping.domain;
+        self.domains[domain].domain.forget(self.now_ns, leaf);
+        self.commons.forget(self.index, index);
+        self.look_at_domain(domain);
+    }
+
+    /// Puts a volume before other ceilings, or before none. What waits goes on waiting there.
+    pub(in crate::dataplane) fn reshape(
+        &mut self,
+        index: VolumeIndex,
+        domain: Option<Arc<Domain>>,
+        path: &[PolicyLevel],
+    ) {
+        let connections = self.connections_of(index);
+        let mut waiting = Vec::new();
+        for &connection in &connections {
+            waiting.extend(self.leave_ceilings(connection));
+        }
+        self.unshape(index);
+        let Some(domain) = domain else {
+            for (ticket, _, arrived_ns) in waiting {
+                let waited_ns = self.now_ns.saturating_sub(arrived_ns);
+                self.admitted(Admitted { ticket, waited_ns, bound_by: None });
+            }
+            return;
+        };
+        let node = domain.plant(path, self.now_ns);
+        let domain = self.use_domain(domain);
+        let path = path.iter().map(|level| level.scope.clone()).collect();
+        self.volumes[index].shaping = Some(Shaping { domain, node, path });
+        connections.iter().for_each(|&connection| self.join_ceilings(connection));
+        for (ticket, cost, arrived_ns) in waiting {
+            let leaf = self.connections[ticket.0].shaping_leaf.expect("every connection has just joined");
+            self.domains[domain].domain.move_in(self.now_ns, leaf, (self.index, ticket), cost, arrived_ns);
+        }
+        self.release_domain(domain);
+    }
+
+    /// Takes a volume that has no connections left out of its domain.
+    pub(in crate::dataplane) fn unshape(&mut self, index: VolumeIndex) {
+        let Some(shaping) = self.volumes[index].shaping.take() else { return };
+        let used = &mut self.domains[shaping.domain];
+        used.domain.uproot(&shaping.path, self.now_ns);
+        used.volumes -= 1;
+        self.drop_domain_if_unused(shaping.domain);
+    }
+
+    fn use_domain(&mut self, domain: Arc<Domain>) -> DomainIndex {
+        let known = self.domains.iter().find(|(_, used)| Arc::ptr_eq(&used.domain, &domain));
+        let index = match known {
+            Some((index, _)) => index,
+            None => self.domains.insert(DomainUse { domain, volumes: 0, deadline_ns: None }),
+        };
+        self.domains[index].volumes += 1;
+        index
+    }
+
+    /// Takes over changed terms of a volume that stays where it is.
+    pub(in crate::dataplane) fn replant(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
+        if let Some(shaping) = &self.volumes[index].shaping {
+            let domain = shaping.domain;
+            self.domains[domain].domain.plant(path, self.now_ns);
+            self.release_domain(domain);
+        }
+    }
+
+    /// True if a volume stands in this domain under this path.
+    pub(in crate::dataplane) fn is_shaped_by(
+        &self,
+        index: VolumeIndex,
+        domain: Option<&Arc<Domain>>,
+        path: &[PolicyLevel],
+    ) -> bool {
+        match (&self.volumes[index].shaping, domain) {
+            (None, None) => true,
+            (Some(shaping), Some(domain)) => {
+                let is_same_path = shaping.path.iter().eq(path.iter().map(|level| &level.scope));
+                is_same_path && Arc::ptr_eq(&self.domains[shaping.domain].domain, domain)
+            }
+            _ => false,
+        }
+    }
+}
