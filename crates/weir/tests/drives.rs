@@ -220,6 +220,8 @@ fn bad_drives_are_refused_with_what_is_wrong() {
         (1, vec![&emulated, "--name", "again"], "is drive 'emulated' already"),
         (1, vec![&inner], "is inside of drive 'emulated'"),
         (1, vec![outer, "--name", "all"], "holds drive"),
+        // No kind of file can be made there, not even by root.
+        (1, vec!["/proc", "--name", "unwritable"], "'/proc' cannot be a drive: cannot create"),
         (1, vec![&free, "--name", "emulated"], "drive 'emulated' exists already"),
         (1, vec![&free, "--name", "a/b"], "name 'a/b' has the character"),
         (2, vec![&free, "--emulate", "iops=0"], "'iops=0' is not from 1 to 1000000000"),
