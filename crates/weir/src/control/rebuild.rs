@@ -1,6 +1,7 @@
 //! Filling an empty catalogue from the record copies that lie beside the volumes' extents.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
 
@@ -18,6 +19,8 @@ struct Findings {
     tenants: BTreeMap<Name, TenantRecord>,
     groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
     volumes: BTreeMap<(Name, Name), VolumeRecord>,
+    /// The folder in which each volume was found.
+    folders: BTreeMap<VolumeId, PathBuf>,
 }
 
 /// Restores tenants, volumes, bindings and bound policy groups in one transaction.
@@ -38,6 +41,7 @@ pub fn rebuild(drives: &BTreeMap<DriveId, Drive>, catalogue: &dyn Catalogue) -> 
             let mut copy = read_copy(store, id)?;
             // A volume is where its files are.
             copy.volume.drive = drive;
+            findings.found_in(id, store.folder(id))?;
             findings.add(copy)?;
         }
     }
@@ -87,6 +91,15 @@ fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {
 }
 
 impl Findings {
+    fn found_in(&mut self, id: VolumeId, folder: PathBuf) -> Outcome<()> {
+        let shown = folder.display().to_string();
+        let Some(other) = self.folders.insert(id, folder) else { return Ok(()) };
+        let other = other.display();
+        Err(ControlError::invalid(format!(
+            "volume {id} lies on two drives, in {other} and in {shown}; move one folder away to rebuild"
+        )))
+    }
+
     fn add(&mut self, copy: RecordCopy) -> Outcome<()> {
         self.tenants.insert(copy.tenant.name.clone(), copy.tenant);
         if let Some(group) = copy.policy_group {

@@ -3,7 +3,8 @@
 //!
 //! The model is asked when an operation is submitted, and the real operation runs meanwhile; if that takes
 //! longer, its answer is passed on when it comes. A held completion is still outstanding: its volume is not
-//! quiet and its buffer is in use. Whoever waits for a volume to become quiet does not wait for the model.
+//! quiet and its buffer is in use. Whoever waits for a volume to become quiet does not wait for the model; the
+//! turns that were taken for it stay taken, as those of a real drive would.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -144,9 +145,13 @@ impl Reactor {
     pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
         let held = held_of(&completion.token).filter(|_| self.stop_by_ns.is_none());
         let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
-        match due_ns.filter(|&due_ns| due_ns > self.now_ns) {
-            Some(due_ns) => self.held.hold(due_ns, completion),
-            None => self.pass_on(completion),
+        match (held, due_ns.filter(|&due_ns| due_ns > self.now_ns)) {
+            (Some((volume, _)), Some(due_ns)) => {
+                self.held.hold(due_ns, completion);
+                // Gauges are published with answers, of which the next may be far away.
+                self.volumes[volume].publish();
+            }
+            _ => self.pass_on(completion),
         }
     }
 

@@ -92,8 +92,16 @@ impl Store {
 /// Writes a file so that a crash leaves either the old content or the new.
 pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new).context("create", &new)?;
-    file.write_all(content).and_then(|()| file.sync_all()).context("write", &new)?;
-    fs::rename(&new, path).context("rename", &new)?;
+    let written = write_synced(&new, content).and_then(|()| fs::rename(&new, path).context("rename", &new));
+    if written.is_err() {
+        // Half a file is of no use; if it stays, the next one replaces it.
+        let _ = fs::remove_file(&new);
+    }
+    written?;
     path.parent().map_or(Ok(()), sync_folder)
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> Result<(), StoreError> {
+    let mut file = File::create(path).context("create", path)?;
+    file.write_all(content).and_then(|()| file.sync_all()).context("write", path)
 }

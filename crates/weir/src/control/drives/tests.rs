@@ -154,6 +154,13 @@ fn a_lost_catalogue_is_rebuilt_from_all_drives() {
     assert!(kind == ErrorKind::Refused && message.contains("drive 'second' at"), "{message}");
     fs::rename(state.join("gone"), &path).unwrap();
     forget_catalogue(&state);
+    let doubled = fs::read_dir(path.join("volumes")).unwrap().next().unwrap().unwrap();
+    let copied = state.join("drive/volumes").join(doubled.file_name());
+    fs::create_dir(&copied).unwrap();
+    fs::copy(doubled.path().join("record.json"), copied.join("record.json")).unwrap();
+    let (kind, message) = error(World::try_start(&state, true));
+    assert!(kind == ErrorKind::Invalid && message.contains("lies on two drives"), "{message}");
+    fs::remove_dir_all(&copied).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!((inventory(&world.control), world.control.node()), (before, node));
     assert_eq!(world.control.drive(&name("second")).unwrap().record.emulation, emulation);

@@ -1,0 +1,245 @@
+//! Several drives, some of them emulated: what they deliver, what they keep, and what is refused.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+#[path = "ceilings/saturating.rs"]
+mod saturating;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::daemon::{Daemon, State, WEIR};
+use common::nbd::{Client, FUA, READ, WRITE};
+use common::random::Random;
+use saturating::Saturating;
+
+/// How far a count over a few seconds may be from the rate of an emulated drive on a busy machine.
+const TOLERANCE: f64 = 0.05;
+
+/// Requests under way, enough to keep the drive busy through a stall of the machine of more than 0.1 s.
+const DEPTH: u64 = 256;
+
+/// A new folder beside the state folder.
+fn folder(state: &State, name: &str) -> String {
+    let path = state.beside(name);
+    std::fs::create_dir_all(&path).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A daemon with an emulated drive of the name `emulated`.
+fn with_emulated(parameters: &str) -> Daemon {
+    let daemon = Daemon::fresh();
+    let path = folder(daemon.state(), "emulated");
+    daemon.ok(&["drive", "add", &path, "--emulate", parameters]);
+    daemon
+}
+
+fn create_on(daemon: &Daemon, drive: &str, volume: &str) {
+    daemon.ok(&["volume", "create", volume, "--size", "1GiB", "--drive", drive]);
+}
+
+/// Requests per second of all volumes over some seconds, as the daemon counts them.
+fn rate(daemon: &Daemon, seconds: &str) -> f64 {
+    let show =
+        ["qos", "statistics", "volume", "performance", "show", "--iterations", "1", "--interval", seconds];
+    daemon.json(&show)["total"]["iops"].as_f64().unwrap()
+}
+
+fn assert_near(found: f64, expected: f64) {
+    let is_near = (found / expected - 1.0).abs() <= TOLERANCE;
+    assert!(is_near, "{found:.1} requests per second were delivered where the drive has {expected}");
+}
+
+#[test]
+fn an_emulated_drive_delivers_its_rate_to_all_its_volumes_together() {
+    let daemon = with_emulated("iops=2000,latency=2ms");
+    create_on(&daemon, "emulated", "v1");
+    create_on(&daemon, "emulated", "v2");
+    let writer = Saturating::start_writing(&daemon, "v1", DEPTH, 4096);
+    // All of the region, because what was never written is read without asking the drive.
+    common::wait_until("the first volume is written", || writer.count() > 5000);
+    assert_near(rate(&daemon, "3"), 2000.0);
+    writer.finish();
+    let reader = Saturating::start(&daemon, "v1", DEPTH, 4096);
+    let writer = Saturating::start_writing(&daemon, "v2", DEPTH, 4096);
+    common::wait_until("both volumes are served", || reader.count().min(writer.count()) > 500);
+    assert_near(rate(&daemon, "3"), 2000.0);
+    reader.finish();
+    writer.finish();
+}
+
+#[test]
+fn bandwidth_bounds_large_requests() {
+    let daemon = with_emulated("iops=100000,bandwidth=20MB/s");
+    create_on(&daemon, "emulated", "v1");
+    let client = Saturating::start_writing(&daemon, "v1", 32, 65536);
+    common::wait_until("the volume is served", || client.count() > 100);
+    assert_near(rate(&daemon, "3"), 20e6 / 65536.0);
+    client.finish();
+}
+
+#[test]
+fn one_request_at_a_time_waits_for_its_turn_and_the_latency() {
+    let daemon = with_emulated("iops=200,latency=5ms");
+    create_on(&daemon, "emulated", "v1");
+    let mut client = Client::attach(&daemon.nbd_socket(), "v1");
+    client.write(0, &[1; 4096]).unwrap();
+    let started = Instant::now();
+    (0..20).for_each(|_| assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]));
+    // A little less than 20 times 10 ms, because an instant is that of the reactor's round.
+    assert!(started.elapsed() >= Duration::from_millis(190), "20 reads took {:?}", started.elapsed());
+    let started = Instant::now();
+    (0..20).for_each(|_| client.flush().unwrap());
+    assert!(started.elapsed() < common::PATIENCE, "a flush takes no turn");
+    client.disconnect();
+}
+
+#[test]
+fn data_on_an_emulated_drive_is_read_back_and_survives_a_crash() {
+    let daemon = with_emulated("iops=20000,bandwidth=500MB/s,latency=100us");
+    create_on(&daemon, "emulated", "v1");
+    let mut client = Client::attach(&daemon.nbd_socket(), "v1");
+    let mut expected = Random::seeded().bytes(1 << 20);
+    client.write(0, &expected).unwrap();
+    client.write(5001, &[7; 9000]).unwrap();
+    expected[5001..14001].fill(7);
+    client.zero(0, 20_480, 8192).unwrap();
+    expected[20_480..28_672].fill(0);
+    client.trim(65_536, 131_072).unwrap();
+    expected[65_536..196_608].fill(0);
+    client.flush().unwrap();
+    client.call(WRITE, FUA, 300_000, 100, &[9; 100]).unwrap().unwrap();
+    expected[300_000..300_100].fill(9);
+    assert!(client.read(0, 1 << 20).unwrap() == expected, "wrong bytes");
+    let before = daemon.json(&["drive", "list"]);
+    let daemon = daemon.kill().start(&["--reactors", "1"]);
+    assert_eq!(daemon.json(&["drive", "list"])["drives"][1]["id"], before["drives"][1]["id"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "v1");
+    assert!(client.read(0, 1 << 20).unwrap() == expected, "wrong bytes after the crash");
+    assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
+    daemon.stop();
+}
+
+/// Sends requests that keep a drive of one operation per second busy for many times the test's patience.
+fn occupy(daemon: &Daemon, volume: &str) -> Client {
+    let mut client = Client::attach(&daemon.nbd_socket(), volume);
+    for number in 0..300 {
+        client.send(WRITE, 0, number * 4096, 4096, &[3; 4096]).unwrap();
+    }
+    client.send(READ, 0, 0, 4096, &[]).unwrap();
+    client
+}
+
+/// Waits until most of what [`occupy`] sends is in flight.
+fn wait_until_busy(daemon: &Daemon, volume: &str) {
+    let statistics = || daemon.json(&["volume", "inspect", volume])["statistics"].clone();
+    common::wait_until("requests are in flight", || statistics()["queue_depth"].as_u64().unwrap() > 200);
+}
+
+#[test]
+fn nobody_waits_for_an_emulated_drive_that_is_given_up() {
+    let daemon = with_emulated("iops=1");
+    for volume in ["v1", "v2", "v3"] {
+        create_on(&daemon, "emulated", volume);
+    }
+    let _deleted = occupy(&daemon, "v1");
+    wait_until_busy(&daemon, "v1");
+    let started = Instant::now();
+    daemon.ok(&["volume", "delete", "v1", "--force"]);
+    let _protected = occupy(&daemon, "v2");
+    daemon.ok(&["volume", "modify", "v2", "--read-only", "true", "--force"]);
+    let mut last = occupy(&daemon, "v3");
+    wait_until_busy(&daemon, "v3");
+    daemon.stop();
+    assert!(started.elapsed() < common::PATIENCE, "it took {:?}", started.elapsed());
+    assert_eq!(last.reply().unwrap().1, 0, "what was received is answered");
+}
+
+#[test]
+fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
+    let daemon = with_emulated("iops=2000,bandwidth=250MB/s,latency=200us");
+    let plain = folder(daemon.state(), "plain");
+    daemon.ok(&["drive", "add", &plain, "--name", "second"]);
+    create_on(&daemon, "emulated", "v1");
+    create_on(&daemon, "second", "v2");
+    daemon.create("v3", "1GiB");
+    let words = "emulated iops=2000,bandwidth=250MB/s,latency=200us";
+    for command in [
+        &["drive", "list"] as &[&str],
+        &["drive", "show", "emulated"],
+        &["status"],
+        &["volume", "list"],
+        &["volume", "inspect", "v1"],
+    ] {
+        let shown = daemon.ok(command);
+        assert!(shown.contains(words), "{command:?}: {shown}");
+    }
+    assert!(!daemon.ok(&["volume", "inspect", "v2"]).contains("emulated"));
+    let list = daemon.ok(&["drive", "list"]);
+    assert!(list.contains(&plain), "{list}");
+    let drives = daemon.json(&["drive", "list"]);
+    let daemon = daemon.stop().start(&[]);
+    let mut after = daemon.json(&["drive", "list"]);
+    for (index, drive) in after["drives"].as_array_mut().unwrap().iter_mut().enumerate() {
+        // These are of the filesystem, which others use too.
+        for key in ["used_bytes", "available_bytes"] {
+            drive[key] = drives["drives"][index][key].clone();
+        }
+    }
+    assert_eq!(after, drives);
+    assert_eq!(daemon.json(&["volume", "inspect", "v3"])["drive"]["name"], "default");
+    let refused = daemon.refused(1, &["drive", "remove", "emulated"]);
+    assert!(refused.contains("still has the volumes: v1"), "{refused}");
+    daemon.ok(&["volume", "delete", "v1"]);
+    daemon.ok(&["drive", "remove", "emulated"]);
+    assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 2);
+}
+
+/// Runs the command line in another folder.
+fn weir_in(daemon: &Daemon, directory: &Path, arguments: &[&str]) -> common::program::Ran {
+    let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
+    let mut command = Command::new(WEIR);
+    common::program::run(command.env("WEIR_SERVER", server).current_dir(directory).args(arguments))
+}
+
+#[test]
+fn bad_drives_are_refused_with_what_is_wrong() {
+    let daemon = with_emulated("iops=100");
+    let state = daemon.state().clone();
+    let (emulated, free) = (folder(&state, "emulated"), folder(&state, "free"));
+    let inner = folder(&state, "emulated/inner");
+    let file = state.beside("file");
+    std::fs::write(&file, "").unwrap();
+    let (file, outer) = (file.to_str().unwrap(), Path::new(&free).parent().unwrap().to_str().unwrap());
+    for (code, arguments, words) in [
+        (1, vec!["/no/such/place"], "'/no/such/place' does not exist"),
+        (1, vec![file], "is not a directory"),
+        (1, vec![&emulated, "--name", "again"], "is drive 'emulated' already"),
+        (1, vec![&inner], "is inside of drive 'emulated'"),
+        (1, vec![outer, "--name", "all"], "holds drive"),
+        // No kind of file can be made there, not even by root.
+        (1, vec!["/proc", "--name", "unwritable"], "'/proc' cannot be a drive: cannot create"),
+        (1, vec![&free, "--name", "emulated"], "drive 'emulated' exists already"),
+        (1, vec![&free, "--name", "a/b"], "name 'a/b' has the character"),
+        (2, vec![&free, "--emulate", "iops=0"], "'iops=0' is not from 1 to 1000000000"),
+        (2, vec![&free, "--emulate", "latency=1ms"], "(iops is required)"),
+        (2, vec![&free, "--emulate", "iops=5,bandwidth=100"], "'100' is not a bandwidth"),
+    ] {
+        let message = daemon.refused(code, &[&["drive", "add"], arguments.as_slice()].concat());
+        assert!(message.contains(words), "{arguments:?}: {message}");
+    }
+    let message = daemon.refused(1, &["volume", "create", "v", "--size", "1", "--drive", "fast"]);
+    assert!(message.contains("unknown drive 'fast'; there are: default, emulated"), "{message}");
+    // A relative path is meant from where the command is run.
+    weir_in(&daemon, Path::new(outer), &["drive", "add", "free"]).ok();
+    assert_eq!(
+        daemon.json(&["drive", "show", "free"])["path"],
+        std::fs::canonicalize(&free).unwrap().to_str().unwrap()
+    );
+    let other = State::new().start(&[]);
+    let message = other.refused(1, &["drive", "add", &free]);
+    assert!(message.contains("is a drive of another installation"), "{message}");
+}
