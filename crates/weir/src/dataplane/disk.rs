@@ -33,7 +33,7 @@ impl Reactor {
             Action::Retire { extent } => self.retired(index, extent),
             other => {
                 self.volumes[index].outstanding += 1;
-                self.to_media(index, other);
+                self.queue_for_media(index, other);
             }
         }
     }

@@ -27,7 +27,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::{MediaModel, MediaRates, Paths, Pool};
+use weir_qos::{Credits, MediaModel, MediaRates, Paths, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{DriveId, Emulation, Scope, Terms, VolumeId};
@@ -314,6 +314,28 @@ impl DataPlane {
             }
         }
         moved
+    }
+
+    /// The burst credit of every level that has one: nanoseconds at the burst rate for each of its limits, and how
+    /// long ago it was that, in nanoseconds (0 while it is in use).
+    pub fn credits(&self) -> Vec<(Scope, Credits, u64)> {
+        let now_ns = Clock.now_ns();
+        let domains: Vec<_> = locked(&self.domains).values().filter_map(Weak::upgrade).collect();
+        let mut all = self.commons.all_saved_credits(now_ns);
+        for (scope, credits) in domains.iter().flat_map(|domain| domain.credits(now_ns)) {
+            all.retain(|(known, ..)| *known != scope);
+            all.push((scope, credits, 0));
+        }
+        all
+    }
+
+    /// Gives levels the credit that they had some time ago, before anything is bound to them.
+    pub fn restore_credits(&self, credits: Vec<(Scope, Credits, u64)>) {
+        let now_ns = i64::try_from(Clock.now_ns()).unwrap_or(i64::MAX);
+        for (scope, credits, ago_ns) in credits {
+            let ago_ns = i64::try_from(ago_ns).unwrap_or(i64::MAX);
+            self.commons.save_credits(vec![(scope, credits)], now_ns.saturating_sub(ago_ns));
+        }
     }
 
     /// Forgets the credit of a level that is no more.

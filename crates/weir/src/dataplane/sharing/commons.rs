@@ -30,7 +30,15 @@ struct Mailbox {
 #[derive(Clone, Debug)]
 struct Saved {
     credits: Credits,
-    at_ns: u64,
+    /// By the clock of reactors; before its beginning if that was before this machine started.
+    at_ns: i64,
+}
+
+impl Saved {
+    fn ago_ns(&self, now_ns: u64) -> u64 {
+        let now_ns = i64::try_from(now_ns).unwrap_or(i64::MAX);
+        u64::try_from(now_ns.saturating_sub(self.at_ns)).unwrap_or(0)
+    }
 }
 
 /// What all reactors see.
@@ -81,7 +89,7 @@ impl Commons {
     }
 
     /// Keeps the credits of levels whose tree may go.
-    pub fn save_credits(&self, credits: Vec<(Scope, Credits)>, at_ns: u64) {
+    pub fn save_credits(&self, credits: Vec<(Scope, Credits)>, at_ns: i64) {
         let mut saved = locked(&self.saved);
         saved.extend(credits.into_iter().map(|(scope, credits)| (scope, Saved { credits, at_ns })));
     }
@@ -89,7 +97,16 @@ impl Commons {
     /// The credit that a level had when it was last seen, and how long ago that is, in nanoseconds.
     pub fn saved_credits(&self, scope: &Scope, now_ns: u64) -> Option<(Credits, u64)> {
         let saved = locked(&self.saved);
-        saved.get(scope).map(|saved| (saved.credits.clone(), now_ns.saturating_sub(saved.at_ns)))
+        saved.get(scope).map(|saved| (saved.credits.clone(), saved.ago_ns(now_ns)))
+    }
+
+    /// All credit that is kept, with how long ago it was seen, in nanoseconds.
+    pub fn all_saved_credits(&self, now_ns: u64) -> Vec<(Scope, Credits, u64)> {
+        let saved = locked(&self.saved);
+        saved
+            .iter()
+            .map(|(scope, saved)| (scope.clone(), saved.credits.clone(), saved.ago_ns(now_ns)))
+            .collect()
     }
 
     /// Forgets the credit of a level that is no more.

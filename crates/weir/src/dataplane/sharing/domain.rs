@@ -82,7 +82,7 @@ impl Domain {
         let mut state = self.state();
         let State { tree, paths, levels, .. } = &mut *state;
         let credits = paths.credits(tree, now_ns);
-        self.commons.save_credits(credits, now_ns);
+        self.commons.save_credits(credits, i64::try_from(now_ns).unwrap_or(i64::MAX));
         let nodes: Vec<_> = (1..=path.len()).map(|depth| paths.node(&path[..depth])).collect();
         paths.uproot(tree, path);
         for (depth, node) in nodes.into_iter().enumerate() {

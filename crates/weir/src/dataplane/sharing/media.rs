@@ -62,7 +62,7 @@ pub(in crate::dataplane) fn without_ceilings(terms: &Terms) -> Terms {
 
 impl Reactor {
     /// Hands an action on a volume's files to the kernel, or has it wait until the media can use it.
-    pub(in crate::dataplane) fn to_media(&mut self, index: VolumeIndex, action: Action) {
+    pub(in crate::dataplane) fn queue_for_media(&mut self, index: VolumeIndex, action: Action) {
         let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(index, action) };
         let (now_ns, reactor) = (self.now_ns, self.index);
         let volume = &mut self.volumes[index];
