@@ -93,10 +93,11 @@ struct Wanted {
     credit: Credit,
 }
 
-/// The meters of one workload.
+/// The meters of one workload. Most have one limit at most, which is found without following a pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Ceiling {
-    meters: Vec<Metered>,
+    first: Option<Metered>,
+    more: Option<Box<Vec<Metered>>>,
 }
 
 impl Ceiling {
@@ -110,40 +111,55 @@ impl Ceiling {
             }
             Metered { limit: wanted.limit, meter }
         };
-        Ceiling { meters: wanted(terms).map(metered).collect() }
+        Ceiling::of(wanted(terms).map(metered))
+    }
+
+    fn of(mut meters: impl Iterator<Item = Metered>) -> Ceiling {
+        let first = meters.next();
+        let more: Vec<Metered> = meters.collect();
+        Ceiling { first, more: (!more.is_empty()).then(|| Box::new(more)) }
+    }
+
+    fn meters(&self) -> impl Iterator<Item = &Metered> {
+        self.first.iter().chain(self.more.iter().flat_map(|more| more.iter()))
+    }
+
+    fn meters_mut(&mut self) -> impl Iterator<Item = &mut Metered> {
+        self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.iter_mut()))
     }
 
     /// Changes the limits. What stays keeps its credit or debt as [`Meter::change`] says; a limit that is new
     /// starts without either.
     pub fn change(&mut self, terms: &Terms, now_ns: u64) {
-        let mut old = std::mem::take(&mut self.meters);
-        for wanted in wanted(terms) {
-            let meter = match old.iter().position(|metered| metered.limit == wanted.limit) {
-                Some(index) => {
-                    let mut meter = old.swap_remove(index).meter;
+        let old = std::mem::take(self);
+        *self = Ceiling::of(wanted(terms).map(|wanted| {
+            let known = old.meters().find(|metered| metered.limit == wanted.limit);
+            let meter = match known {
+                Some(metered) => {
+                    let mut meter = metered.meter.clone();
                     meter.change(wanted.rate, wanted.credit, now_ns);
                     meter
                 }
                 None => Meter::with_credit(wanted.rate, wanted.credit, now_ns),
             };
-            self.meters.push(Metered { limit: wanted.limit, meter });
-        }
+            Metered { limit: wanted.limit, meter }
+        }));
     }
 
     /// True if nothing is limited.
     pub fn is_empty(&self) -> bool {
-        self.meters.is_empty()
+        self.first.is_none()
     }
 
     /// True if a limit concerns one direction only.
     pub fn is_directional(&self) -> bool {
-        self.meters.iter().any(|metered| metered.limit.dimension.direction().is_some())
+        self.meters().any(|metered| metered.limit.dimension.direction().is_some())
     }
 
     /// The first instant at which a request may start, as things stand, and the limit that says so.
     pub fn ready_ns(&self, direction: Direction) -> (u64, Option<Limit>) {
         let mut latest = (0, None);
-        for Metered { limit, meter } in &self.meters {
+        for Metered { limit, meter } in self.meters() {
             if limit.dimension.covers(direction) {
                 let ready_ns = meter.ready_ns();
                 if ready_ns > latest.0 {
@@ -156,7 +172,7 @@ impl Ceiling {
 
     /// Charges an admitted request.
     pub fn charge(&mut self, now_ns: u64, cost: Cost, counting: &Counting) {
-        for Metered { limit, meter } in &mut self.meters {
+        for Metered { limit, meter } in self.meters_mut() {
             if limit.dimension.covers(cost.kind.direction()) {
                 meter.settle(now_ns);
                 meter.charge(amount(*limit, cost, counting));
@@ -167,7 +183,7 @@ impl Ceiling {
     /// How much of the limits a request takes: the nanoseconds in which the tightest of them allows it.
     pub fn span_ns(&self, cost: Cost, counting: &Counting) -> f64 {
         let mut longest: f64 = 0.0;
-        for Metered { limit, meter } in &self.meters {
+        for Metered { limit, meter } in self.meters() {
             if limit.dimension.covers(cost.kind.direction()) {
                 let millionths = amount(*limit, cost, counting) as f64;
                 longest = longest.max(millionths * 1000.0 / meter.rate() as f64);
@@ -178,7 +194,7 @@ impl Ceiling {
 
     /// What is saved for bursts, by limit: nanoseconds at the burst rate, and the most that may be saved.
     pub fn credits(&mut self, now_ns: u64) -> impl Iterator<Item = (Limit, u64, u64)> {
-        self.meters.iter_mut().map(move |Metered { limit, meter }| {
+        self.meters_mut().map(move |Metered { limit, meter }| {
             meter.settle(now_ns);
             (*limit, meter.credit_ns(), meter.credit_ns_max())
         })
@@ -186,7 +202,7 @@ impl Ceiling {
 
     /// Sets what is saved under one limit, as after a restart.
     pub fn set_credit_ns(&mut self, limit: Limit, credit_ns: u64) {
-        if let Some(metered) = self.meters.iter_mut().find(|metered| metered.limit == limit) {
+        if let Some(metered) = self.meters_mut().find(|metered| metered.limit == limit) {
             metered.meter.set_credit_ns(credit_ns);
         }
     }

@@ -72,12 +72,11 @@ impl<T: Copy> Tree<T> {
     /// Takes the request that arrived first out of those queues of a leaf that may be served.
     fn take(&mut self, leaf: Index) -> Waiting<T> {
         let place = self.places[leaf as usize];
-        let lanes = self.nodes[leaf as usize].lanes();
-        let arrival = |class: usize| lanes[class].front().map(|waiting| waiting.arrived_ns);
+        let node = &mut self.nodes[leaf as usize];
         let ready = (0..CLASSES).filter(|&class| place.is_ready(class));
-        let class = ready.min_by_key(|&class| arrival(class)).expect("a leaf that is chosen has a queue");
+        let class = ready.min_by_key(|&class| node.first_arrival_ns(class));
         self.waiting -= 1;
-        lanes[class].pop_front().expect("a queue that is ready is not empty")
+        class.and_then(|class| node.pop(class)).expect("a leaf that is chosen has a request")
     }
 
     /// Counts a request with all nodes on its way, and finds out what had held it.
@@ -88,7 +87,7 @@ impl<T: Copy> Tree<T> {
         let mut parent = ROOT.0;
         for step in &way.steps[..way.length] {
             let above = &self.nodes[parent as usize];
-            span_ns = span_ns.max(above.ceiling.span_ns(cost, &above.counting));
+            span_ns = span_ns.max(above.ceiling.span_ns(cost, &above.counting()));
             self.advance_share(parent, *step, span_ns);
             let node = &mut self.nodes[step.child as usize];
             let (fit_ns, limit) = node.ceiling.ready_ns(cost.kind.direction());
@@ -104,7 +103,7 @@ impl<T: Copy> Tree<T> {
     /// Notes that a child has had `span_ns` of its parent.
     fn advance_share(&mut self, parent: Index, step: Step, span_ns: f64) {
         let child = &self.nodes[step.child as usize];
-        let (old, per_weight) = (child.share_tag, TAG_PARTS_PER_NS / f64::from(child.weight));
+        let (old, per_weight) = (child.share_tag, TAG_PARTS_PER_NS / child.weight());
         let children = self.nodes[parent as usize].children();
         if !step.is_due {
             children.virtual_time = children.virtual_time.max(old);

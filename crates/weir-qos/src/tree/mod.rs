@@ -19,8 +19,6 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-
 use weir_types::Terms;
 use weir_types::bounds::BACKLOG_CATCH_UP_NS;
 
@@ -99,7 +97,7 @@ impl<T: Copy> Tree<T> {
 
     /// Adds a node at which requests wait.
     pub fn add_leaf(&mut self, parent: NodeId, terms: &Terms, now_ns: u64) -> NodeId {
-        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Leaf([VecDeque::new(), VecDeque::new()])))
+        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Leaf(None)))
     }
 
     fn add(&mut self, parent: NodeId, node: Node<T>) -> NodeId {
@@ -124,7 +122,7 @@ impl<T: Copy> Tree<T> {
     pub fn remove(&mut self, id: NodeId) {
         let node = &self.nodes[id.0 as usize];
         let is_empty = match &node.body {
-            Body::Leaf(lanes) => lanes.iter().all(VecDeque::is_empty),
+            Body::Leaf(_) => node.waiting == [0; CLASSES],
             Body::Inner(children) => children.count == 0,
             Body::Free => false,
         };
@@ -163,10 +161,7 @@ impl<T: Copy> Tree<T> {
 
     /// Number of requests that wait at a leaf.
     pub fn waiting_at(&self, leaf: NodeId) -> usize {
-        match &self.nodes[leaf.0 as usize].body {
-            Body::Leaf(lanes) => lanes.iter().map(VecDeque::len).sum(),
-            _ => 0,
-        }
+        self.nodes[leaf.0 as usize].waiting.iter().map(|&count| usize::from(count)).sum()
     }
 
     /// Which queue of a leaf a request belongs in.
@@ -210,9 +205,9 @@ impl<T: Copy> Tree<T> {
 
     fn put(&mut self, leaf: NodeId, waiting: Waiting<T>) {
         let class = self.class_of(waiting.cost);
-        let lane = &mut self.nodes[leaf.0 as usize].lanes()[class];
-        let is_first = lane.is_empty();
-        lane.push_back(waiting);
+        let node = &mut self.nodes[leaf.0 as usize];
+        let is_first = node.waiting[class] == 0;
+        node.push(class, waiting);
         self.waiting += 1;
         if is_first {
             self.awaken(leaf);
@@ -226,7 +221,7 @@ impl<T: Copy> Tree<T> {
         let mut index = leaf.0;
         while index != ROOT.0 && !self.is_active(index) {
             let node = &mut self.nodes[index as usize];
-            if let Some(floor) = &mut node.floor {
+            if let Some(floor) = node.floor() {
                 floor.awaken(clock_ns);
             }
             let parent = node.parent;
@@ -426,18 +421,15 @@ impl<T: Copy> Tree<T> {
     /// Forgets the requests that `is_gone` names, as when their connection has ended.
     pub fn forget(&mut self, now_ns: u64, leaf: NodeId, is_gone: impl Fn(T) -> bool) {
         self.follow(now_ns);
-        let before = self.waiting_at(leaf);
-        let lanes = self.nodes[leaf.0 as usize].lanes();
-        lanes.iter_mut().for_each(|lane| lane.retain(|waiting| !is_gone(waiting.ticket)));
-        self.waiting -= before - self.waiting_at(leaf);
+        let gone = self.nodes[leaf.0 as usize].take_out(|waiting| is_gone(waiting.ticket));
+        self.waiting -= gone.len();
         self.refresh_up(leaf.0);
     }
 
     /// Takes out everything that waits at a leaf, in the order of arrival, with the instant of arrival.
     pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> Vec<(T, Cost, u64)> {
         self.follow(now_ns);
-        let lanes = self.nodes[leaf.0 as usize].lanes();
-        let mut all: Vec<Waiting<T>> = lanes.iter_mut().flat_map(|lane| lane.drain(..)).collect();
+        let mut all = self.nodes[leaf.0 as usize].take_out(|_| true);
         all.sort_by_key(|waiting| waiting.arrived_ns);
         self.waiting -= all.len();
         self.refresh_up(leaf.0);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_types::Terms;
+use weir_types::bounds::WEIGHT_MAX;
 
 use crate::ceiling::Ceiling;
 use crate::cost::{Cost, Counting, Direction};
@@ -39,11 +40,14 @@ pub(super) struct Waiting<T> {
     pub arrived_ns: u64,
 }
 
+/// The requests of a leaf. They are made with the first one that waits.
+pub(super) type Lanes<T> = [VecDeque<Waiting<T>>; CLASSES];
+
 /// What a node holds.
 #[derive(Debug)]
 pub(super) enum Body<T> {
     /// Requests, in the order of their arrival; by class, if the tree tells them apart.
-    Leaf([VecDeque<Waiting<T>>; CLASSES]),
+    Leaf(Option<Box<Lanes<T>>>),
     /// Other nodes.
     Inner(Box<Children>),
     /// Nothing: the index is free.
@@ -65,52 +69,75 @@ pub(super) struct Children {
     pub count: u32,
 }
 
-/// A node.
+/// What few nodes have.
 #[derive(Debug)]
+struct Extras {
+    floor: Option<Floor>,
+    counting: Counting,
+}
+
+/// A node. With many of them a decision takes as long as fetching those that it needs from memory: a node is two
+/// cache lines, and where nothing waits nothing else has to be fetched.
+#[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Node<T> {
     pub parent: Index,
-    pub weight: u32,
+    weight: u16,
+    /// Requests that wait here, by class, if this is a leaf.
+    pub waiting: [u16; CLASSES],
     /// How much of its parent it has had, by weight: the less, the sooner it is served.
     pub share_tag: u64,
-    pub ceiling: Ceiling,
-    pub floor: Option<Box<Floor>>,
-    pub counting: Counting,
+    extras: Option<Box<Extras>>,
     pub body: Body<T>,
+    pub ceiling: Ceiling,
 }
 
 impl<T> Node<T> {
     pub fn new(parent: Index, terms: &Terms, now_ns: u64, body: Body<T>) -> Node<T> {
         Node {
             parent,
-            weight: terms.weight.0.max(1),
+            weight: weight(terms),
+            waiting: [0; CLASSES],
             share_tag: 0,
-            ceiling: Ceiling::new(terms, now_ns),
-            floor: Floor::new(terms.floor, now_ns).map(Box::new),
-            counting: counting(terms),
+            extras: Extras::new(Floor::new(terms.floor, now_ns), counting(terms)),
             body,
+            ceiling: Ceiling::new(terms, now_ns),
         }
     }
 
+    pub fn weight(&self) -> f64 {
+        f64::from(self.weight)
+    }
+
+    /// How requests count here.
+    pub fn counting(&self) -> Counting {
+        self.extras.as_ref().map_or_else(Counting::default, |extras| extras.counting)
+    }
+
+    pub fn floor(&mut self) -> Option<&mut Floor> {
+        self.extras.as_mut()?.floor.as_mut()
+    }
+
     pub fn change(&mut self, terms: &Terms, now_ns: u64) {
-        self.weight = terms.weight.0.max(1);
+        self.weight = weight(terms);
         self.ceiling.change(terms, now_ns);
-        let old = self.floor.take().map(|floor| *floor);
-        self.floor = Floor::changed(old, terms.floor, now_ns).map(Box::new);
-        self.counting = counting(terms);
+        let old = self.extras.take().and_then(|extras| extras.floor);
+        self.extras = Extras::new(Floor::changed(old, terms.floor, now_ns), counting(terms));
     }
 
     /// Charges an admitted request.
     pub fn charge(&mut self, now_ns: u64, cost: Cost, is_due: bool) {
-        self.ceiling.charge(now_ns, cost, &self.counting);
-        if let Some(floor) = &mut self.floor {
-            floor.charge(now_ns, cost, &self.counting, is_due);
+        let counting = self.counting();
+        self.ceiling.charge(now_ns, cost, &counting);
+        if let Some(floor) = self.floor() {
+            floor.charge(now_ns, cost, &counting, is_due);
         }
     }
 
     /// True if something of the class could be served, were it not for the node's own ceilings.
     pub fn is_pending(&self, class: usize) -> bool {
         match &self.body {
-            Body::Leaf(lanes) => !lanes[class].is_empty(),
+            Body::Leaf(_) => self.waiting[class] > 0,
             Body::Inner(children) => !children.ready[class].is_empty(),
             Body::Free => false,
         }
@@ -118,7 +145,8 @@ impl<T> Node<T> {
 
     /// The instant at which a floor falls due, here or below.
     pub fn due_ns(&self, class: usize) -> u64 {
-        let own_ns = self.floor.as_ref().map_or(u64::MAX, |floor| floor.due_ns());
+        let floor = self.extras.as_ref().and_then(|extras| extras.floor.as_ref());
+        let own_ns = floor.map_or(u64::MAX, Floor::due_ns);
         match &self.body {
             Body::Inner(children) => own_ns.min(children.due[class].first_key()),
             _ => own_ns,
@@ -140,12 +168,61 @@ impl<T> Node<T> {
         }
     }
 
-    pub fn lanes(&mut self) -> &mut [VecDeque<Waiting<T>>; CLASSES] {
+    fn lanes(&mut self) -> &mut Lanes<T> {
         match &mut self.body {
-            Body::Leaf(lanes) => lanes,
+            Body::Leaf(lanes) => lanes.get_or_insert_with(|| Box::new([VecDeque::new(), VecDeque::new()])),
             _ => unreachable!("only leaves hold requests"),
         }
     }
+
+    /// Has a request wait at this leaf.
+    pub fn push(&mut self, class: usize, waiting: Waiting<T>) {
+        self.waiting[class] += 1;
+        self.lanes()[class].push_back(waiting);
+    }
+
+    /// When the request that has waited longest in a class came, if one waits.
+    pub fn first_arrival_ns(&self, class: usize) -> Option<u64> {
+        match &self.body {
+            Body::Leaf(Some(lanes)) => lanes[class].front().map(|waiting| waiting.arrived_ns),
+            _ => None,
+        }
+    }
+
+    /// Takes out the request that has waited longest in a class.
+    pub fn pop(&mut self, class: usize) -> Option<Waiting<T>> {
+        let first = self.lanes()[class].pop_front()?;
+        self.waiting[class] -= 1;
+        Some(first)
+    }
+
+    /// Takes out all requests that are wanted, class by class.
+    pub fn take_out(&mut self, is_wanted: impl Fn(&Waiting<T>) -> bool) -> Vec<Waiting<T>> {
+        let mut taken = Vec::new();
+        for class in 0..CLASSES {
+            for _ in 0..self.waiting[class] {
+                let Some(waiting) = self.pop(class) else { break };
+                if is_wanted(&waiting) {
+                    taken.push(waiting);
+                } else {
+                    self.push(class, waiting);
+                }
+            }
+        }
+        taken
+    }
+}
+
+impl Extras {
+    fn new(floor: Option<Floor>, counting: Counting) -> Option<Box<Extras>> {
+        let is_plain = floor.is_none() && counting == Counting::default();
+        (!is_plain).then(|| Box::new(Extras { floor, counting }))
+    }
+}
+
+fn weight(terms: &Terms) -> u16 {
+    const _: () = assert!(WEIGHT_MAX <= u16::MAX as u32);
+    terms.weight.0.clamp(1, WEIGHT_MAX) as u16
 }
 
 fn counting(terms: &Terms) -> Counting {
