@@ -1,8 +1,10 @@
 //! Sharing under chance: thousands of random trees and loads, each with its own seed.
 
+use weir_qos::Kind;
 use weir_sim::sharing::chance::{Wanted, plan};
 use weir_sim::sharing::oracle::{check_claims, check_no_idling, check_windows, entitlements};
-use weir_sim::sharing::{History, Plan, run};
+use weir_sim::sharing::{History, Load, Media, Plan, PlannedNode, run};
+use weir_types::Terms;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -62,5 +64,39 @@ fn equal_seeds_give_equal_traces() {
     for seed in 0..20 {
         let plan = plan(seed, wanted(true, true));
         assert_eq!(run(&plan).fingerprint(), run(&plan).fingerprint(), "seed {seed}");
+    }
+}
+
+/// Two clients that ask without end for what media give that answer after `latency_ns`.
+fn competing(iops: u64, latency_ns: u64) -> Plan {
+    let load =
+        |depth| Load { depth, kind: Kind::Read, bytes: 4096, think_ns: 0, active: vec![(0, u64::MAX)] };
+    let node = |depth| PlannedNode { parent: None, terms: Terms::default(), load: Some(load(depth)) };
+    let media = Media { iops, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
+    Plan {
+        nodes: vec![node(512), node(32)],
+        media: Some(media),
+        duration_ns: 20 * SECOND_NS,
+        late_ns_max: 0,
+        seed: 1,
+    }
+}
+
+#[test]
+fn as_few_operations_are_kept_in_flight_as_the_media_need() {
+    for (iops, latency_ns) in [(2000, 10_000), (21_000, 200_000), (100_000, 100_000), (1000, 20_000_000)] {
+        let plan = competing(iops, latency_ns);
+        let history = run(&plan);
+        let needed = iops as f64 * latency_ns as f64 / 1e9 + 1.0;
+        assert!(
+            f64::from(history.depth) <= needed * 2.0 + 1.0,
+            "{} of {needed} at {iops} IOPS",
+            history.depth
+        );
+        let (from_ns, until_ns) = (10 * SECOND_NS, 19 * SECOND_NS);
+        let each: Vec<f64> =
+            (0..2).map(|node| history.answered(node, from_ns, until_ns) as f64 / 9.0).collect();
+        assert!(each[0] + each[1] >= iops as f64 * 0.98, "{each:?} of {iops}");
+        assert!((each[0] / each[1] - 1.0).abs() < 0.02, "{each:?} of {iops}");
     }
 }
