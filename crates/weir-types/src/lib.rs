@@ -5,12 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accepted;
+pub mod adaptive;
 pub mod bounds;
 pub mod identity;
 pub mod name;
 pub mod policy;
 pub mod units;
 
+pub use accepted::{Direction, Rate, TermsError};
+pub use adaptive::{AdaptiveTerms, PeakMode, Space};
 pub use identity::{PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};
 pub use policy::{Burst, Charges, Class, InitialCredit, Limits, OperationSize, Terms, Throughput, Weight};
