@@ -21,8 +21,8 @@ pub const BLOCK_SIZE_BYTES_MIN: u32 = 512;
 /// Largest block size that an adaptive policy may name, in bytes: that of the largest request.
 pub const BLOCK_SIZE_BYTES_MAX: u32 = crate::bounds::REQUEST_BYTES_MAX;
 
-/// How long a full credit lasts at the peak if nothing else is said, in seconds: as with Element.
-pub const PEAK_SECONDS_DEFAULT: u32 = 60;
+/// How long a full credit lasts if nothing else is said, in seconds: as with Element.
+pub const BURST_SECONDS_DEFAULT: u32 = 60;
 
 /// Which of a volume's sizes a rate follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ fn used() -> Space {
 }
 
 fn peak_seconds() -> u32 {
-    PEAK_SECONDS_DEFAULT
+    BURST_SECONDS_DEFAULT
 }
 
 /// An adaptive policy that always exists and cannot be changed.
@@ -128,7 +128,7 @@ impl AdaptiveTerms {
             ceiling_iops_min: None,
             ceiling_iops_max: None,
             peak_mode: PeakMode::Ceiling,
-            peak_seconds: PEAK_SECONDS_DEFAULT,
+            peak_seconds: BURST_SECONDS_DEFAULT,
         }
     }
 

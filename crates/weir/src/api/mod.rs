@@ -1,11 +1,14 @@
 //! The REST API: control's operations under `/v1`, their description at `/openapi.json`, and `/metrics`.
 
+mod adaptive_policies;
 mod answer;
 mod convert;
+mod convert_policy;
 mod documents;
 mod listen;
 mod metrics;
 mod policies;
+mod policy_types;
 mod statistics;
 mod status;
 mod tenants;
@@ -67,7 +70,7 @@ struct Context {
         (name = "status", description = "How the daemon is"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
-        (name = "policy groups", description = "Named ceilings"),
+        (name = "policy groups", description = "Named terms, fixed or following a size"),
         (name = "statistics", description = "What was done and how long it took"),
     )
 )]
@@ -78,13 +81,16 @@ fn operations() -> OpenApiRouter<Context> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(status::status))
         .routes(routes!(tenants::list, tenants::create))
-        .routes(routes!(tenants::delete))
+        .routes(routes!(tenants::inspect, tenants::modify, tenants::delete))
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
         .routes(routes!(volumes::resize))
         .routes(routes!(policies::list, policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))
         .routes(routes!(policies::rename))
+        .routes(routes!(adaptive_policies::list, adaptive_policies::create))
+        .routes(routes!(adaptive_policies::inspect, adaptive_policies::modify, adaptive_policies::delete))
+        .routes(routes!(adaptive_policies::rename))
         .routes(routes!(statistics::volumes))
         .routes(routes!(statistics::policy_groups))
         .routes(routes!(metrics::metrics))

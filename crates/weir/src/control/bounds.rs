@@ -7,6 +7,10 @@ pub const TENANTS_MAX: usize = 4_096;
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
 
+/// Groups that may stand under each other: what is left of all levels without the pool, the tenant, the volume and
+/// its connections.
+pub const GROUP_DEPTH_MAX: usize = weir_types::bounds::POLICY_DEPTH_MAX - 4;
+
 /// Names that an error lists before it says how many more there are.
 pub const NAMES_IN_ERROR_MAX: usize = 8;
 

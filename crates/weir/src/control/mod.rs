@@ -7,8 +7,11 @@
 mod accounts;
 pub mod alarms;
 pub mod bounds;
+mod built_in;
 pub mod catalogue;
+mod changes;
 mod error;
+mod levels;
 mod model;
 mod policies;
 mod rebuild;
@@ -17,6 +20,7 @@ mod startup;
 mod statistics;
 mod tenants;
 pub mod totals;
+mod tree;
 mod volumes;
 
 #[cfg(test)]
@@ -27,16 +31,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use alarms::Alarms;
+use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
+pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use levels::{EffectiveField, Level};
 use model::Model;
-pub use policies::{CreatePolicyGroup, ModifyPolicyGroup, PolicyGroupView};
-use records::{COPY_FORMAT, RecordCopy, VolumeRecord};
+pub use policies::{
+    CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
+};
+use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
+pub use tenants::{ModifyTenant, TenantView};
 pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
 
-use crate::dataplane::{DataPlane, PolicyBinding, VolumeSpec};
+use crate::dataplane::{DataPlane, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
 use crate::store::{DriveUsage, RecordUpdate, Store};
 
@@ -107,24 +117,8 @@ impl Control {
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));
         self.bind(volume)?;
+        self.join_policy(volume);
         self.publish(volume);
-        Ok(())
-    }
-
-    /// Puts a volume under the policy that its record names.
-    fn bind(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let binding = self.model().policy_of(volume).map(|group| PolicyBinding {
-            group: group.id,
-            is_shared: group.is_shared,
-            limits: group.limits,
-        });
-        self.data_plane.bind(volume.id, binding)?;
-        self.update(|model| {
-            if let Some(group) = volume.policy_group {
-                let now = model.volume_totals(volume.id);
-                model.accounts.join(group, volume.id, now);
-            }
-        });
         Ok(())
     }
 
@@ -143,11 +137,13 @@ impl Control {
     /// The copy of a volume's record as it should lie beside its extents.
     fn record_copy(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
         let model = self.model();
+        let is_bound = |group: &&PolicyGroupRecord| Some(group.id) == volume.policy_group;
         let copy = RecordCopy {
             format: COPY_FORMAT,
             volume: volume.clone(),
             tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
-            policy_group: model.policy_of(volume).cloned(),
+            policy_group: model.policy_of(volume).filter(|group| !is_built_in(group.id)).cloned(),
+            other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
         };
         let content = serde_json::to_vec_pretty(&copy)
             .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;

@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use weir_qos::Ceiling;
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::BUFFER_POOL_BYTES;
-use weir_types::{Limits, PolicyGroupId, VolumeId};
+use weir_types::{Limits, Name, PolicyGroupId, Terms, VolumeId};
 
 use crate::statistics::VolumeStatistics;
 use budget::SharedCeiling;
@@ -58,15 +58,24 @@ pub struct VolumeSpec {
     pub is_read_only: bool,
 }
 
-/// The ceilings under which a volume is served.
+/// Whose terms they are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// A tenant's: everything that it owns has them together.
+    Tenant(Name),
+    /// A shared group's: everything in it has them together.
+    Group(PolicyGroupId),
+    /// One volume's alone.
+    Volume(VolumeId),
+}
+
+/// One level of the policies under which a volume is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyBinding {
-    /// The policy group.
-    pub group: PolicyGroupId,
-    /// True if all members share one budget, false if each has its own.
-    pub is_shared: bool,
-    /// The group's ceilings.
-    pub limits: Limits,
+pub struct PolicyLevel {
+    /// Whose terms they are.
+    pub scope: Scope,
+    /// The terms.
+    pub terms: Terms,
 }
 
 /// Why the data plane could not do what it was asked.
@@ -106,6 +115,8 @@ pub struct DataPlane {
     placements: Mutex<BTreeMap<VolumeId, usize>>,
     /// The ceilings of shared groups that any volume was ever bound to, until their group is forgotten.
     shared: Mutex<BTreeMap<PolicyGroupId, SharedCeiling>>,
+    /// The levels of every volume, top down.
+    paths: Mutex<BTreeMap<VolumeId, Vec<PolicyLevel>>>,
     alarms: Alarms,
 }
 
@@ -136,7 +147,8 @@ impl DataPlane {
         let reactors = (0..config.reactors.max(1))
             .map(|index| start_reactor(index, Arc::clone(&alarms)))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Arc::new(DataPlane { reactors, placements: Mutex::default(), shared: Mutex::default(), alarms }))
+        let (placements, shared, paths) = Default::default();
+        Ok(Arc::new(DataPlane { reactors, placements, shared, paths, alarms }))
     }
 
     /// Opens a volume: from the answer on, connections can be served. Opening one twice is an error of the caller.
@@ -184,6 +196,7 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::Close { volume, done })?;
         locked(&self.placements).remove(&volume);
+        locked(&self.paths).remove(&volume);
         Ok(())
     }
 
@@ -207,17 +220,19 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
 
-    /// Puts a volume under a policy, or under none. Holds from the answer on. Binding the group that is
-    /// bound already changes nothing.
+    /// Puts a volume under policies: the levels from the top down, the volume's own last. Holds from the answer
+    /// on. Levels that it stands under already go on as they are.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn bind(&self, volume: VolumeId, binding: Option<PolicyBinding>) -> Result<(), DataPlaneError> {
+    pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
-        let binding = binding.map(|PolicyBinding { group, is_shared, limits }| {
-            let shared = is_shared.then(|| self.shared_ceiling(group, limits));
-            Binding { group, limits, shared }
+        let binding = path.iter().rfind(|level| !level.terms.limits.is_unlimited()).map(|level| {
+            let (group, limits) = (budget_of(&level.scope), level.terms.limits);
+            let is_shared = !matches!(level.scope, Scope::Volume(_));
+            Binding { group, limits, shared: is_shared.then(|| self.shared_ceiling(group, limits)) }
         });
+        locked(&self.paths).insert(volume, path);
         self.ask(reactor, volume, |done| Command::Bind { volume, binding, done })
     }
 
@@ -233,23 +248,32 @@ impl DataPlane {
         shared
     }
 
-    /// Changes the ceilings of a group for all volumes bound to it. Holds from the answer on.
+    /// Changes the terms of one level for all volumes that stand under it. Holds from the answer on.
     ///
     /// # Errors
     /// If a reactor has stopped.
-    pub fn change_limits(&self, group: PolicyGroupId, limits: Limits) -> Result<(), DataPlaneError> {
+    pub fn change_terms(&self, scope: Scope, terms: Terms) -> Result<(), DataPlaneError> {
+        let (group, limits) = (budget_of(&scope), terms.limits);
         if let Some(shared) = locked(&self.shared).get(&group) {
             budget::lock(shared).change(limits, Clock.now_ns());
         }
         for index in 0..self.reactors.len() {
             self.ask(index, VolumeId(group.0), |done| Command::ChangeLimits { group, limits, done })?;
         }
-        Ok(())
+        // The level may have become, or may no longer be, the one that binds.
+        let mut below = Vec::new();
+        for (volume, path) in locked(&self.paths).iter_mut() {
+            if let Some(level) = path.iter_mut().find(|level| level.scope == scope) {
+                level.terms = terms;
+                below.push((*volume, path.clone()));
+            }
+        }
+        below.into_iter().try_for_each(|(volume, path)| self.bind(volume, path))
     }
 
-    /// Forgets a group that no volume is bound to any more.
-    pub fn forget_group(&self, group: PolicyGroupId) {
-        locked(&self.shared).remove(&group);
+    /// Forgets a level that no volume stands under any more.
+    pub fn forget(&self, scope: &Scope) {
+        locked(&self.shared).remove(&budget_of(scope));
     }
 
     /// Takes an extent out of service because its file was found damaged: everything on it fails, and the
@@ -283,6 +307,19 @@ impl DataPlane {
                 // A panic there was reported when it happened.
                 let _ = thread.join();
             }
+        }
+    }
+}
+
+/// The identity of the budget of a level.
+fn budget_of(scope: &Scope) -> PolicyGroupId {
+    match scope {
+        Scope::Group(group) => *group,
+        Scope::Volume(volume) => PolicyGroupId(volume.0),
+        Scope::Tenant(name) => {
+            let mut hasher = std::hash::DefaultHasher::new();
+            std::hash::Hash::hash(name, &mut hasher);
+            PolicyGroupId(uuid::Uuid::from_u128(u128::from(std::hash::Hasher::finish(&hasher))))
         }
     }
 }

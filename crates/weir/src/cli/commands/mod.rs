@@ -1,6 +1,8 @@
 //! The commands that are a question to the daemon, or none at all.
 
 pub mod documents;
+pub mod effect;
+pub mod policy;
 pub mod qos;
 pub mod statistics;
 pub mod status;
