@@ -45,8 +45,9 @@ pub enum PeakMode {
     Credits,
 }
 
-/// A policy whose ceilings follow a volume's size. All computed rates are rounded up to whole operations per
-/// second and are at least 1.
+/// A policy whose ceilings follow a volume's size. All computed rates are rounded to the nearest whole operation per
+/// second (a half up) and are at least 1: volumes have whole blocks, so one of "100 GB" is some bytes larger or
+/// smaller than that, and has the same rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdaptiveTerms {
     /// Expected operations per second for each TB, 1 to [`RATE_IOPS_MAX`].
@@ -109,10 +110,11 @@ pub const BUILT_IN: [BuiltIn; 3] = [
     BuiltIn { name: "value", terms: AdaptiveTerms::new(128, 512).at_least(75) },
 ];
 
-/// `rate` per TB for so many bytes, rounded up.
+/// `rate` per TB for so many bytes, to the nearest whole number.
 fn scaled(rate_per_tb: u64, bytes: u64) -> u64 {
-    let exact = (u128::from(rate_per_tb) * u128::from(bytes)).div_ceil(u128::from(TERABYTE_BYTES));
-    u64::try_from(exact).unwrap_or(u64::MAX)
+    let half = u128::from(TERABYTE_BYTES / 2);
+    let nearest = (u128::from(rate_per_tb) * u128::from(bytes) + half) / u128::from(TERABYTE_BYTES);
+    u64::try_from(nearest).unwrap_or(u64::MAX)
 }
 
 impl AdaptiveTerms {
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_as_each_rate_says_and_rates_are_rounded_up() {
+    fn sizes_count_as_each_rate_says_and_rates_are_rounded_to_the_nearest() {
         let half_used = |expected_space, peak_space| {
             let terms = AdaptiveTerms { expected_space, peak_space, ..AdaptiveTerms::new(1000, 1500) };
             iops(terms.terms(2 * TB, TB))
@@ -273,7 +275,11 @@ mod tests {
         assert_eq!(half_used(AllocatedSpace, UsedSpace), 2000, "the expected rate is above the peak");
         assert_eq!(half_used(UsedSpace, UsedSpace), 1500);
         assert_eq!(half_used(UsedSpace, AllocatedSpace), 3000);
-        assert_eq!(iops(document().terms(TB / 1500 + 1, 0)), 2, "a little more than 1");
+        for bytes in [99_999_997_952, 100 * GB, 100_000_002_048] {
+            assert_eq!(iops(document().terms(bytes, 0)), 150, "{bytes} bytes are 100 GB in whole blocks");
+        }
+        assert_eq!(iops(document().terms(TB / 1000, 0)), 2, "1.5 is 2");
+        assert_eq!(iops(document().terms(TB / 1000 - 1, 0)), 1);
         assert_eq!(iops(document().terms(1, 0)), 1);
         assert_eq!(iops(AdaptiveTerms::new(1, 1).terms(0, 0)), 1, "never nothing");
         assert!(!document().follows_used_space());
@@ -345,8 +351,8 @@ mod tests {
             let adaptive = AdaptiveTerms::new(expected, peak).at_least(minimum);
             let exact = |rate: u64, bytes: u64| {
                 let product = u128::from(rate) * u128::from(bytes);
-                let whole = product / u128::from(TB);
-                whole + u128::from(whole * u128::from(TB) != product)
+                let (whole, rest) = (product / u128::from(TB), product % u128::from(TB));
+                whole + u128::from(rest * 2 >= u128::from(TB))
             };
             let greatest = exact(expected, allocated).max(exact(peak, used)).max(u128::from(minimum));
             let found = iops(adaptive.terms(allocated, used));

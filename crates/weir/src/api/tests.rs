@@ -181,8 +181,8 @@ fn adapt(api: &mut World) {
     assert_eq!((&group["number"], &group["expected_space"]), (&json!(2), &json!("allocated-space")));
     let body = json!({"qos_policy_group": "none", "qos_adaptive_policy_group": "adaptive-policy2"});
     let volume = api.call("PATCH", VOLUME, "vol1", Some(body), 200);
-    assert_eq!(volume["qos_adaptive_policy_group"]["limits"]["total"]["iops"], 4, "for 2 GiB");
-    assert_eq!(volume["policy"]["effective"]["ceiling_iops"]["value"], 4);
+    assert_eq!(volume["qos_adaptive_policy_group"]["limits"]["total"]["iops"], 3, "for 2 GiB");
+    assert_eq!(volume["policy"]["effective"]["ceiling_iops"]["value"], 3);
     let origin = &volume["policy"]["effective"]["ceiling_iops"]["origin"];
     assert_eq!(origin, "adaptive policy group adaptive-policy2");
     api.call("PATCH", ADAPTIVE_GROUP, "adaptive-policy2", Some(json!({"absolute_iops_min": 75})), 200);

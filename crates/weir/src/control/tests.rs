@@ -1,5 +1,7 @@
 //! Control against a real catalogue and real files in a temporary folder.
 
+mod policies;
+
 use std::path::{Path, PathBuf};
 
 use weir_types::bounds::{EXTENT_BYTES, VOLUME_SIZE_BYTES_MAX};
