@@ -8,6 +8,7 @@ mod documents;
 mod listen;
 mod metrics;
 mod policies;
+mod policy_set;
 mod policy_types;
 mod statistics;
 mod status;
@@ -25,13 +26,14 @@ use axum::extract::DefaultBodyLimit;
 use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 pub use documents::openapi_document;
 pub use listen::{ApiListeners, ListenError};
 
 use crate::control::Control;
-use crate::control::bounds::{API_BODY_BYTES_MAX, API_WORKERS_MAX};
+use crate::control::bounds::{API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_WORKERS_MAX};
 use answer::ApiError;
 
 /// What the API tells about the daemon besides what control knows.
@@ -91,6 +93,10 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(adaptive_policies::list, adaptive_policies::create))
         .routes(routes!(adaptive_policies::inspect, adaptive_policies::modify, adaptive_policies::delete))
         .routes(routes!(adaptive_policies::rename))
+        .routes(
+            routes!(policy_set::export, policy_set::apply)
+                .layer(DefaultBodyLimit::max(API_POLICIES_BYTES_MAX)),
+        )
         .routes(routes!(statistics::volumes))
         .routes(routes!(statistics::policy_groups))
         .routes(routes!(metrics::metrics))

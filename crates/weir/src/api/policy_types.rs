@@ -121,10 +121,10 @@ pub struct PolicyGroupCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Its ceilings; none if absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitsModify,
     /// Its burst; none if absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub burst: BurstModify,
     /// Its floor; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub struct PolicyGroupCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_size: Option<OperationSize>,
     /// How other requests count.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub charges: ChargesModify,
     /// The shared group of the same tenant under which it should stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,6 +145,10 @@ pub struct PolicyGroupCreate {
     #[serde(default = "shared_by_default")]
     #[schema(default = true)]
     pub is_shared: bool,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// As in ONTAP's command line, a policy group is shared unless it says otherwise.
@@ -402,4 +406,89 @@ pub struct VolumePolicy {
     /// What of them is in effect, by field: of ceilings the lowest, of everything else what is said nearest to the
     /// volume.
     pub effective: BTreeMap<String, EffectiveField>,
+}
+
+/// The policies of a tenant in a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantPolicies {
+    /// The tenant.
+    pub name: String,
+    /// The shared policy group whose terms everything of the tenant has together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+    /// The policy group, fixed or adaptive, that volumes get which are made without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
+/// The binding of a volume in a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeBinding {
+    /// The volume.
+    pub name: String,
+    /// The tenant that owns it; found by the name if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The fixed policy group that it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+    /// The adaptive policy group that it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_adaptive_policy_group: Option<String>,
+}
+
+/// All policies and bindings. A section that is absent says nothing; one that is there says everything of its kind:
+/// policy groups that it does not name are removed, tenants and volumes that it does not name have no policy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySet {
+    /// Tenants' policies and templates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Vec<TenantPolicies>>,
+    /// Fixed policy groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_groups: Option<Vec<PolicyGroupCreate>>,
+    /// Adaptive policy groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive_policy_groups: Option<Vec<AdaptivePolicyGroupCreate>>,
+    /// Bindings of volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Vec<VolumeBinding>>,
+}
+
+/// The lines of a file that the entries of a set came from, by section and in their order, for errors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySetLines {
+    /// Lines of the tenants.
+    pub tenants: Vec<u32>,
+    /// Lines of the fixed policy groups.
+    pub policy_groups: Vec<u32>,
+    /// Lines of the adaptive policy groups.
+    pub adaptive_policy_groups: Vec<u32>,
+    /// Lines of the volumes.
+    pub volumes: Vec<u32>,
+}
+
+/// Policies to bring everything to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoliciesApply {
+    /// What should be.
+    pub policies: PolicySet,
+    /// Where its entries came from.
+    #[serde(default)]
+    pub lines: PolicySetLines,
+    /// True to answer what would change, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What applying a set changes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PoliciesDifference {
+    /// One line for each thing that changes: `+` made, `-` removed, `~` changed.
+    pub changes: Vec<String>,
 }

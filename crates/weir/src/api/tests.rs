@@ -122,6 +122,7 @@ const GROUPS: &str = "/v1/qos/policy-groups";
 const GROUP: &str = "/v1/qos/policy-groups/{name}";
 const ADAPTIVE_GROUPS: &str = "/v1/qos/adaptive-policy-groups";
 const ADAPTIVE_GROUP: &str = "/v1/qos/adaptive-policy-groups/{name}";
+const POLICIES: &str = "/v1/qos/policies";
 const TENANT: &str = "/v1/tenants/{name}";
 
 #[test]
@@ -167,9 +168,24 @@ fn every_operation_answers_as_described() {
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     api.call("GET", "/openapi.json", "", None, 200);
     adapt(api);
+    export_and_apply(api);
     api.call("DELETE", VOLUME, "vol1", None, 204);
     api.call("DELETE", GROUP, "gold", None, 204);
     assert_eq!(api.called, api.described(), "called and described operations differ");
+}
+
+/// Exports all policies, changes them, and applies what was exported.
+fn export_and_apply(api: &mut World) {
+    let exported = api.call("GET", POLICIES, "", None, 200);
+    assert_eq!(exported["policy_groups"][0]["name"], "gold");
+    api.call("POST", GROUPS, "", Some(json!({"name": "surplus"})), 201);
+    let difference = api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "dry_run": true})), 200);
+    assert_eq!(difference["changes"], json!(["- policy group default/surplus"]));
+    api.call("GET", GROUP, "surplus", None, 200);
+    assert_eq!(api.call("PUT", POLICIES, "", Some(json!({"policies": exported})), 200), difference);
+    api.call("GET", GROUP, "surplus", None, 404);
+    let again = api.call("PUT", POLICIES, "", Some(json!({"policies": exported})), 200);
+    assert_eq!(again["changes"], json!([]));
 }
 
 /// Calls what concerns adaptive policy groups and tenants' policies, for a tenant with a volume, and undoes it.

@@ -404,6 +404,24 @@ pub enum QosCommand {
         #[command(subcommand)]
         command: AdaptivePolicyGroupCommand,
     },
+    /// Bring all policies and bindings to what a YAML file says, as a whole or not at all
+    ///
+    /// What changes is printed first. A section that the file lacks stays as it is; of one that it has, policy groups
+    /// that it does not name are removed, and tenants and volumes that it does not name have no policy.
+    #[command(
+        after_help = "Example:\n  weir qos export > policies.yaml\n  weir qos apply policies.yaml --dry-run"
+    )]
+    Apply {
+        /// The file, or '-' for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only print what would change
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write all policies and bindings as a YAML file that can be applied
+    #[command(after_help = "Example:\n  weir qos export > policies.yaml")]
+    Export,
     /// See what volumes do
     #[command(after_help = "Example:\n  weir qos statistics volume performance show --interval 1")]
     Statistics {

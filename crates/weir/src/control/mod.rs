@@ -6,6 +6,7 @@
 
 mod accounts;
 pub mod alarms;
+mod apply;
 pub mod bounds;
 mod built_in;
 pub mod catalogue;
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use alarms::Alarms;
+pub use apply::{GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
 use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};

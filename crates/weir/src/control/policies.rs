@@ -87,7 +87,7 @@ impl PolicyGroupView {
 }
 
 /// A record that was not written yet.
-fn new_record(tenant: Name, name: Name, number: u64) -> PolicyGroupRecord {
+pub(super) fn new_record(tenant: Name, name: Name, number: u64) -> PolicyGroupRecord {
     PolicyGroupRecord {
         id: PolicyGroupId(uuid::Uuid::new_v4()),
         number,
@@ -345,7 +345,7 @@ impl Control {
     }
 
     /// The next number of a policy group, and the revision of the highest so far.
-    fn next_number(&self) -> Outcome<(u64, u64)> {
+    pub(super) fn next_number(&self) -> Outcome<(u64, u64)> {
         let entry = self.catalogue.get(keys::POLICY_GROUP_NUMBER)?;
         let Some(entry) = entry else { return Ok((1, 0)) };
         let highest: u64 = entry.decode()?;

@@ -1,5 +1,6 @@
 //! Control against a real catalogue and real files in a temporary folder.
 
+mod apply;
 mod policies;
 
 use std::path::{Path, PathBuf};

@@ -52,8 +52,13 @@ pub enum TreeError {
         parent: Name,
     },
     /// Groups that stand under themselves.
-    #[error("policy groups would stand under themselves: {0}; a parent outside of these is accepted")]
-    Cycle(String),
+    #[error("policy groups would stand under themselves: {path}; a parent outside of these is accepted")]
+    Cycle {
+        /// The group.
+        group: Name,
+        /// The names on the way from it back to itself.
+        path: String,
+    },
     /// Too deep.
     #[error("policy group '{group}' would be {depth} groups deep; {GROUP_DEPTH_MAX} is the most")]
     TooDeep {
@@ -115,6 +120,23 @@ pub enum TreeError {
     },
 }
 
+impl TreeError {
+    /// The group that is at fault.
+    pub fn group(&self) -> &Name {
+        match self {
+            TreeError::ParentElsewhere(group)
+            | TreeError::ParentNotShared { group, .. }
+            | TreeError::ParentAdaptive { group, .. }
+            | TreeError::Cycle { group, .. }
+            | TreeError::TooDeep { group, .. }
+            | TreeError::Top(group, _)
+            | TreeError::FloorAboveParent { group, .. }
+            | TreeError::FloorOfOtherKind { group, .. }
+            | TreeError::FloorsAboveParent { parent: group, .. } => group,
+        }
+    }
+}
+
 impl From<TreeError> for ControlError {
     fn from(error: TreeError) -> ControlError {
         ControlError::invalid(error.to_string())
@@ -160,7 +182,8 @@ impl<'a> PolicyTree<'a> {
             check_parent(lowest, parent)?;
             if path.iter().any(|seen| seen.id == parent.id) {
                 let names = path.iter().chain([&parent]).map(|group| group.name.as_str());
-                return Err(TreeError::Cycle(names.collect::<Vec<_>>().join(" under ")));
+                let path = names.collect::<Vec<_>>().join(" under ");
+                return Err(TreeError::Cycle { group: group.name.clone(), path });
             }
             path.push(parent);
             lowest = parent;

@@ -135,16 +135,19 @@ fn check_size(size_bytes: u64) -> Outcome<()> {
 impl Control {
     /// All volumes, or those of one tenant, by tenant and name.
     pub fn volumes(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeView>> {
-        let mut views = {
-            let model = self.model();
-            tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
-            let records = model.volumes.values().map(|volume| &volume.record);
-            let wanted = records.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
-            wanted.map(|volume| view(&model, volume)).collect::<Vec<_>>()
-        };
+        tenant.map(|tenant| self.model().tenant(Some(tenant)).map(|_| ())).transpose()?;
+        let mut views = self.volume_records_by_name();
+        views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
         views.iter_mut().for_each(|view| view.used_bytes = self.store.used_bytes(view.record.id).ok());
-        views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         Ok(views)
+    }
+
+    /// All volumes by tenant and name, without what must be read from the drive.
+    pub fn volume_records_by_name(&self) -> Vec<VolumeView> {
+        let model = self.model();
+        let mut views: Vec<_> = model.volumes.values().map(|volume| view(&model, &volume.record)).collect();
+        views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
+        views
     }
 
     /// One volume.
@@ -409,7 +412,7 @@ impl Control {
         Ok(())
     }
 
-    fn leave_policy(&self, record: &VolumeRecord) {
+    pub(super) fn leave_policy(&self, record: &VolumeRecord) {
         let Some(group) = record.policy_group else { return };
         self.update(|model| {
             let now = model.volume_totals(record.id);

@@ -3,6 +3,7 @@
 pub mod documents;
 pub mod effect;
 pub mod policy;
+pub mod policy_set;
 pub mod qos;
 pub mod statistics;
 pub mod status;
