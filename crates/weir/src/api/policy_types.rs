@@ -403,8 +403,8 @@ pub struct EffectiveField {
 pub struct VolumePolicy {
     /// The levels from the top down, the volume's own last.
     pub levels: Vec<PolicyLevel>,
-    /// What of them is in effect, by field: of ceilings the lowest, of everything else what is said nearest to the
-    /// volume.
+    /// What of them is in effect, by field: of ceilings the lowest, of everything else what the policy says that the
+    /// volume is bound to.
     pub effective: BTreeMap<String, EffectiveField>,
 }
 

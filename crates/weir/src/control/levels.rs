@@ -19,6 +19,8 @@ pub struct Level {
     pub name: Name,
     /// The policy group that the terms come from, in words; `None` if they say nothing.
     pub origin: Option<String>,
+    /// True if they are what the volume is bound to: its own, and those of a shared group that it is in.
+    pub is_bound: bool,
     /// The terms.
     pub terms: Terms,
 }
@@ -69,13 +71,14 @@ impl Model {
     /// The levels of a volume from the top down: its tenant's if it has terms, the shared groups, itself.
     pub fn levels(&self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
         let top = self.tenants.get(&volume.tenant).and_then(|tenant| tenant.record.policy_group);
+        let bound = volume.policy_group;
         let tenant = top.and_then(|top| self.group_by_id(top)).map(|group| Level {
             scope: Scope::Tenant(volume.tenant.clone()),
             name: volume.tenant.clone(),
             origin: Some(format!("policy group {} of tenant {}", group.name, volume.tenant)),
+            is_bound: bound == top,
             terms: group.terms,
         });
-        let bound = volume.policy_group;
         let mut above = bound.map(|bound| self.upwards(bound)).unwrap_or_default();
         above.reverse();
         // The tenant's own group is there already.
@@ -87,6 +90,7 @@ impl Model {
                 true => format!("policy group {}", group.name),
                 false => format!("parent policy group {}", group.name),
             }),
+            is_bound: Some(group.id) == bound,
             terms: group.terms,
         });
         tenant.into_iter().chain(shared).chain([self.own_level(volume, used_bytes)]).collect()
@@ -100,6 +104,7 @@ impl Model {
             scope: Scope::Volume(volume.id),
             name: volume.name.clone(),
             origin: own.map(|group| format!("{} {}", group.kind(), group.name)),
+            is_bound: true,
             terms,
         }
     }
@@ -111,10 +116,13 @@ impl Model {
     }
 }
 
-/// What of some levels is in effect: of ceilings the lowest, of everything else what is said nearest to the volume.
+/// What of some levels is in effect: of ceilings the lowest, of everything else what the policy says that the volume is
+/// bound to. What is said above that concerns all that stands there together.
 pub fn effective(levels: &[Level]) -> Vec<EffectiveField> {
     let mut fields = effective_ceilings(levels);
-    let nearest = |is_said: &dyn Fn(&Terms) -> bool| levels.iter().rfind(|level| is_said(&level.terms));
+    let nearest = |is_said: &dyn Fn(&Terms) -> bool| {
+        levels.iter().rfind(|level| level.is_bound && is_said(&level.terms))
+    };
     let plain = Terms::default();
     let mut push = |name, value: &dyn Fn(&Terms) -> Value, is_said: &dyn Fn(&Terms) -> bool| {
         let level = nearest(is_said);
@@ -280,15 +288,16 @@ mod tests {
             scope,
             name: Name::new("x").unwrap(),
             origin: origin.map(str::to_owned),
+            is_bound: true,
             terms: Terms { weight: Weight(weight), ..Terms::limited(limits) },
         }
     }
 
     #[test]
     fn every_field_has_its_value_and_its_origin() {
-        let id = uuid::Uuid::from_u128(1);
+        let (id, tenant) = (uuid::Uuid::from_u128(1), Name::new("svm01").unwrap());
         let levels = [
-            level(Scope::Tenant(Name::new("svm01").unwrap()), Some("tenant"), "1000IOPS,5MB/s", 100),
+            Level { is_bound: false, ..level(Scope::Tenant(tenant), Some("tenant"), "1000IOPS,5MB/s", 9) },
             level(Scope::Group(PolicyGroupId(id)), Some("group"), "1000IOPS,9MB/s", 7),
             level(Scope::Volume(VolumeId(id)), None, "none", 100),
         ];
@@ -301,6 +310,9 @@ mod tests {
         assert_eq!(found("ceiling_bytes_per_second"), (json!(5_000_000), "tenant"));
         assert_eq!(found("ceiling_read_iops"), (Value::Null, "default"));
         assert_eq!(found("weight"), (json!(7), "group"));
+        let above = effective(&[levels[0].clone(), levels[2].clone()]);
+        let weight = above.iter().find(|field| field.name == "weight").unwrap();
+        assert_eq!((&weight.value, weight.origin.as_str()), (&json!(100), "default"), "not the tenant's");
         assert_eq!(found("charges"), (json!({"discard": 1, "zeroes": 1, "flush": 0}), "default"));
         assert_eq!(found("burst"), (Value::Null, "default"));
     }

@@ -19,8 +19,7 @@ pub fn fields(policy: &VolumePolicy) -> Vec<(&'static str, String)> {
     ];
     let get = |name: &str| policy.effective.get(name);
     for (label, iops, bytes_per_second) in ceilings {
-        let rates = [rate(get(iops), "IOPS"), rate(get(bytes_per_second), "B/s")];
-        let text = rates.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let text = both(get(iops), get(bytes_per_second));
         let is_always = matches!(label, "Ceiling" | "Floor");
         match text.is_empty() {
             false => fields.push((label, text)),
@@ -41,14 +40,21 @@ fn from_origin(value: &str, origin: &str) -> String {
     if origin == "default" { format!("{value} (default)") } else { format!("{value} from {origin}") }
 }
 
-fn rate(field: Option<&EffectiveField>, unit: &str) -> Option<String> {
-    let field = field?;
-    let value = field.value.as_u64()?;
-    let rates = match unit {
-        "IOPS" => Rates { iops: Some(value), bytes_per_second: None },
-        _ => Rates { iops: None, bytes_per_second: Some(value) },
+/// The rates in both dimensions with where they come from, which is told once if it is the same.
+fn both(iops: Option<&EffectiveField>, bytes_per_second: Option<&EffectiveField>) -> String {
+    let value = |field: Option<&EffectiveField>| field.and_then(|field| field.value.as_u64());
+    let one = |field: Option<&EffectiveField>, iops: Option<u64>, bytes_per_second: Option<u64>| {
+        let field = field.filter(|_| iops.or(bytes_per_second).is_some())?;
+        let rates = Throughput { iops, bytes_per_second };
+        Some(from_origin(&rates.to_string(), &field.origin))
     };
-    Some(from_origin(&Throughput::from(rates).to_string(), &field.origin))
+    let (count, bytes) = (value(iops), value(bytes_per_second));
+    let origin = |field: Option<&EffectiveField>| field.map(|field| field.origin.clone());
+    if count.is_some() && bytes.is_some() && origin(iops) == origin(bytes_per_second) {
+        return one(iops, count, bytes).unwrap_or_default();
+    }
+    let parts = [one(iops, count, None), one(bytes_per_second, None, bytes)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn other(name: &str, field: &EffectiveField) -> String {
@@ -124,6 +130,9 @@ mod tests {
             .map(|(name, field)| (name.to_owned(), field))
             .collect(),
         };
+        let pair = |origin| field(json!(5), origin);
+        let together = both(Some(&pair("tenant x")), Some(&pair("tenant x")));
+        assert_eq!(together, "5IOPS,5B/s from tenant x");
         let expected = [
             ("Policy Level", "tenant svm01: no ceiling, weight 100"),
             ("Policy Level", "volume vol1: no terms of its own"),
