@@ -100,6 +100,10 @@ pub const BURST_SECONDS_MAX: u32 = 3600;
 /// Largest weight of a workload, as with Linux's controllers.
 pub const WEIGHT_MAX: u32 = 10_000;
 
+/// Most operations that a policy may charge for a discard, a write of zeroes or a flush: more would let one
+/// request stop a volume for good.
+pub const CHARGE_MAX: u32 = 1000;
+
 /// Levels from a pool down to a connection: tenants and groups may be nested to this depth in all.
 pub const POLICY_DEPTH_MAX: usize = 16;
 

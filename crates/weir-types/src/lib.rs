@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accepted;
+pub mod adaptive;
 pub mod bounds;
 pub mod emulation;
 pub mod identity;
@@ -12,6 +14,8 @@ pub mod name;
 pub mod policy;
 pub mod units;
 
+pub use accepted::{Direction, Rate, TermsError};
+pub use adaptive::{AdaptiveTerms, PeakMode, Space};
 pub use emulation::Emulation;
 pub use identity::{DriveId, PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};

@@ -98,6 +98,7 @@ impl Snapshot {
 
 impl Subject {
     fn volume(view: VolumeView) -> Subject {
+        let limits = view.policy_limits().unwrap_or_default();
         let snapshot = view.snapshot.unwrap_or_default();
         let mut gauges = vec![
             ("queue_depth", snapshot.queue_depth),
@@ -110,7 +111,7 @@ impl Subject {
         Subject {
             labels: vec![("tenant", view.record.tenant.into()), ("volume", view.record.name.into())],
             totals: Totals::from(&snapshot),
-            limits: view.policy.map(|policy| policy.limits).unwrap_or_default(),
+            limits,
             gauges,
         }
     }
@@ -120,7 +121,7 @@ impl Subject {
         Subject {
             labels: vec![("tenant", record.tenant.into()), ("policy_group", record.name.into())],
             totals: sample.totals,
-            limits: record.limits,
+            limits: record.terms.limits,
             gauges: vec![
                 ("queue_depth", sample.queue_depth),
                 ("queue_depth_delayed", sample.queue_depth_delayed),

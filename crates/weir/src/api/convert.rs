@@ -1,15 +1,14 @@
 //! From the words of the API to those of control, with every value checked, and back.
 
-use weir_types::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX};
-use weir_types::{Limits, Name, Throughput};
+use weir_types::Name;
 
 use super::types::{
-    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroup,
-    PolicyGroupSample, PolicyLimits, Rates, Tenant, Volume, VolumeDrive, VolumeLife, VolumeSample,
+    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Tenant,
+    Volume, VolumeDrive, VolumeLife, VolumePolicy, VolumeSample,
 };
-use crate::control::records::{PolicyGroupRecord, TenantRecord, VolumeState};
+use crate::control::records::VolumeState;
 use crate::control::totals::{OperationTotals, Totals};
-use crate::control::{self, ControlError, Outcome, PolicyChange, PolicyGroupView, VolumeView};
+use crate::control::{self, ControlError, Outcome, TenantView, VolumeView};
 use crate::statistics::OperationSnapshot;
 
 /// The point at which a write is stable, while a volume has one replica and no profile.
@@ -25,73 +24,34 @@ pub fn optional_name(text: Option<&str>) -> Outcome<Option<Name>> {
     text.map(name).transpose()
 }
 
-/// Reads what should become of a volume's policy.
-pub fn policy_change(text: Option<&str>) -> Outcome<Option<PolicyChange>> {
-    match text {
-        None => Ok(None),
-        Some(text) if text.eq_ignore_ascii_case("none") => Ok(Some(PolicyChange::Release)),
-        Some(text) => Ok(Some(PolicyChange::Bind(name(text)?))),
-    }
-}
-
-/// Checks a pair of rates.
-pub fn throughput(rates: Rates) -> Outcome<Throughput> {
-    let check = |rate: Option<u64>, max: u64, unit: &str| match rate {
-        Some(rate) if !(1..=max).contains(&rate) => Err(ControlError::invalid(format!(
-            "rate {rate}{unit} is not accepted; a rate from 1{unit} to {max}{unit} is"
-        ))),
-        _ => Ok(()),
-    };
-    check(rates.iops, RATE_IOPS_MAX, "IOPS")?;
-    check(rates.bytes_per_second, RATE_BYTES_PER_SECOND_MAX, "B/s")?;
-    Ok(rates.into())
-}
-
-/// Checks all ceilings of a policy group.
-pub fn limits(limits: PolicyLimits) -> Outcome<Limits> {
-    Ok(Limits {
-        total: throughput(limits.total)?,
-        read: throughput(limits.read)?,
-        write: throughput(limits.write)?,
-    })
-}
-
-impl From<TenantRecord> for Tenant {
-    fn from(record: TenantRecord) -> Tenant {
-        Tenant { name: record.name.into(), created_at: record.created_at }
-    }
-}
-
-impl From<PolicyGroupRecord> for BoundPolicy {
-    fn from(record: PolicyGroupRecord) -> BoundPolicy {
-        BoundPolicy {
-            id: record.id.0,
-            name: record.name.into(),
-            is_shared: record.is_shared,
-            limits: record.limits.into(),
+impl From<TenantView> for Tenant {
+    fn from(view: TenantView) -> Tenant {
+        Tenant {
+            name: view.record.name.into(),
+            qos_policy_group: view.policy_group.map(|group| group.name.into()),
+            template: view.template.map(|group| group.name.into()),
+            volumes: view.volumes as u64,
+            created_at: view.record.created_at,
         }
     }
 }
 
-impl From<PolicyGroupView> for PolicyGroup {
-    fn from(view: PolicyGroupView) -> PolicyGroup {
-        let record = view.record;
-        PolicyGroup {
-            id: record.id.0,
-            number: record.number,
-            tenant: record.tenant.into(),
-            name: record.name.into(),
-            class: "user-defined".to_owned(),
-            limits: record.limits.into(),
-            is_shared: record.is_shared,
-            workloads: view.workloads as u64,
-            created_at: record.created_at,
-        }
-    }
+/// The policies of a volume: the fixed one and the adaptive one, of which it has one at most.
+fn bound_policies(view: &VolumeView) -> (Option<BoundPolicy>, Option<BoundPolicy>) {
+    let Some(record) = &view.policy else { return (None, None) };
+    let policy = Some(BoundPolicy {
+        id: record.id.0,
+        name: record.name.to_string(),
+        is_shared: record.is_shared,
+        limits: view.policy_limits().unwrap_or_default().into(),
+    });
+    if record.adaptive.is_some() { (None, policy) } else { (policy, None) }
 }
 
 impl From<VolumeView> for Volume {
     fn from(view: VolumeView) -> Volume {
+        let policy = VolumePolicy::from(&view);
+        let (qos_policy_group, qos_adaptive_policy_group) = bound_policies(&view);
         let record = view.record;
         Volume {
             export_name: record.export_name(),
@@ -104,7 +64,9 @@ impl From<VolumeView> for Volume {
             io_priority: IoPriority::from(record.io_priority),
             read_only: record.is_read_only,
             state: record.state.into(),
-            qos_policy_group: view.policy.map(BoundPolicy::from),
+            qos_policy_group,
+            qos_adaptive_policy_group,
+            policy,
             ack_point: ACK_POINT.to_owned(),
             connections: view.snapshot.map_or(0, |snapshot| snapshot.connections),
             created_at: record.created_at,

@@ -1,12 +1,16 @@
 //! The REST API: control's operations under `/v1`, their description at `/openapi.json`, and `/metrics`.
 
+mod adaptive_policies;
 mod answer;
 mod convert;
+mod convert_policy;
 mod documents;
 mod drives;
 mod listen;
 mod metrics;
 mod policies;
+mod policy_set;
+mod policy_types;
 mod statistics;
 mod status;
 mod tenants;
@@ -23,13 +27,14 @@ use axum::extract::DefaultBodyLimit;
 use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 pub use documents::openapi_document;
 pub use listen::{ApiListeners, ListenError};
 
 use crate::control::Control;
-use crate::control::bounds::{API_BODY_BYTES_MAX, API_WORKERS_MAX};
+use crate::control::bounds::{API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_WORKERS_MAX};
 use answer::ApiError;
 
 /// What the API tells about the daemon besides what control knows.
@@ -69,7 +74,7 @@ struct Context {
         (name = "drives", description = "Directories that hold volumes"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
-        (name = "policy groups", description = "Named ceilings"),
+        (name = "policy groups", description = "Named terms, fixed or following a size"),
         (name = "statistics", description = "What was done and how long it took"),
     )
 )]
@@ -82,13 +87,20 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(drives::list, drives::create))
         .routes(routes!(drives::inspect, drives::delete))
         .routes(routes!(tenants::list, tenants::create))
-        .routes(routes!(tenants::delete))
+        .routes(routes!(tenants::inspect, tenants::modify, tenants::delete))
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
         .routes(routes!(volumes::resize))
         .routes(routes!(policies::list, policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))
         .routes(routes!(policies::rename))
+        .routes(routes!(adaptive_policies::list, adaptive_policies::create))
+        .routes(routes!(adaptive_policies::inspect, adaptive_policies::modify, adaptive_policies::delete))
+        .routes(routes!(adaptive_policies::rename))
+        .routes(
+            routes!(policy_set::export, policy_set::apply)
+                .layer(DefaultBodyLimit::max(API_POLICIES_BYTES_MAX)),
+        )
         .routes(routes!(statistics::volumes))
         .routes(routes!(statistics::policy_groups))
         .routes(routes!(metrics::metrics))

@@ -8,8 +8,8 @@ use super::answer::{Answer, ApiError, Body, Path, Query};
 use super::types::{
     ErrorBody, PolicyGroup, PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, Rename, TenantQuery,
 };
-use super::{Context, convert};
-use crate::control::{CreatePolicyGroup, ModifyPolicyGroup};
+use super::{Context, convert, convert_policy};
+use crate::control::GroupKind;
 
 /// List policy groups.
 #[utoipa::path(
@@ -23,7 +23,7 @@ pub(super) async fn list(
     Query(query): Query<TenantQuery>,
 ) -> Answer<PolicyGroupList> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| control.policy_groups(tenant.as_ref())).await?;
+    let views = context.run(move |control| control.policy_groups(GroupKind::Fixed, tenant.as_ref())).await?;
     Ok(Json(PolicyGroupList { policy_groups: views.into_iter().map(PolicyGroup::from).collect() }))
 }
 
@@ -38,12 +38,7 @@ pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<PolicyGroupCreate>,
 ) -> Result<(StatusCode, Json<PolicyGroup>), ApiError> {
-    let request = CreatePolicyGroup {
-        tenant: convert::optional_name(request.tenant.as_deref())?,
-        name: convert::name(&request.name)?,
-        limits: convert::limits(request.limits)?,
-        is_shared: request.is_shared,
-    };
+    let request = convert_policy::create(request)?;
     let view = context.run(|control| control.create_policy_group(request)).await?;
     Ok((StatusCode::CREATED, Json(view.into())))
 }
@@ -61,11 +56,12 @@ pub(super) async fn inspect(
     Query(query): Query<TenantQuery>,
 ) -> Answer<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let view = context.run(move |control| control.policy_group(tenant.as_ref(), &name)).await?;
+    let view =
+        context.run(move |control| control.policy_group(GroupKind::Fixed, tenant.as_ref(), &name)).await?;
     Ok(Json(view.into()))
 }
 
-/// Change a policy group's ceilings while its volumes are in use.
+/// Change a policy group's terms or parent while its volumes are in use.
 #[utoipa::path(
     patch, path = "/v1/qos/policy-groups/{name}", tag = "policy groups", operation_id = "modifyPolicyGroup",
     params(("name" = String, Path, description = "The policy group"), TenantQuery),
@@ -80,12 +76,7 @@ pub(super) async fn modify(
     Body(request): Body<PolicyGroupModify>,
 ) -> Answer<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let request = ModifyPolicyGroup {
-        total: request.limits.total.map(convert::throughput).transpose()?,
-        read: request.limits.read.map(convert::throughput).transpose()?,
-        write: request.limits.write.map(convert::throughput).transpose()?,
-        is_shared: request.is_shared,
-    };
+    let request = convert_policy::modify(request)?;
     let modify =
         move |control: &crate::control::Control| control.modify_policy_group(tenant.as_ref(), &name, request);
     Ok(Json(context.run(modify).await?.into()))
@@ -108,7 +99,7 @@ pub(super) async fn rename(
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let new_name = convert::name(&request.new_name)?;
     let rename = move |control: &crate::control::Control| {
-        control.rename_policy_group(tenant.as_ref(), &name, new_name)
+        control.rename_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, new_name)
     };
     Ok(Json(context.run(rename).await?.into()))
 }
@@ -127,6 +118,6 @@ pub(super) async fn delete(
     Query(query): Query<TenantQuery>,
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    context.run(move |control| control.delete_policy_group(tenant.as_ref(), &name)).await?;
+    context.run(move |control| control.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,9 +6,9 @@ use axum::http::StatusCode;
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
-use super::convert;
-use super::types::{ErrorBody, Tenant, TenantCreate, TenantList};
-use crate::control::ControlError;
+use super::types::{ErrorBody, Tenant, TenantCreate, TenantList, TenantModify};
+use super::{convert, convert_policy};
+use crate::control::{ControlError, ModifyTenant};
 
 /// List all tenants.
 #[utoipa::path(
@@ -34,6 +34,38 @@ pub(super) async fn create(
     let name = convert::name(&request.name)?;
     let record = context.run(|control| control.create_tenant(name)).await?;
     Ok((StatusCode::CREATED, Json(record.into())))
+}
+
+/// Inspect a tenant.
+#[utoipa::path(
+    get, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "inspectTenant",
+    params(("name" = String, Path, description = "The tenant")),
+    responses((status = 200, description = "The tenant", body = Tenant),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Tenant> {
+    let name = convert::name(&name)?;
+    Ok(Json(context.run(move |control| control.tenant(&name)).await?.into()))
+}
+
+/// Change a tenant's policy, or the template of its volumes to come.
+#[utoipa::path(
+    patch, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "modifyTenant",
+    params(("name" = String, Path, description = "The tenant")), request_body = TenantModify,
+    responses((status = 200, description = "The tenant as it is now", body = Tenant),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Body(request): Body<TenantModify>,
+) -> Answer<Tenant> {
+    let name = convert::name(&name)?;
+    let request = ModifyTenant {
+        policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
+        template: convert_policy::name_or_none(request.template.as_deref())?,
+    };
+    Ok(Json(context.run(move |control| control.modify_tenant(&name, request)).await?.into()))
 }
 
 /// Delete a tenant that owns nothing.

@@ -120,6 +120,10 @@ const VOLUMES: &str = "/v1/volumes";
 const VOLUME: &str = "/v1/volumes/{name}";
 const GROUPS: &str = "/v1/qos/policy-groups";
 const GROUP: &str = "/v1/qos/policy-groups/{name}";
+const ADAPTIVE_GROUPS: &str = "/v1/qos/adaptive-policy-groups";
+const ADAPTIVE_GROUP: &str = "/v1/qos/adaptive-policy-groups/{name}";
+const POLICIES: &str = "/v1/qos/policies";
+const TENANT: &str = "/v1/tenants/{name}";
 
 /// Adds, shows and removes an emulated drive.
 fn call_drives(api: &mut World) {
@@ -207,9 +211,61 @@ fn every_operation_answers_as_described() {
     let series = "weir_volume_limit_iops{tenant=\"svm01\",volume=\"vol1\",direction=\"total\"} 1000.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     api.call("GET", "/openapi.json", "", None, 200);
+    adapt(api);
+    export_and_apply(api);
     api.call("DELETE", VOLUME, "vol1", None, 204);
     api.call("DELETE", GROUP, "gold", None, 204);
     assert_eq!(api.called, api.described(), "called and described operations differ");
+}
+
+/// Exports all policies, changes them, and applies what was exported.
+fn export_and_apply(api: &mut World) {
+    let exported = api.call("GET", POLICIES, "", None, 200);
+    assert_eq!(exported["policy_groups"][0]["name"], "gold");
+    api.call("POST", GROUPS, "", Some(json!({"name": "surplus"})), 201);
+    let difference = api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "dry_run": true})), 200);
+    assert_eq!(difference["changes"], json!(["- policy group default/surplus"]));
+    api.call("GET", GROUP, "surplus", None, 200);
+    assert_eq!(api.call("PUT", POLICIES, "", Some(json!({"policies": exported})), 200), difference);
+    api.call("GET", GROUP, "surplus", None, 404);
+    let again = api.call("PUT", POLICIES, "", Some(json!({"policies": exported})), 200);
+    assert_eq!(again["changes"], json!([]));
+}
+
+/// Calls what concerns adaptive policy groups and tenants' policies, for a tenant with a volume, and undoes it.
+fn adapt(api: &mut World) {
+    let terms =
+        json!({"expected_iops_per_tb": 1000, "peak_iops_per_tb": 1500, "peak_space": "allocated-space"});
+    let body = json!({"name": "adaptive-policy2", "tenant": "svm01", "terms": terms});
+    let group = api.call("POST", ADAPTIVE_GROUPS, "", Some(body), 201);
+    assert_eq!((&group["number"], &group["expected_space"]), (&json!(2), &json!("allocated-space")));
+    let body = json!({"qos_policy_group": "none", "qos_adaptive_policy_group": "adaptive-policy2"});
+    let volume = api.call("PATCH", VOLUME, "vol1", Some(body), 200);
+    assert_eq!(volume["qos_adaptive_policy_group"]["limits"]["total"]["iops"], 3, "for 2 GiB");
+    assert_eq!(volume["policy"]["effective"]["ceiling_iops"]["value"], 3);
+    let origin = &volume["policy"]["effective"]["ceiling_iops"]["origin"];
+    assert_eq!(origin, "adaptive policy group adaptive-policy2");
+    api.call("PATCH", ADAPTIVE_GROUP, "adaptive-policy2", Some(json!({"absolute_iops_min": 75})), 200);
+    let volume = api.call("GET", VOLUME, "vol1", None, 200);
+    assert_eq!(volume["policy"]["levels"][0]["terms"]["limits"]["total"]["iops"], 75);
+    let path = "/v1/qos/adaptive-policy-groups/{name}/rename";
+    api.call("POST", path, "adaptive-policy2", Some(json!({"new_name": "a2"})), 200);
+    assert_eq!(api.call("GET", ADAPTIVE_GROUP, "a2", None, 200)["workloads"], 1);
+    let groups = api.call("GET", "/v1/qos/adaptive-policy-groups?tenant=svm01", "", None, 200);
+    assert_eq!(groups["adaptive_policy_groups"].as_array().unwrap().len(), 4, "with the built-in ones");
+    let top = json!({"name": "top", "tenant": "svm01", "limits": {"total": {"iops": 9}}, "weight": 200});
+    assert_eq!(api.call("POST", GROUPS, "", Some(top), 201)["weight"], 200);
+    let body = json!({"qos_policy_group": "top", "template": "extreme"});
+    let tenant = api.call("PATCH", TENANT, "svm01", Some(body), 200);
+    assert_eq!((&tenant["qos_policy_group"], &tenant["template"]), (&json!("top"), &json!("extreme")));
+    assert_eq!(api.call("GET", TENANT, "svm01", None, 200)["volumes"], 1);
+    let effective = &api.call("GET", VOLUME, "vol1", None, 200)["policy"]["effective"];
+    assert_eq!(effective["ceiling_iops"], json!({"value": 9, "origin": "policy group top of tenant svm01"}));
+    let nothing = json!({"qos_policy_group": "none", "template": "none"});
+    api.call("PATCH", TENANT, "svm01", Some(nothing), 200);
+    api.call("DELETE", GROUP, "top", None, 204);
+    api.call("PATCH", VOLUME, "vol1", Some(json!({"qos_adaptive_policy_group": "none"})), 200);
+    api.call("DELETE", ADAPTIVE_GROUP, "a2", None, 204);
 }
 
 /// Calls with something wrong: method, path, name and body; then the status, and the kind and words of the error.
@@ -266,6 +322,8 @@ fn wrong_volumes_are_refused_and_the_value_is_named() {
 #[test]
 fn wrong_policy_groups_and_tenants_are_refused_and_the_value_is_named() {
     let mut api = World::start(false);
+    let no_peak = json!({"name": "p", "terms": {"expected_iops_per_tb": 1}});
+    let adaptive_tenant = json!({"qos_policy_group": "extreme"});
     let no_rate = json!({"name": "p", "limits": {"total": {"iops": 0}}});
     let too_fast = json!({"name": "p", "limits": {"read": {"bytes_per_second": u64::MAX}}});
     check_refused(
@@ -274,6 +332,21 @@ fn wrong_policy_groups_and_tenants_are_refused_and_the_value_is_named() {
             ("POST", GROUPS, "", no_rate, 400, "invalid", "0IOPS"),
             ("POST", GROUPS, "", too_fast, 400, "invalid", "B/s"),
             ("PATCH", GROUP, "p", json!({}), 404, "not_found", "unknown policy group 'p'"),
+            (
+                "POST",
+                GROUPS,
+                "",
+                json!({"name": "p", "weight": 0}),
+                400,
+                "invalid",
+                "weight 0 is not accepted",
+            ),
+            ("POST", GROUPS, "", json!({"name": "p", "heavy": 0}), 422, "invalid", "unknown field `heavy`"),
+            ("POST", GROUPS, "", json!({"name": "extreme"}), 409, "conflict", "'extreme' is built in"),
+            ("PATCH", GROUP, "value", json!({}), 400, "invalid", "'value' is adaptive; 'qos adaptive-"),
+            ("PATCH", ADAPTIVE_GROUP, "value", json!({}), 409, "refused", "built in and cannot be changed"),
+            ("POST", ADAPTIVE_GROUPS, "", no_peak, 400, "invalid", "needs an expected and a peak rate"),
+            ("PATCH", TENANT, "default", adaptive_tenant, 400, "invalid", "'extreme' is adaptive"),
             ("DELETE", "/v1/tenants/{name}", "default", Value::Null, 409, "refused", "always exists"),
         ],
     );

@@ -8,6 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use weir_types::{Class, Limits, Throughput};
 
+pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
 pub use crate::control::alarms::AlarmSource;
 pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, VolumeDrive};
@@ -59,9 +60,30 @@ pub struct PolicyLimits {
 pub struct Tenant {
     /// Its name.
     pub name: String,
+    /// The shared policy group whose terms everything of the tenant has together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+    /// The policy group, fixed or adaptive, that volumes get which are made without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Number of its volumes.
+    pub volumes: u64,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+}
+
+/// What should become different about a tenant; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantModify {
+    /// The shared policy group whose terms everything of the tenant has together, or 'none'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_policy_group: Option<String>,
+    /// The policy group, fixed or adaptive, that volumes get which are made without one, or 'none'. Those that
+    /// have it already keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
 }
 
 /// All tenants.
@@ -89,7 +111,8 @@ pub struct BoundPolicy {
     pub name: String,
     /// True if all its volumes share one budget.
     pub is_shared: bool,
-    /// The ceilings that hold for the volume (together with the others, if shared).
+    /// The ceilings that hold for the volume (together with the others, if shared; as they follow from its size, if
+    /// adaptive).
     pub limits: PolicyLimits,
 }
 
@@ -130,9 +153,14 @@ pub struct Volume {
     pub state: VolumeLife,
     /// The name under which NBD clients attach it.
     pub export_name: String,
-    /// The policy group that it is bound to.
+    /// The fixed policy group that it is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<BoundPolicy>,
+    /// The adaptive policy group that it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_adaptive_policy_group: Option<BoundPolicy>,
+    /// All policies that it stands under, and what of them is in effect.
+    pub policy: VolumePolicy,
     /// When a write counts as stable, in words.
     pub ack_point: String,
     /// Open connections.
@@ -165,12 +193,15 @@ pub struct VolumeCreate {
     /// Its class; 'low' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
-    /// The policy group of its tenant to bind it to.
+    /// The policy group of its tenant to bind it to, or 'none'; its tenant's template if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
     /// The drive to hold it; 'default' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
+    /// The adaptive policy group of its tenant to bind it to, or 'none'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_adaptive_policy_group: Option<String>,
 }
 
 /// What should become different about a volume; what is absent stays.
@@ -186,6 +217,9 @@ pub struct VolumeModify {
     /// The policy group of its tenant to bind it to, or 'none' to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
+    /// The adaptive policy group of its tenant to bind it to, or 'none' to release it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_adaptive_policy_group: Option<String>,
     /// Whether clients are kept from changing its data. They learn it when they attach: a volume with clients
     /// becomes read-only only with `force`, and writable for those that attach from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,88 +238,6 @@ pub struct VolumeResize {
     /// Must be true to make a volume smaller, which destroys what lies beyond its new end.
     #[serde(default)]
     pub force: bool,
-}
-
-/// A policy group: named ceilings that volumes can be bound to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PolicyGroup {
-    /// Its identity, which survives a rename.
-    pub id: Uuid,
-    /// Its number, unique on this daemon.
-    pub number: u64,
-    /// The tenant that owns it.
-    pub tenant: String,
-    /// Its name, unique within the tenant.
-    pub name: String,
-    /// Who made it: always 'user-defined'.
-    pub class: String,
-    /// Its ceilings.
-    pub limits: PolicyLimits,
-    /// True if all its volumes share one budget, false if each has its own.
-    pub is_shared: bool,
-    /// Number of volumes that are bound to it.
-    pub workloads: u64,
-    /// When it was made.
-    #[schema(value_type = String, format = DateTime)]
-    pub created_at: Timestamp,
-}
-
-/// All policy groups.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct PolicyGroupList {
-    /// The policy groups in the order of their tenants and names.
-    pub policy_groups: Vec<PolicyGroup>,
-}
-
-/// What a new policy group should be.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyGroupCreate {
-    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
-    #[schema(example = "policy1")]
-    pub name: String,
-    /// The tenant that owns it; 'default' if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// Its ceilings; none if absent.
-    #[serde(default)]
-    pub limits: PolicyLimits,
-    /// True (also if absent) if all its volumes share one budget, false if each has its own. Never changes.
-    #[serde(default = "shared_by_default")]
-    #[schema(default = true)]
-    pub is_shared: bool,
-}
-
-/// As in ONTAP's command line, a policy group is shared unless it says otherwise.
-fn shared_by_default() -> bool {
-    true
-}
-
-/// What should become different about a policy group; what is absent stays.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyGroupModify {
-    /// Ceilings to replace.
-    #[serde(default)]
-    pub limits: LimitsModify,
-    /// Sharing, which can be said again but not changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_shared: Option<bool>,
-}
-
-/// Ceilings to replace; each that is given replaces the whole pair, and an empty one removes the ceiling.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LimitsModify {
-    /// Ceiling on reads and writes together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total: Option<Rates>,
-    /// Ceiling on reads alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read: Option<Rates>,
-    /// Ceiling on writes alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub write: Option<Rates>,
 }
 
 /// Another name.

@@ -8,7 +8,7 @@ use super::answer::{Answer, ApiError, Body, Path, Query};
 use super::types::{
     DeleteQuery, ErrorBody, TenantQuery, Volume, VolumeCreate, VolumeList, VolumeModify, VolumeResize,
 };
-use super::{Context, convert};
+use super::{Context, convert, convert_policy};
 use crate::control::{CreateVolume, ModifyVolume};
 
 /// List volumes.
@@ -42,7 +42,10 @@ pub(super) async fn create(
         size_bytes: request.size_bytes,
         io_priority: request.io_priority.map(Into::into),
         drive: convert::optional_name(request.drive.as_deref())?,
-        policy_group: convert::optional_name(request.qos_policy_group.as_deref())?,
+        policy: convert_policy::policy_change(
+            request.qos_policy_group.as_deref(),
+            request.qos_adaptive_policy_group.as_deref(),
+        )?,
     };
     let view = context.run(|control| control.create_volume(request)).await?;
     Ok((StatusCode::CREATED, Json(view.into())))
@@ -82,7 +85,10 @@ pub(super) async fn modify(
     let request = ModifyVolume {
         name: convert::optional_name(request.name.as_deref())?,
         io_priority: request.io_priority.map(Into::into),
-        policy: convert::policy_change(request.qos_policy_group.as_deref())?,
+        policy: convert_policy::policy_change(
+            request.qos_policy_group.as_deref(),
+            request.qos_adaptive_policy_group.as_deref(),
+        )?,
         is_read_only: request.read_only,
         force: request.force,
     };

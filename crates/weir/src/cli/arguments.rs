@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use weir_types::Throughput;
 use weir_types::units::Size;
 
+use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::IoPriority;
 pub use drive::DriveCommand;
 
@@ -207,7 +207,7 @@ impl OptionalPolicyGroupName {
 }
 
 /// Reads true or false in any case.
-fn boolean() -> clap::builder::BoolishValueParser {
+pub fn boolean() -> clap::builder::BoolishValueParser {
     clap::builder::BoolishValueParser::new()
 }
 
@@ -235,9 +235,12 @@ pub enum VolumeCommand {
         /// Class that it should be in: low (if not given, as with Portworx), medium or high
         #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
         io_priority: Option<IoPriority>,
-        /// Policy group of its tenant to bind it to
-        #[arg(long, value_name = "POLICY_GROUP")]
+        /// Policy group of its tenant to bind it to [default: the tenant's template]
+        #[arg(long, value_name = "POLICY_GROUP|none", conflicts_with = "qos_adaptive_policy_group")]
         qos_policy_group: Option<String>,
+        /// Adaptive policy group of its tenant to bind it to
+        #[arg(long, value_name = "POLICY_GROUP")]
+        qos_adaptive_policy_group: Option<String>,
     },
     /// List volumes
     #[command(visible_alias = "show", after_help = "Example:\n  weir volume list --tenant svm01 -o yaml")]
@@ -261,7 +264,7 @@ pub enum VolumeCommand {
     /// Change a volume's policy, class, name or access while it is in use
     #[command(
         visible_alias = "update",
-        after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none"
+        after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none\n  weir vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2"
     )]
     Modify(VolumeModifyArguments),
     /// Change a volume's size
@@ -310,8 +313,11 @@ pub struct VolumeModifyArguments {
 #[group(required = true, multiple = true)]
 pub struct VolumeChanges {
     /// Policy group of its tenant to bind it to, or 'none' to release it
-    #[arg(long, value_name = "POLICY_GROUP|none")]
+    #[arg(long, value_name = "POLICY_GROUP|none", num_args = 0..=1, default_missing_value = "")]
     pub qos_policy_group: Option<String>,
+    /// Adaptive policy group of its tenant to bind it to, or 'none' to release it
+    #[arg(long, value_name = "POLICY_GROUP|none")]
+    pub qos_adaptive_policy_group: Option<String>,
     /// Class that it should be in
     #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
     pub io_priority: Option<IoPriority>,
@@ -332,6 +338,19 @@ pub enum TenantCommand {
         /// The tenant
         name: String,
     },
+    /// Change a tenant's policy, or the template of its volumes to come
+    #[command(
+        after_help = "Example:\n  weir tenant modify svm01 --qos-policy-group all-of-svm01 --template extreme\n  weir vserver modify -vserver svm01 -qos-policy-group none"
+    )]
+    Modify(TenantModifyArguments),
+    /// Show everything about a tenant
+    #[command(after_help = "Example:\n  weir tenant inspect svm01")]
+    Inspect {
+        #[command(flatten)]
+        name: TenantName,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
     /// List tenants
     #[command(visible_alias = "show", after_help = "Example:\n  weir tenant list")]
     List(ReadArguments),
@@ -343,105 +362,87 @@ pub enum TenantCommand {
     },
 }
 
+/// A tenant, named by position or by option.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct TenantName {
+    /// The tenant
+    #[arg(value_name = "TENANT")]
+    name: Option<String>,
+    /// The tenant, as an option (also -vserver)
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+}
+
+impl TenantName {
+    /// The name, wherever it was given.
+    pub fn get(&self) -> &str {
+        self.name.as_deref().or(self.tenant.as_deref()).unwrap_or_default()
+    }
+}
+
+/// What should become different about a tenant.
+#[derive(Debug, Args)]
+pub struct TenantModifyArguments {
+    #[command(flatten)]
+    pub name: TenantName,
+    #[command(flatten)]
+    pub changes: TenantChanges,
+}
+
+/// The changes, of which at least one must be given.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct TenantChanges {
+    /// Shared policy group whose terms everything of the tenant has together, or 'none'
+    #[arg(long, value_name = "POLICY_GROUP|none")]
+    pub qos_policy_group: Option<String>,
+    /// Policy group, fixed or adaptive, that volumes get which are made without one, or 'none'
+    #[arg(long, value_name = "POLICY_GROUP|none")]
+    pub template: Option<String>,
+}
+
 /// What to do about quality of service.
 #[derive(Debug, Subcommand)]
 pub enum QosCommand {
-    /// Make, show and change policy groups: named limits
+    /// Make, show and change policy groups: named terms
     #[command(after_help = "Example:\n  weir qos policy-group show")]
     PolicyGroup {
         /// What to do with policy groups.
         #[command(subcommand)]
         command: PolicyGroupCommand,
     },
+    /// Make, show and change adaptive policy groups: limits that follow a volume's size
+    #[command(after_help = "Example:\n  weir qos adaptive-policy-group show")]
+    AdaptivePolicyGroup {
+        /// What to do with adaptive policy groups.
+        #[command(subcommand)]
+        command: AdaptivePolicyGroupCommand,
+    },
+    /// Bring all policies and bindings to what a YAML file says, as a whole or not at all
+    ///
+    /// What changes is printed first. A section that the file lacks stays as it is; of one that it has, policy groups
+    /// that it does not name are removed, and tenants and volumes that it does not name have no policy.
+    #[command(
+        after_help = "Example:\n  weir qos export > policies.yaml\n  weir qos apply policies.yaml --dry-run"
+    )]
+    Apply {
+        /// The file, or '-' for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only print what would change
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write all policies and bindings as a YAML file that can be applied
+    #[command(after_help = "Example:\n  weir qos export > policies.yaml")]
+    Export,
     /// See what volumes do
     #[command(after_help = "Example:\n  weir qos statistics volume performance show --interval 1")]
     Statistics {
         /// Whose statistics.
         #[command(subcommand)]
         command: StatisticsCommand,
-    },
-}
-
-/// Ceilings of a policy group.
-#[derive(Clone, Copy, Debug, Args)]
-#[group(multiple = true)]
-pub struct Ceilings {
-    /// Ceiling on reads and writes together, such as 1000IOPS, 300MB/s or 1000IOPS,300MB/s; 'none' for none
-    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
-    pub max_throughput: Option<Throughput>,
-    /// Ceiling on reads alone
-    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
-    pub max_read: Option<Throughput>,
-    /// Ceiling on writes alone
-    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
-    pub max_write: Option<Throughput>,
-}
-
-/// What to do with policy groups.
-#[derive(Debug, Subcommand)]
-pub enum PolicyGroupCommand {
-    /// Make a policy group
-    #[command(
-        after_help = "Example:\n  weir qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false"
-    )]
-    Create {
-        #[command(flatten)]
-        name: PolicyGroupName,
-        #[command(flatten)]
-        tenant: TenantOption,
-        #[command(flatten)]
-        ceilings: Ceilings,
-        /// Whether all its volumes share one budget (as in ONTAP, they do if this is not given)
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = boolean())]
-        is_shared: bool,
-    },
-    /// Change the ceilings of a policy group, also while its volumes are in use
-    #[command(
-        after_help = "Example:\n  weir qos policy-group modify policy1 -max-throughput 2000IOPS,200MB/s"
-    )]
-    Modify {
-        #[command(flatten)]
-        name: PolicyGroupName,
-        #[command(flatten)]
-        tenant: TenantOption,
-        #[command(flatten)]
-        ceilings: Ceilings,
-        /// Can only repeat what is; sharing never changes
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = boolean())]
-        is_shared: Option<bool>,
-    },
-    /// Give a policy group another name; its volumes stay bound
-    #[command(after_help = "Example:\n  weir qos policy-group rename policy1 -new-name gold")]
-    Rename {
-        #[command(flatten)]
-        name: PolicyGroupName,
-        #[command(flatten)]
-        tenant: TenantOption,
-        /// The new name
-        #[arg(long, value_name = "NAME")]
-        new_name: String,
-    },
-    /// Delete a policy group that no volume is bound to
-    #[command(after_help = "Example:\n  weir qos policy-group delete policy1")]
-    Delete {
-        #[command(flatten)]
-        name: PolicyGroupName,
-        #[command(flatten)]
-        tenant: TenantOption,
-    },
-    /// Show policy groups, or everything about one
-    #[command(
-        visible_alias = "list",
-        after_help = "Example:\n  weir qos policy-group show -policy-group policy1"
-    )]
-    Show {
-        #[command(flatten)]
-        name: OptionalPolicyGroupName,
-        /// Only this tenant's (also -vserver)
-        #[arg(long, value_name = "TENANT")]
-        tenant: Option<String>,
-        #[command(flatten)]
-        read: ReadArguments,
     },
 }
 

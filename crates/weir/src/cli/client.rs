@@ -100,6 +100,16 @@ impl Client {
         self.answer(self.request(Method::POST, path, query).json(body))
     }
 
+    /// Replaces something as a whole.
+    pub fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        body: &impl Serialize,
+    ) -> Result<T, CommandError> {
+        self.answer(self.request(Method::PUT, path, query).json(body))
+    }
+
     /// Changes something.
     pub fn patch<T: DeserializeOwned>(
         &self,

@@ -5,6 +5,7 @@ mod client;
 mod commands;
 mod normalise;
 mod output;
+mod policy_arguments;
 mod rates;
 mod serve;
 mod supervise;

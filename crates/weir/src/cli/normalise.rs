@@ -12,7 +12,7 @@ const OPTION_SYNONYMS: [(&str, &str); 3] = [("vserver", "tenant"), ("svm", "tena
 /// Rewrites a command line (the first argument is the program's name) to the spelling that `root` defines.
 /// What is not recognised is left as it is, for the parser to complain about in the user's own words.
 pub fn normalise(root: &Command, arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments = arguments.into_iter();
+    let mut arguments = arguments.into_iter().peekable();
     let mut normaliser = Normaliser { path: vec![root], in_names: false, rewritten: Vec::new() };
     normaliser.rewritten.extend(arguments.next());
     while let Some(argument) = arguments.next() {
@@ -22,7 +22,13 @@ pub fn normalise(root: &Command, arguments: impl IntoIterator<Item = OsString>) 
             break;
         };
         if let Some(takes_value) = normaliser.option(text) {
-            if takes_value {
+            // ONTAP's document has an option whose value was left out before the next option.
+            let is_left_out = normaliser.may_lack_value(text)
+                && arguments
+                    .peek()
+                    .and_then(|next| next.to_str())
+                    .is_none_or(|next| normaliser.is_option(next));
+            if takes_value && !is_left_out {
                 normaliser.value(arguments.next());
             }
         } else {
@@ -63,6 +69,23 @@ impl Normaliser<'_> {
             None => self.rewritten.push(format!("--{canonical}").into()),
         }
         Some(takes_value && value.is_none())
+    }
+
+    /// True if a text names an option that is known here.
+    fn is_option(&self, text: &str) -> bool {
+        self.named(text).is_some()
+    }
+
+    /// True if a text names an option whose value can be left out.
+    fn may_lack_value(&self, text: &str) -> bool {
+        let range = self.named(text).and_then(|option| option.get_num_args());
+        range.is_some_and(|range| range.min_values() == 0 && range.takes_values())
+    }
+
+    fn named(&self, text: &str) -> Option<&Arg> {
+        let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
+        let canonical = canonical_option(name.split('=').next().unwrap_or(name));
+        self.find(|option| option.get_long() == Some(canonical.as_str()))
     }
 
     fn short_takes_value(&self, name: &str) -> bool {

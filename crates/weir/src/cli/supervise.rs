@@ -1,4 +1,4 @@
-//! The daemon's own threads: the API, and the look at extent files. If one fails, that is told and it is
+//! The daemon's own threads: the API, the look at extent files, and policies that follow the used space. If one fails, that is told and it is
 //! started again; the data plane serves on in any case.
 
 use std::io;
@@ -17,6 +17,9 @@ use crate::control::Control;
 const REST: Duration = Duration::from_secs(1);
 /// How often the extent files are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often policies are brought to what volumes occupy: with the look itself well within the 10 s that are
+/// promised.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 /// A look that takes long is followed by a pause of this many times as long, so that it never takes more than
 /// a fifth of a core.
 const CHECK_PAUSE_FACTOR: u32 = 4;
@@ -24,9 +27,14 @@ const CHECK_PAUSE_FACTOR: u32 = 4;
 /// The threads, which run until they are stopped.
 pub struct Supervised {
     stop_api: watch::Sender<bool>,
-    stop_check: Sender<()>,
+    repeated: Vec<Repeated>,
     api: JoinHandle<ApiListeners>,
-    check: JoinHandle<()>,
+}
+
+/// A thread that does the same again and again.
+struct Repeated {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Supervised {
@@ -36,24 +44,23 @@ impl Supervised {
     /// If the system has no thread left.
     pub fn start(control: Arc<Control>, listeners: ApiListeners, facts: Facts) -> io::Result<Supervised> {
         let (stop_api, api_stopped) = watch::channel(false);
-        let (stop_check, check_stopped) = channel();
-        let checked = control.clone();
-        let check = move || check_until_stopped(&checked, &check_stopped);
-        let check = std::thread::Builder::new().name("weir-check".to_owned()).spawn(check)?;
+        let repeated = vec![
+            Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
+            Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
+        ];
         let api = move || {
             serve_until_stopped(&control, &listeners, &facts, &api_stopped);
             listeners
         };
         let api = std::thread::Builder::new().name("weir-api".to_owned()).spawn(api)?;
-        Ok(Supervised { stop_api, stop_check, api, check })
+        Ok(Supervised { stop_api, repeated, api })
     }
 
     /// Lets running requests end, then the threads.
     pub fn stop(self) {
         // A thread that has ended already needs no word.
         let _ = self.stop_api.send(true);
-        let _ = self.stop_check.send(());
-        let _ = self.check.join();
+        self.repeated.into_iter().for_each(Repeated::stop);
         match self.api.join() {
             Ok(listeners) => listeners.remove(),
             Err(_) => tracing::error!("the API's thread ended in a panic"),
@@ -92,13 +99,41 @@ fn serve_api(
     served
 }
 
-fn check_until_stopped(control: &Control, stop: &Receiver<()>) {
+impl Repeated {
+    /// Starts a thread that works at once and then at every interval.
+    fn start(
+        name: &str,
+        interval: Duration,
+        control: Arc<Control>,
+        work: fn(&Control),
+    ) -> io::Result<Repeated> {
+        let (stop, stopped) = channel();
+        let what = name.to_owned();
+        let repeat = move || repeat_until_stopped(&what, interval, &stopped, &control, work);
+        let thread = std::thread::Builder::new().name(format!("weir-{name}")).spawn(repeat)?;
+        Ok(Repeated { stop, thread })
+    }
+
+    fn stop(self) {
+        // A thread that has ended already needs no word.
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
+}
+
+fn repeat_until_stopped(
+    name: &str,
+    interval: Duration,
+    stop: &Receiver<()>,
+    control: &Control,
+    work: fn(&Control),
+) {
     let mut pause = Duration::ZERO;
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let started = Instant::now();
-        if catch_unwind(AssertUnwindSafe(|| control.check_extent_files())).is_err() {
-            control.raise_alarm("the look at extent files failed; the log tells why".to_owned());
+        if catch_unwind(AssertUnwindSafe(|| work(control))).is_err() {
+            control.raise_alarm(format!("the thread weir-{name} failed once; the log tells why"));
         }
-        pause = CHECK_INTERVAL.max(started.elapsed() * CHECK_PAUSE_FACTOR);
+        pause = interval.max(started.elapsed() * CHECK_PAUSE_FACTOR);
     }
 }

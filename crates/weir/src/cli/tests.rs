@@ -5,9 +5,15 @@ use std::ffi::OsString;
 use clap::CommandFactory;
 use weir_types::{Emulation, Throughput};
 
-use super::arguments::{Arguments, Command, DriveCommand, PolicyGroupCommand, QosCommand, VolumeCommand};
+use super::arguments::{Arguments, Command, DriveCommand, QosCommand, TenantCommand, VolumeCommand};
 use super::parse;
-use crate::api::types::{IoPriority, PolicyGroup, PolicyLimits, Rates};
+use super::policy_arguments::{
+    AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
+};
+use crate::api::types::{
+    BurstTerms, InitialCredit, IoPriority, OperationSize, PeakMode, PolicyGroup, PolicyLimits, PolicyTerms,
+    Rates, Space,
+};
 
 /// Reads a command line as typed after the program's name.
 fn read(line: &str) -> Result<Command, String> {
@@ -24,12 +30,12 @@ fn policy_creation(line: &str) -> (String, Option<String>, Option<Throughput>, b
     let command = read(line).unwrap();
     let Command::Qos {
         command:
-            QosCommand::PolicyGroup { command: PolicyGroupCommand::Create { name, tenant, ceilings, is_shared } },
+            QosCommand::PolicyGroup { command: PolicyGroupCommand::Create { name, tenant, terms, is_shared, .. } },
     } = command
     else {
         panic!("{line}: {command:?}");
     };
-    (name.get().to_owned(), tenant.tenant, ceilings.max_throughput, is_shared)
+    (name.get().to_owned(), tenant.tenant, terms.max_throughput, is_shared)
 }
 
 /// What a volume's modification asks for: name, tenant and policy group.
@@ -66,12 +72,12 @@ fn policy_groups_are_modified_as_the_ontap_document_prints_it() {
         let line = format!("qos policy-group modify policy1 -max-throughput {limit}");
         let command = read(&line).unwrap();
         let Command::Qos {
-            command: QosCommand::PolicyGroup { command: PolicyGroupCommand::Modify { name, ceilings, .. } },
+            command: QosCommand::PolicyGroup { command: PolicyGroupCommand::Modify { name, terms, .. } },
         } = command
         else {
             panic!("{line}: {command:?}");
         };
-        assert_eq!((name.get(), ceilings.max_throughput), ("policy1", rates(limit)));
+        assert_eq!((name.get(), terms.max_throughput), ("policy1", rates(limit)));
     }
 }
 
@@ -233,7 +239,26 @@ fn wrong_command_lines_say_what_is_wrong() {
         ("volume create --size 8", "required"),
         ("volume create vol1 --size 8 --io_priority best", "low, medium, high"),
         ("volume modify vol1", "required"),
-        ("volume modify vol1 -qos-adaptive-policy-group p", "'--qos-adaptive-policy-group'"),
+        ("volume modify vol1 -qos-adaptive-policy-group", "a value is required"),
+        (
+            "volume create vol1 --size 8 -qos-policy-group p -qos-adaptive-policy-group q",
+            "cannot be used with",
+        ),
+        ("qos policy-group create p -min-throughput 5", "'5' is not a rate with its unit"),
+        ("qos policy-group create p --burst-credit half", "half"),
+        ("qos policy-group create p --weight -1", "-1"),
+        ("qos policy-group create p --iops-size 4096", "'4096' is not a request size such as 4KiB"),
+        ("qos policy-group create p --iops-size 0", "'0' is not a request size"),
+        ("qos policy-group create p --charge discard", "'discard' is not a list of charges"),
+        ("qos policy-group create p --charge flush=1,flush=2", "names 'flush' twice"),
+        ("qos adaptive-policy-group create p -expected-iops 1/MB", "'1/MB' is not a rate per size"),
+        ("qos adaptive-policy-group create p -block-size 5", "'5' is not a block size"),
+        (
+            "qos adaptive-policy-group create p -absolute-min-iops many",
+            "'many' is not a number of operations",
+        ),
+        ("qos adaptive-policy-group create p --peak-mode loans", "loans"),
+        ("tenant modify svm01", "required"),
         ("qos policy-group create p -max-throughput 1000", "'1000' is not a rate with its unit"),
         ("qos policy-group create p -max-throughput -5IOPS", "'-5IOPS' is not a rate"),
         ("qos policy-group create p -max-throughput 99999999999999999999IOPS", "is not a rate"),
@@ -289,7 +314,8 @@ fn a_policy_group_looks_as_the_ontap_document_prints_it() {
         tenant: "svm01".to_owned(),
         name: "policy1".to_owned(),
         class: "user-defined".to_owned(),
-        limits: PolicyLimits { total: rates, ..PolicyLimits::default() },
+        terms: limited(PolicyLimits { total: rates, ..PolicyLimits::default() }),
+        parent: None,
         is_shared: false,
         workloads: 0,
         created_at: jiff::Timestamp::UNIX_EPOCH,
@@ -307,13 +333,157 @@ fn a_policy_group_looks_as_the_ontap_document_prints_it() {
                       Is Shared: false
        Is Policy Auto Generated: -
 ";
-    assert_eq!(super::commands::qos::description(&group), document);
+    assert_eq!(super::commands::policy::description(&group), document);
     let read = Rates { iops: Some(500), bytes_per_second: None };
-    let limited = PolicyGroup { limits: PolicyLimits { read, ..PolicyLimits::default() }, ..group };
-    let text = super::commands::qos::description(&limited);
+    let reading = limited(PolicyLimits { read, ..PolicyLimits::default() });
+    let text = super::commands::policy::description(&PolicyGroup { terms: reading, ..group.clone() });
     assert!(
         text.contains("                   Maximum Read: 500IOPS\n") && text.contains(": 0-INF\n"),
         "{text}"
     );
     assert!(!text.contains("Maximum Write"), "{text}");
+    let terms = PolicyTerms {
+        burst: Some(BurstTerms {
+            rates: PolicyLimits { total: read, ..PolicyLimits::default() },
+            seconds: 30,
+            initial_credit: InitialCredit::Full,
+        }),
+        floor: read,
+        weight: 7,
+        operation_size: OperationSize::Bytes(4096),
+        ..reading
+    };
+    let all = PolicyGroup { terms, parent: Some("top".to_owned()), ..group };
+    let text = super::commands::policy::description(&all);
+    for line in [
+        "             Minimum Throughput: 500IOPS\n",
+        "               Burst Throughput: 500IOPS\n",
+        "                 Burst Duration: 30s\n",
+        "          Burst Credit at Start: full\n",
+        "                         Weight: 7\n",
+        "                      IOPS Size: 4KiB\n",
+        "            Parent Policy Group: top\n",
+        "              Throughput Policy: 500IOPS-INF\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+/// Terms that say nothing but these ceilings.
+fn limited(limits: PolicyLimits) -> PolicyTerms {
+    PolicyTerms { limits, ..PolicyTerms::from(weir_types::Terms::default()) }
+}
+
+fn adaptive_creation(line: &str) -> (String, Option<String>, AdaptiveArguments) {
+    let command = read(line).unwrap();
+    let Command::Qos {
+        command:
+            QosCommand::AdaptivePolicyGroup {
+                command: AdaptivePolicyGroupCommand::Create { name, tenant, terms },
+            },
+    } = command
+    else {
+        panic!("{line}: {command:?}");
+    };
+    (name.get().to_owned(), tenant.tenant, *terms)
+}
+
+#[test]
+fn adaptive_policy_groups_are_created_as_the_ontap_document_prints_it() {
+    let line = "qos adaptive-policy-group create -policy-group adaptive-policy2 -vserver svm01 \
+        -expected-IOPS 1000 -block-size 4k -expected-IOPS-allocation allocated-space -peak-IOPS 1500 \
+        -peak-IOPS-allocation allocated-space";
+    let (name, tenant, terms) = adaptive_creation(line);
+    assert_eq!((name.as_str(), tenant.as_deref()), ("adaptive-policy2", Some("svm01")));
+    assert_eq!(
+        (terms.expected_iops, terms.peak_iops, terms.block_size),
+        (Some(1000), Some(1500), Some(4000))
+    );
+    let spaces = (terms.expected_iops_allocation, terms.peak_iops_allocation);
+    assert_eq!(spaces, (Some(Space::AllocatedSpace), Some(Space::AllocatedSpace)));
+    let line = "qos adaptive-policy-group create p -expected-iops 1IOPS/GB -peak-iops 2000/TB -block-size ANY \
+        -peak-iops-allocation Used-Space -absolute-min-iops 75 --ceiling-iops-max 9000IOPS --peak-mode credits";
+    let (_, _, terms) = adaptive_creation(line);
+    assert_eq!((terms.expected_iops, terms.peak_iops, terms.block_size), (Some(1000), Some(2000), Some(0)));
+    assert_eq!((terms.absolute_min_iops, terms.ceiling_iops_max), (Some(75), Some(9000)));
+    assert_eq!(
+        (terms.peak_iops_allocation, terms.peak_mode),
+        (Some(Space::UsedSpace), Some(PeakMode::Credits))
+    );
+}
+
+#[test]
+fn volumes_get_adaptive_policies_as_the_ontap_document_prints_it() {
+    for (line, volume, tenant, fixed, adaptive) in [
+        // With the value of its first option left out, as it is printed there.
+        (
+            "volume modify -volume vol2 -qos-policy-group -qos-adaptive-policy-group adaptive-policy2",
+            "vol2",
+            None,
+            Some(""),
+            "adaptive-policy2",
+        ),
+        ("volume modify -volume vol2 -qos-adaptive-policy-group none", "vol2", None, None, "none"),
+        (
+            "volume modify -volume vol2 -qos-adaptive-policy-group adaptive-policy2",
+            "vol2",
+            None,
+            None,
+            "adaptive-policy2",
+        ),
+        (
+            "vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2",
+            "vol2",
+            Some("svm01"),
+            None,
+            "adaptive-policy2",
+        ),
+    ] {
+        let command = read(line).unwrap();
+        let Command::Volume { command: VolumeCommand::Modify(arguments) } = command else {
+            panic!("{line}: {command:?}");
+        };
+        assert_eq!((arguments.name.get(), arguments.tenant.tenant.as_deref()), (volume, tenant), "{line}");
+        assert_eq!(arguments.changes.qos_policy_group.as_deref(), fixed, "{line}");
+        assert_eq!(arguments.changes.qos_adaptive_policy_group.as_deref(), Some(adaptive), "{line}");
+    }
+}
+
+#[test]
+fn tenants_get_policies_as_ontap_spells_it() {
+    for (line, policy, template) in [
+        ("tenant modify svm01 --qos-policy-group all", Some("all"), None),
+        ("vserver modify -vserver svm01 -qos-policy-group all", Some("all"), None),
+        ("tenant modify --tenant svm01 --template extreme", None, Some("extreme")),
+        ("tenant modify svm01 --template none --qos_policy_group NONE", Some("NONE"), Some("none")),
+    ] {
+        let command = read(line).unwrap();
+        let Command::Tenant { command: TenantCommand::Modify(arguments) } = command else {
+            panic!("{line}: {command:?}");
+        };
+        assert_eq!(arguments.name.get(), "svm01", "{line}");
+        let changes = (arguments.changes.qos_policy_group, arguments.changes.template);
+        assert_eq!((changes.0.as_deref(), changes.1.as_deref()), (policy, template), "{line}");
+    }
+}
+
+#[test]
+fn all_terms_of_a_policy_group_can_be_named() {
+    let line = "qos policy-group modify p -min-throughput 100IOPS --burst 2000IOPS --burst-read 1MB/s \
+        --burst-write none --burst-seconds 30 --burst-credit FULL --weight 7 --iops-size 4KiB \
+        --charge discard=4,flush=1 --parent none";
+    let command = read(line).unwrap();
+    let Command::Qos {
+        command: QosCommand::PolicyGroup { command: PolicyGroupCommand::Modify { terms, parent, .. } },
+    } = command
+    else {
+        panic!("{command:?}");
+    };
+    let TermsArguments { min_throughput, burst, burst_read, burst_write, .. } = *terms;
+    assert_eq!((min_throughput, burst, burst_read), (rates("100IOPS"), rates("2000IOPS"), rates("1MB/s")));
+    assert_eq!((burst_write, terms.burst_seconds, terms.weight), (rates("none"), Some(30), Some(7)));
+    assert_eq!((terms.burst_credit, parent.as_deref()), (Some(InitialCredit::Full), Some("none")));
+    assert_eq!(terms.iops_size, Some(OperationSize::Bytes(4096)));
+    let charge = terms.charge.unwrap();
+    assert_eq!((charge.discard, charge.zeroes, charge.flush), (Some(4), None, Some(1)));
 }

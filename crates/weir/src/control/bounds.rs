@@ -10,6 +10,10 @@ pub const DRIVES_MAX: usize = 256;
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
 
+/// Groups that may stand under each other: what is left of all levels without the pool, the tenant, the volume and
+/// its connections.
+pub const GROUP_DEPTH_MAX: usize = weir_types::bounds::POLICY_DEPTH_MAX - 4;
+
 /// Names that an error lists before it says how many more there are.
 pub const NAMES_IN_ERROR_MAX: usize = 8;
 
@@ -24,3 +28,7 @@ pub const API_WORKERS_MAX: usize = 8;
 
 /// Alarms that one answer shows; the number of all of them is always told.
 pub const ALARMS_SHOWN_MAX: usize = 256;
+
+/// Largest body of an API request that brings all policies at once, in bytes: some hundred for every policy group
+/// and every volume that there can be.
+pub const API_POLICIES_BYTES_MAX: usize = 16 << 20;

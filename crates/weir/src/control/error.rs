@@ -74,6 +74,12 @@ impl ControlError {
     }
 }
 
+impl From<weir_types::TermsError> for ControlError {
+    fn from(error: weir_types::TermsError) -> ControlError {
+        ControlError::invalid(error.to_string())
+    }
+}
+
 impl From<CatalogueError> for ControlError {
     fn from(error: CatalogueError) -> ControlError {
         let kind = match &error {

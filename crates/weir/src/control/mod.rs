@@ -6,10 +6,14 @@
 
 mod accounts;
 pub mod alarms;
+mod apply;
 pub mod bounds;
+mod built_in;
 pub mod catalogue;
+mod changes;
 mod drives;
 mod error;
+mod levels;
 mod model;
 mod policies;
 mod rebuild;
@@ -18,6 +22,7 @@ mod startup;
 mod statistics;
 mod tenants;
 pub mod totals;
+mod tree;
 mod volumes;
 
 #[cfg(test)]
@@ -28,21 +33,26 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use weir_types::{Scope, Terms};
-
 use alarms::Alarms;
+pub use apply::{GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
+use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
+pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use drives::{AddDrive, DriveView};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use levels::{EffectiveField, Level};
 use model::Model;
-pub use policies::{CreatePolicyGroup, ModifyPolicyGroup, PolicyGroupView};
-use records::{COPY_FORMAT, RecordCopy, VolumeRecord};
+pub use policies::{
+    CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
+};
+use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
+pub use tenants::{ModifyTenant, TenantView};
 pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
 use weir_types::DriveId;
 
-use crate::dataplane::{DataPlane, PolicyLevel, VolumeSpec};
+use crate::dataplane::{DataPlane, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
 use crate::store::RecordUpdate;
 
@@ -58,22 +68,6 @@ pub struct Control {
     alarms: Alarms,
     node: uuid::Uuid,
     started: Instant,
-}
-
-impl Model {
-    /// What a volume is under: its tenant, the shared group that it is bound to, and its own terms.
-    fn path_of(&self, volume: &VolumeRecord) -> Vec<PolicyLevel> {
-        let tenant = PolicyLevel { scope: Scope::Tenant(volume.tenant.clone()), terms: Terms::default() };
-        let own = |terms| PolicyLevel { scope: Scope::Volume(volume.id), terms };
-        match self.policy_of(volume) {
-            Some(group) if group.is_shared => {
-                let shared =
-                    PolicyLevel { scope: Scope::Group(group.id), terms: Terms::limited(group.limits) };
-                vec![tenant, shared, own(Terms::default())]
-            }
-            group => vec![tenant, own(group.map(|group| Terms::limited(group.limits)).unwrap_or_default())],
-        }
-    }
 }
 
 impl Control {
@@ -121,20 +115,8 @@ impl Control {
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));
         self.bind(volume)?;
+        self.join_policy(volume);
         self.publish(volume);
-        Ok(())
-    }
-
-    /// Puts a volume under the policy that its record names.
-    fn bind(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let path = self.model().path_of(volume);
-        self.data_plane.bind(volume.id, path)?;
-        self.update(|model| {
-            if let Some(group) = volume.policy_group {
-                let now = model.volume_totals(volume.id);
-                model.accounts.join(group, volume.id, now);
-            }
-        });
         Ok(())
     }
 
@@ -153,11 +135,13 @@ impl Control {
     /// The copy of a volume's record as it should lie beside its extents.
     fn record_copy(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
         let model = self.model();
+        let is_bound = |group: &&PolicyGroupRecord| Some(group.id) == volume.policy_group;
         let copy = RecordCopy {
             format: COPY_FORMAT,
             volume: volume.clone(),
             tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
-            policy_group: model.policy_of(volume).cloned(),
+            policy_group: model.policy_of(volume).filter(|group| !is_built_in(group.id)).cloned(),
+            other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
         };
         let content = serde_json::to_vec_pretty(&copy)
             .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;

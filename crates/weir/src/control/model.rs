@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
+use weir_types::{DriveId, Name, PolicyGroupId, Terms, VolumeId};
 
 use super::accounts::Accounts;
 use super::bounds::NAMES_IN_ERROR_MAX;
+use super::built_in::BuiltInGroups;
 use super::drives::Drive;
 use super::error::{ControlError, Outcome};
+use super::policies::GroupKind;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord};
+use super::tree::PolicyTree;
 use crate::statistics::VolumeStatistics;
 
 /// A record with the catalogue's revision of it.
@@ -32,12 +35,16 @@ pub struct Model {
     pub tenants: BTreeMap<Name, Versioned<TenantRecord>>,
     /// Policy groups by identity.
     pub groups: BTreeMap<PolicyGroupId, Versioned<PolicyGroupRecord>>,
+    /// The policy groups that always exist.
+    pub built_in: BuiltInGroups,
     /// Volumes by identity.
     pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
     /// Drives by identity.
     pub drives: BTreeMap<DriveId, Drive>,
     /// Statistics of the volumes that the data plane serves.
     pub open: BTreeMap<VolumeId, Arc<VolumeStatistics>>,
+    /// The terms that served volumes have of their own where these follow a size, as they are in effect.
+    pub adapted: BTreeMap<VolumeId, Terms>,
     /// What was done under each policy group.
     pub accounts: Accounts,
     group_names: Names<PolicyGroupId>,
@@ -96,10 +103,78 @@ impl Model {
         self.volumes.get(&id).ok_or_else(|| ControlError::internal(format!("volume {id} has no record")))
     }
 
-    /// Finds a policy group, by the same rule as [`Model::volume`].
+    /// Finds a policy group of either kind, by the same rule as [`Model::volume`]; a built-in one is found from
+    /// every tenant.
     pub fn group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<PolicyGroupRecord>> {
+        let is_here = |tenant: &Name| self.has_group(tenant, name);
+        let is_owned = tenant.map_or_else(|| self.group_names.contains_key(name), is_here);
+        if let Some(built_in) = self.built_in.named(name).filter(|_| !is_owned) {
+            tenant.map(|tenant| self.tenant(Some(tenant))).transpose()?;
+            return Ok(built_in);
+        }
         let id = self.find("policy group", &self.group_names, tenant, name)?;
         self.groups.get(&id).ok_or_else(|| ControlError::internal(format!("policy group {id} has no record")))
+    }
+
+    /// Finds a policy group of one kind.
+    pub fn group_of(
+        &self,
+        kind: GroupKind,
+        tenant: Option<&Name>,
+        name: &Name,
+    ) -> Outcome<&Versioned<PolicyGroupRecord>> {
+        let group = self.group(tenant, name)?;
+        match (kind, group.record.adaptive.is_some()) {
+            (GroupKind::Fixed, true) => Err(ControlError::invalid(format!(
+                "policy group '{name}' is adaptive; \
+                 'qos adaptive-policy-group' and -qos-adaptive-policy-group take it"
+            ))),
+            (GroupKind::Adaptive, false) => Err(ControlError::invalid(format!(
+                "policy group '{name}' is not adaptive; 'qos policy-group' and -qos-policy-group take it"
+            ))),
+            _ => Ok(group),
+        }
+    }
+
+    /// The policy group of this identity, built-in or not.
+    pub fn group_by_id(&self, id: PolicyGroupId) -> Option<&PolicyGroupRecord> {
+        self.groups.get(&id).or_else(|| self.built_in.get(id)).map(|group| &group.record)
+    }
+
+    /// Refuses policies of a tenant that cannot stand, with one group or the tenant itself as it should become.
+    pub fn check_tree(
+        &self,
+        tenant: &Name,
+        group: Option<&PolicyGroupRecord>,
+        changed: Option<&TenantRecord>,
+    ) -> Outcome<()> {
+        let is_other = |record: &&PolicyGroupRecord| group.is_none_or(|group| group.id != record.id);
+        let others = self.groups_in(tenant).filter(is_other);
+        let record = self.tenants.get(tenant).map(|tenant| &tenant.record);
+        let top = changed.or(record).and_then(|tenant| tenant.policy_group);
+        Ok(PolicyTree::new(others.chain(group), top, self.member_counts(tenant)).check()?)
+    }
+
+    /// Refuses policies of a tenant that cannot stand once one more volume is bound to a group.
+    pub fn check_tree_with_member(&self, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
+        let mut members = self.member_counts(tenant);
+        *members.entry(group).or_default() += 1;
+        let top = self.tenants.get(tenant).and_then(|tenant| tenant.record.policy_group);
+        Ok(PolicyTree::new(self.groups_in(tenant), top, members).check()?)
+    }
+
+    fn groups_in(&self, tenant: &Name) -> impl Iterator<Item = &PolicyGroupRecord> {
+        self.groups.values().map(|group| &group.record).filter(move |group| group.tenant == *tenant)
+    }
+
+    /// Number of a tenant's volumes by policy group.
+    pub fn member_counts(&self, tenant: &Name) -> BTreeMap<PolicyGroupId, u64> {
+        let mut counts = BTreeMap::new();
+        let volumes = self.volumes.values().map(|volume| &volume.record);
+        for group in volumes.filter(|volume| volume.tenant == *tenant).filter_map(|v| v.policy_group) {
+            *counts.entry(group).or_default() += 1;
+        }
+        counts
     }
 
     /// True if this tenant has a volume of this name.
@@ -119,7 +194,7 @@ impl Model {
 
     /// The policy group that a volume is bound to.
     pub fn policy_of(&self, volume: &VolumeRecord) -> Option<&PolicyGroupRecord> {
-        Some(&self.groups.get(&volume.policy_group?)?.record)
+        self.group_by_id(volume.policy_group?)
     }
 
     fn find<I: Copy>(&self, what: &str, names: &Names<I>, tenant: Option<&Name>, name: &Name) -> Outcome<I> {

@@ -1,14 +1,25 @@
-//! Operations on policy groups.
+//! Operations on policy groups, fixed and adaptive.
 
 use jiff::Timestamp;
-use weir_types::{Limits, Name, PolicyGroupId, Scope, Terms, Throughput};
+use weir_types::{AdaptiveTerms, Name, PolicyGroupId, Scope, Terms};
 
 use super::Control;
 use super::bounds::POLICY_GROUPS_MAX;
+use super::built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
 use super::catalogue::Transaction;
+use super::changes::{AdaptiveChange, TermsChange};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
 use super::records::{PolicyGroupRecord, VolumeRecord, keys};
+
+/// The two kinds of policy groups. A tenant has one set of names for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// With terms that stay as they are.
+    Fixed,
+    /// With terms that follow the size of each volume.
+    Adaptive,
+}
 
 /// What a new policy group should be.
 #[derive(Clone, Debug)]
@@ -17,23 +28,34 @@ pub struct CreatePolicyGroup {
     pub tenant: Option<Name>,
     /// The name.
     pub name: Name,
-    /// The ceilings.
-    pub limits: Limits,
+    /// What is different from terms that say nothing.
+    pub change: TermsChange,
     /// Whether members share one budget.
     pub is_shared: bool,
+    /// The shared group of the same tenant under which it should stand.
+    pub parent: Option<Name>,
 }
 
 /// What should become different about a policy group; what is `None` stays.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ModifyPolicyGroup {
-    /// Ceiling on reads and writes together.
-    pub total: Option<Throughput>,
-    /// Ceiling on reads.
-    pub read: Option<Throughput>,
-    /// Ceiling on writes.
-    pub write: Option<Throughput>,
+    /// Its terms.
+    pub change: TermsChange,
     /// Sharing, which can only be said again and never changed.
     pub is_shared: Option<bool>,
+    /// Another parent, or none.
+    pub parent: Option<Option<Name>>,
+}
+
+/// What a new adaptive policy group should be.
+#[derive(Clone, Debug)]
+pub struct CreateAdaptivePolicyGroup {
+    /// The owner; the default tenant if none is named.
+    pub tenant: Option<Name>,
+    /// The name.
+    pub name: Name,
+    /// Its terms.
+    pub terms: AdaptiveTerms,
 }
 
 /// A policy group as it is shown.
@@ -41,86 +63,157 @@ pub struct ModifyPolicyGroup {
 pub struct PolicyGroupView {
     /// Its record.
     pub record: PolicyGroupRecord,
+    /// The name of its parent.
+    pub parent: Option<Name>,
+    /// True if it always exists and cannot be changed.
+    pub is_built_in: bool,
     /// Number of volumes that are bound to it.
     pub workloads: usize,
 }
 
 impl PolicyGroupView {
-    fn of(model: &Model, record: &PolicyGroupRecord) -> PolicyGroupView {
-        PolicyGroupView { record: record.clone(), workloads: model.members(record.id).count() }
+    fn of(model: &Model, record: &PolicyGroupRecord, workloads: usize) -> PolicyGroupView {
+        PolicyGroupView {
+            record: record.clone(),
+            parent: record
+                .parent
+                .and_then(|parent| model.group_by_id(parent))
+                .map(|parent| parent.name.clone()),
+            is_built_in: is_built_in(record.id),
+            workloads,
+        }
+    }
+}
+
+/// A record that was not written yet.
+pub(super) fn new_record(tenant: Name, name: Name, number: u64) -> PolicyGroupRecord {
+    PolicyGroupRecord {
+        id: PolicyGroupId(uuid::Uuid::new_v4()),
+        number,
+        tenant,
+        name,
+        terms: Terms::default(),
+        is_shared: false,
+        parent: None,
+        adaptive: None,
+        generation: 1,
+        created_at: Timestamp::now(),
     }
 }
 
 impl Control {
-    /// Has the members of a changed group served under its new terms.
-    fn rebind_members(&self, group: &PolicyGroupRecord) -> Outcome<()> {
-        let terms = Terms::limited(group.limits);
-        let changes: Vec<_> = if group.is_shared {
-            vec![(Scope::Group(group.id), terms)]
-        } else {
-            let model = self.model();
-            model.members(group.id).map(|volume| (Scope::Volume(volume.id), terms)).collect()
-        };
-        Ok(self.data_plane.change_terms(&changes)?)
+    /// All policy groups of a kind, or those of one tenant, by tenant and name. The built-in ones are everybody's.
+    pub fn policy_groups(&self, kind: GroupKind, tenant: Option<&Name>) -> Outcome<Vec<PolicyGroupView>> {
+        let mut views = self.all_policy_groups(tenant)?;
+        views.retain(|view| view.record.adaptive.is_some() == (kind == GroupKind::Adaptive));
+        Ok(views)
     }
 
-    /// All policy groups, or those of one tenant, by tenant and name.
-    pub fn policy_groups(&self, tenant: Option<&Name>) -> Outcome<Vec<PolicyGroupView>> {
+    /// All policy groups of both kinds.
+    pub(super) fn all_policy_groups(&self, tenant: Option<&Name>) -> Outcome<Vec<PolicyGroupView>> {
         let model = self.model();
         tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
         let workloads = model.workloads();
         let records = model.groups.values().map(|group| &group.record);
-        let mut views: Vec<_> = records
-            .filter(|group| tenant.is_none_or(|tenant| group.tenant == *tenant))
-            .map(|group| PolicyGroupView {
-                record: group.clone(),
-                workloads: workloads.get(&group.id).copied().unwrap_or(0),
-            })
-            .collect();
+        let wanted = records.filter(|group| tenant.is_none_or(|tenant| group.tenant == *tenant));
+        let wanted = wanted.chain(model.built_in.records());
+        let count = |group: &PolicyGroupRecord| workloads.get(&group.id).copied().unwrap_or(0);
+        let mut views: Vec<_> =
+            wanted.map(|group| PolicyGroupView::of(&model, group, count(group))).collect();
         views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         Ok(views)
     }
 
     /// One policy group.
-    pub fn policy_group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<PolicyGroupView> {
+    pub fn policy_group(
+        &self,
+        kind: GroupKind,
+        tenant: Option<&Name>,
+        name: &Name,
+    ) -> Outcome<PolicyGroupView> {
         let model = self.model();
-        Ok(PolicyGroupView::of(&model, &model.group(tenant, name)?.record))
+        Ok(self.view_of(&model, &model.group_of(kind, tenant, name)?.record))
+    }
+
+    /// One policy group of either kind.
+    pub(super) fn policy_group_of_any_kind(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+    ) -> Outcome<PolicyGroupView> {
+        let model = self.model();
+        Ok(self.view_of(&model, &model.group(tenant, name)?.record))
+    }
+
+    fn view_of(&self, model: &Model, record: &PolicyGroupRecord) -> PolicyGroupView {
+        PolicyGroupView::of(model, record, model.members(record.id).count())
     }
 
     /// Makes a policy group.
     ///
     /// # Errors
-    /// Not found for an unknown tenant, conflict for a name that is taken.
+    /// Not found for an unknown tenant or parent, conflict for a name that is taken, invalid for terms that make no
+    /// sense by themselves or under the parent.
     pub fn create_policy_group(&self, request: CreatePolicyGroup) -> Outcome<PolicyGroupView> {
         let _change = self.begin_change();
-        let tenant = self.model().tenant(request.tenant.as_ref())?.record.name.clone();
-        self.refuse_taken_group(&tenant, &request.name)?;
-        let (number, number_revision) = self.next_number()?;
+        let (tenant, number, number_revision) = self.place_of_new(request.tenant.as_ref(), &request.name)?;
+        let parent = request.parent.as_ref().map(|parent| self.parent_in(&tenant, parent)).transpose()?;
         let record = PolicyGroupRecord {
-            id: PolicyGroupId(uuid::Uuid::new_v4()),
-            number,
-            tenant,
-            name: request.name,
-            limits: request.limits,
+            terms: request.change.applied(Terms::default()),
             is_shared: request.is_shared,
-            generation: 1,
-            created_at: Timestamp::now(),
+            parent,
+            ..new_record(tenant, request.name, number)
         };
+        self.add_group(record, number_revision)
+    }
+
+    /// Makes an adaptive policy group. It is never shared: each volume follows its own size.
+    ///
+    /// # Errors
+    /// Not found for an unknown tenant, conflict for a name that is taken, invalid for terms that make no sense.
+    pub fn create_adaptive_policy_group(
+        &self,
+        request: CreateAdaptivePolicyGroup,
+    ) -> Outcome<PolicyGroupView> {
+        let _change = self.begin_change();
+        let (tenant, number, number_revision) = self.place_of_new(request.tenant.as_ref(), &request.name)?;
+        let adaptive = Some(request.terms);
+        self.add_group(
+            PolicyGroupRecord { adaptive, ..new_record(tenant, request.name, number) },
+            number_revision,
+        )
+    }
+
+    /// The tenant of a new group, its number, and the revision of the highest number so far.
+    fn place_of_new(&self, tenant: Option<&Name>, name: &Name) -> Outcome<(Name, u64, u64)> {
+        let tenant = self.model().tenant(tenant)?.record.name.clone();
+        self.refuse_taken_group(&tenant, name)?;
+        let (number, number_revision) = self.next_number()?;
+        Ok((tenant, number, number_revision))
+    }
+
+    fn parent_in(&self, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
+        Ok(self.model().group_of(GroupKind::Fixed, Some(tenant), name)?.record.id)
+    }
+
+    fn add_group(&self, record: PolicyGroupRecord, number_revision: u64) -> Outcome<PolicyGroupView> {
+        check_group(&self.model(), &record)?;
         let key = keys::policy_group(record.id);
         let transaction = Transaction::default()
             .compare(&key, 0)
             .compare(keys::POLICY_GROUP_NUMBER, number_revision)
             .put(&key, &record)?
-            .put(keys::POLICY_GROUP_NUMBER, &number)?;
+            .put(keys::POLICY_GROUP_NUMBER, &record.number)?;
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| model.put_group(record.clone(), revision));
-        Ok(PolicyGroupView { record, workloads: 0 })
+        Ok(self.view_of(&self.model(), &record))
     }
 
-    /// Changes the ceilings of a policy group; they hold for its volumes from the answer on.
+    /// Changes the terms or the parent of a policy group; they hold for its volumes from the answer on.
     ///
     /// # Errors
-    /// Refused if sharing should change.
+    /// Refused if sharing should change; not found for an unknown parent; invalid for terms that make no sense by
+    /// themselves, under the parent, or above what stands under the group.
     pub fn modify_policy_group(
         &self,
         tenant: Option<&Name>,
@@ -128,83 +221,116 @@ impl Control {
         request: ModifyPolicyGroup,
     ) -> Outcome<PolicyGroupView> {
         let _change = self.begin_change();
-        let Versioned { mut record, revision } = self.model().group(tenant, name)?.clone();
-        if request.is_shared.is_some_and(|is_shared| is_shared != record.is_shared) {
+        let Versioned { record: old, revision } =
+            self.model().group_of(GroupKind::Fixed, tenant, name)?.clone();
+        if request.is_shared.is_some_and(|is_shared| is_shared != old.is_shared) {
             return Err(ControlError::refused(format!(
                 "whether policy group '{name}' is shared ({}) cannot be changed; create another and \
                  bind the volumes to it",
-                record.is_shared
+                old.is_shared
             )));
         }
-        let limits = &mut record.limits;
-        limits.total = request.total.unwrap_or(limits.total);
-        limits.read = request.read.unwrap_or(limits.read);
-        limits.write = request.write.unwrap_or(limits.write);
-        let members = self.save_group(&mut record, revision)?;
-        if !members.is_empty() {
-            self.rebind_members(&record)?;
+        let mut record = old.clone();
+        record.terms = request.change.applied(old.terms);
+        if let Some(parent) = &request.parent {
+            let parent = parent.as_ref().map(|parent| self.parent_in(&old.tenant, parent));
+            record.parent = parent.transpose()?;
         }
-        self.write_copies(&members)?;
-        Ok(PolicyGroupView { record, workloads: members.len() })
+        self.change_group(&old, record, revision)
+    }
+
+    /// Changes the terms of an adaptive policy group; they hold for its volumes from the answer on.
+    ///
+    /// # Errors
+    /// Refused for a built-in group; invalid for terms that make no sense.
+    pub fn modify_adaptive_policy_group(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        change: AdaptiveChange,
+    ) -> Outcome<PolicyGroupView> {
+        let _change = self.begin_change();
+        let Versioned { record: old, revision } =
+            self.model().group_of(GroupKind::Adaptive, tenant, name)?.clone();
+        refuse_built_in(&old)?;
+        let adaptive = old.adaptive.map(|terms| change.applied(terms));
+        self.change_group(&old, PolicyGroupRecord { adaptive, ..old.clone() }, revision)
+    }
+
+    fn change_group(
+        &self,
+        old: &PolicyGroupRecord,
+        mut record: PolicyGroupRecord,
+        revision: u64,
+    ) -> Outcome<PolicyGroupView> {
+        check_group(&self.model(), &record)?;
+        self.save_group(&mut record, revision)?;
+        self.put_group_in_effect(old, &record)?;
+        self.write_copies(&self.volumes_that_name(record.id))?;
+        Ok(self.view_of(&self.model(), &record))
     }
 
     /// Gives a policy group another name; its volumes stay bound.
     ///
     /// # Errors
-    /// Conflict if the tenant has a policy group of the new name.
+    /// Conflict if the tenant has a policy group of the new name; refused for a built-in group.
     pub fn rename_policy_group(
         &self,
+        kind: GroupKind,
         tenant: Option<&Name>,
         name: &Name,
         new_name: Name,
     ) -> Outcome<PolicyGroupView> {
         let _change = self.begin_change();
-        let Versioned { mut record, revision } = self.model().group(tenant, name)?.clone();
-        if record.name == new_name {
-            return Ok(PolicyGroupView::of(&self.model(), &record));
+        let Versioned { mut record, revision } = self.model().group_of(kind, tenant, name)?.clone();
+        refuse_built_in(&record)?;
+        if record.name != new_name {
+            self.refuse_taken_group(&record.tenant, &new_name)?;
+            record.name = new_name;
+            self.save_group(&mut record, revision)?;
+            self.write_copies(&self.volumes_that_name(record.id))?;
         }
-        self.refuse_taken_group(&record.tenant, &new_name)?;
-        record.name = new_name;
-        let members = self.save_group(&mut record, revision)?;
-        self.write_copies(&members)?;
-        Ok(PolicyGroupView { record, workloads: members.len() })
+        Ok(self.view_of(&self.model(), &record))
     }
 
-    /// Removes a policy group that no volume is bound to.
+    /// Removes a policy group that nothing refers to.
     ///
     /// # Errors
-    /// Refused while volumes are bound, which are named.
-    pub fn delete_policy_group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<()> {
+    /// Refused for a built-in group, and while volumes, groups or its tenant refer to it, which are named.
+    pub fn delete_policy_group(&self, kind: GroupKind, tenant: Option<&Name>, name: &Name) -> Outcome<()> {
         let _change = self.begin_change();
-        let Versioned { record, revision } = self.model().group(tenant, name)?.clone();
-        let members = list_names(self.model().members(record.id).map(|volume| &volume.name));
-        if !members.is_empty() {
-            return Err(ControlError::refused(format!(
-                "policy group '{name}' is bound to the volumes: {members}; \
-                 release them first with 'volume modify -volume NAME -qos-policy-group none'"
-            )));
-        }
+        let Versioned { record, revision } = self.model().group_of(kind, tenant, name)?.clone();
+        refuse_built_in(&record)?;
+        refuse_used(&self.model(), &record)?;
         let key = keys::policy_group(record.id);
         self.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
         self.update(|model| {
             model.remove_group(record.id);
             model.accounts.forget(record.id);
         });
-        self.data_plane.forget_scope(&Scope::Group(record.id));
+        self.data_plane.forget(&Scope::Group(record.id));
         Ok(())
     }
 
-    /// Writes a changed policy group and answers its members.
-    fn save_group(&self, record: &mut PolicyGroupRecord, revision: u64) -> Outcome<Vec<VolumeRecord>> {
+    /// Writes a changed policy group.
+    fn save_group(&self, record: &mut PolicyGroupRecord, revision: u64) -> Outcome<()> {
         record.generation += 1;
         let key = keys::policy_group(record.id);
         let transaction = Transaction::default().compare(&key, revision).put(&key, record)?;
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| model.put_group(record.clone(), revision));
-        Ok(self.model().members(record.id).cloned().collect())
+        Ok(())
+    }
+
+    /// The volumes whose record copies hold a policy group.
+    pub(super) fn volumes_that_name(&self, group: PolicyGroupId) -> Vec<VolumeRecord> {
+        let model = self.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        volumes.filter(|volume| model.groups_of(volume).iter().any(|of| of.id == group)).cloned().collect()
     }
 
     fn refuse_taken_group(&self, tenant: &Name, name: &Name) -> Outcome<()> {
+        refuse_built_in_name(name)?;
         let model = self.model();
         if model.has_group(tenant, name) {
             let message = format!("policy group '{name}' exists already in tenant '{tenant}'");
@@ -218,10 +344,49 @@ impl Control {
     }
 
     /// The next number of a policy group, and the revision of the highest so far.
-    fn next_number(&self) -> Outcome<(u64, u64)> {
+    pub(super) fn next_number(&self) -> Outcome<(u64, u64)> {
         let entry = self.catalogue.get(keys::POLICY_GROUP_NUMBER)?;
         let Some(entry) = entry else { return Ok((1, 0)) };
         let highest: u64 = entry.decode()?;
         Ok((highest + 1, entry.revision))
     }
+}
+
+/// Refuses a new or changed group whose terms make no sense, alone or among the others.
+pub(super) fn check_group(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
+    record.terms.check()?;
+    record.adaptive.map_or(Ok(()), |adaptive| adaptive.check())?;
+    model.check_tree(&record.tenant, Some(record), None)
+}
+
+fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
+    let name = &record.name;
+    let members = list_names(model.members(record.id).map(|volume| &volume.name));
+    let option = if record.adaptive.is_some() { "-qos-adaptive-policy-group" } else { "-qos-policy-group" };
+    if !members.is_empty() {
+        return Err(ControlError::refused(format!(
+            "policy group '{name}' is bound to the volumes: {members}; \
+             release them first with 'volume modify -volume NAME {option} none'"
+        )));
+    }
+    let groups = model.groups.values().map(|group| &group.record);
+    let children =
+        list_names(groups.filter(|group| group.parent == Some(record.id)).map(|group| &group.name));
+    if !children.is_empty() {
+        return Err(ControlError::refused(format!(
+            "policy group '{name}' is the parent of: {children}; \
+             release them first with 'qos policy-group modify NAME --parent none'"
+        )));
+    }
+    let tenant = &model.tenant(Some(&record.tenant))?.record;
+    for (of, option) in [(tenant.policy_group, "--qos-policy-group"), (tenant.template, "--template")] {
+        if of == Some(record.id) {
+            return Err(ControlError::refused(format!(
+                "policy group '{name}' is that of tenant '{0}'; \
+                 release it first with 'tenant modify {0} {option} none'",
+                tenant.name
+            )));
+        }
+    }
+    Ok(())
 }

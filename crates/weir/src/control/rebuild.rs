@@ -102,7 +102,7 @@ impl Findings {
 
     fn add(&mut self, copy: RecordCopy) -> Outcome<()> {
         self.tenants.insert(copy.tenant.name.clone(), copy.tenant);
-        if let Some(group) = copy.policy_group {
+        for group in copy.policy_group.into_iter().chain(copy.other_groups) {
             let newest = self.groups.entry(group.id).or_insert_with(|| group.clone());
             if group.generation > newest.generation {
                 *newest = group;

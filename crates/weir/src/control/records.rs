@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use weir_types::{Class, DriveId, Emulation, Limits, Name, PolicyGroupId, VolumeId};
+use weir_types::{AdaptiveTerms, Class, DriveId, Emulation, Name, PolicyGroupId, Terms, VolumeId};
 
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
@@ -23,11 +23,17 @@ pub const COPY_FORMAT: u32 = 1;
 pub struct TenantRecord {
     /// Its name.
     pub name: Name,
+    /// The shared policy group whose terms are those of the whole tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_group: Option<PolicyGroupId>,
+    /// The policy group that volumes get which are made without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<PolicyGroupId>,
     /// When it was made.
     pub created_at: Timestamp,
 }
 
-/// Named ceilings.
+/// Named terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyGroupRecord {
     /// Its identity, which survives a rename.
@@ -38,10 +44,17 @@ pub struct PolicyGroupRecord {
     pub tenant: Name,
     /// Its name, unique within the tenant.
     pub name: Name,
-    /// Its ceilings.
-    pub limits: Limits,
+    /// Its terms. Records from before floors and bursts have only ceilings.
+    #[serde(flatten)]
+    pub terms: Terms,
     /// True if all members share one budget, false if each has its own. Never changes.
     pub is_shared: bool,
+    /// The shared group of the same tenant under which this one stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<PolicyGroupId>,
+    /// What the terms of each member are computed from, if they follow its size. Never comes or goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<AdaptiveTerms>,
     /// Counts changes, so that the newest of several copies is known.
     pub generation: u64,
     /// When it was made.
@@ -114,6 +127,10 @@ pub struct RecordCopy {
     pub tenant: TenantRecord,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupRecord>,
+    /// The policy groups that this one stands under and that its tenant names. Copies from before nesting lack
+    /// them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_groups: Vec<PolicyGroupRecord>,
 }
 
 /// The node's own identity.
@@ -121,6 +138,29 @@ pub struct RecordCopy {
 pub struct NodeRecord {
     /// Its identity.
     pub id: uuid::Uuid,
+}
+
+impl PolicyGroupRecord {
+    /// The terms of a member of these sizes, as far as they are its own: a shared group's are not.
+    pub fn own_terms(&self, allocated_bytes: u64, used_bytes: u64) -> Terms {
+        match &self.adaptive {
+            Some(adaptive) => adaptive.terms(allocated_bytes, used_bytes),
+            None if self.is_shared => Terms::default(),
+            None => self.terms,
+        }
+    }
+
+    /// What kind of group it is, in words.
+    pub fn kind(&self) -> &'static str {
+        if self.adaptive.is_some() { "adaptive policy group" } else { "policy group" }
+    }
+}
+
+impl TenantRecord {
+    /// A new tenant that asks for nothing.
+    pub fn new(name: Name, created_at: Timestamp) -> TenantRecord {
+        TenantRecord { name, policy_group: None, template: None, created_at }
+    }
 }
 
 impl VolumeRecord {
@@ -168,5 +208,48 @@ pub mod keys {
     /// Key of a volume.
     pub fn volume(id: VolumeId) -> String {
         format!("{VOLUMES}{id}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_from_before_floors_and_nesting_are_read() {
+        let group = serde_json::json!({
+            "id": uuid::Uuid::from_u128(1), "number": 7, "tenant": "svm01", "name": "policy1",
+            "limits": {"total": {"iops": 1000}, "read": {}, "write": {"bytes_per_second": 5}},
+            "is_shared": true, "generation": 3, "created_at": "2025-01-01T00:00:00Z",
+        });
+        let group: PolicyGroupRecord = serde_json::from_value(group).unwrap();
+        assert_eq!((group.terms.limits.total.iops, group.parent, group.adaptive), (Some(1000), None, None));
+        assert_eq!(group.terms, Terms::limited(group.terms.limits), "everything else is as it was");
+        let tenant = serde_json::json!({"name": "svm01", "created_at": "2025-01-01T00:00:00Z"});
+        let tenant: TenantRecord = serde_json::from_value(tenant).unwrap();
+        assert_eq!((tenant.policy_group, tenant.template), (None, None));
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let terms = Terms {
+            operation_size: weir_types::OperationSize::Bytes(4096),
+            weight: weir_types::Weight(7),
+            ..Terms::default()
+        };
+        let group = PolicyGroupRecord {
+            id: PolicyGroupId(uuid::Uuid::from_u128(1)),
+            number: 1,
+            tenant: Name::new("svm01").unwrap(),
+            name: Name::new("policy1").unwrap(),
+            terms,
+            is_shared: false,
+            parent: Some(PolicyGroupId(uuid::Uuid::from_u128(2))),
+            adaptive: Some(AdaptiveTerms::new(1000, 1500)),
+            generation: 1,
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        let value = serde_json::to_value(&group).unwrap();
+        assert_eq!(serde_json::from_value::<PolicyGroupRecord>(value).unwrap(), group);
     }
 }

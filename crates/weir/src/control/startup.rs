@@ -183,7 +183,7 @@ fn make_default_tenant(catalogue: &dyn Catalogue) -> Outcome<()> {
     let name = Name::new(DEFAULT_TENANT).map_err(|error| ControlError::internal(error.to_string()))?;
     let key = keys::tenant(&name);
     if catalogue.get(&key)?.is_none() {
-        let record = TenantRecord { name, created_at: Timestamp::now() };
+        let record = TenantRecord::new(name, Timestamp::now());
         catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
     }
     Ok(())

@@ -80,9 +80,11 @@ impl Control {
         name: Option<&Name>,
     ) -> Outcome<Vec<PolicyGroupSample>> {
         let views = match name {
-            Some(name) => vec![self.policy_group(tenant, name)?],
-            None => self.policy_groups(tenant)?,
+            Some(name) => vec![self.policy_group_of_any_kind(tenant, name)?],
+            None => self.all_policy_groups(tenant)?,
         };
+        // Built-in groups that nobody uses only make the answer long.
+        let views = views.into_iter().filter(|view| !view.is_built_in || view.workloads > 0);
         let model = self.model();
         let depths = model.queue_depths();
         let sample = |record: PolicyGroupRecord, workloads| {
@@ -90,7 +92,7 @@ impl Control {
             let totals = model.accounts.totals(record.id, |volume| model.volume_totals(volume));
             PolicyGroupSample { record, workloads, totals, queue_depth, queue_depth_delayed }
         };
-        Ok(views.into_iter().map(|view| sample(view.record, view.workloads)).collect())
+        Ok(views.map(|view| sample(view.record, view.workloads)).collect())
     }
 }
 

@@ -1,26 +1,113 @@
 //! Operations on tenants.
 
 use jiff::Timestamp;
-use weir_types::Name;
+use weir_types::{Name, PolicyGroupId, Scope};
 
 use super::Control;
 use super::bounds::TENANTS_MAX;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
-use super::model::list_names;
-use super::records::{DEFAULT_TENANT, TenantRecord, keys};
+use super::model::{Model, Versioned, list_names};
+use super::policies::GroupKind;
+use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord, keys};
+
+/// What should become different about a tenant; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct ModifyTenant {
+    /// The shared policy group whose terms everything of the tenant has together, or none.
+    pub policy_group: Option<Option<Name>>,
+    /// The policy group that volumes get which are made without one, or none.
+    pub template: Option<Option<Name>>,
+}
+
+/// A tenant as it is shown.
+#[derive(Clone, Debug)]
+pub struct TenantView {
+    /// Its record.
+    pub record: TenantRecord,
+    /// The policy group whose terms are the tenant's.
+    pub policy_group: Option<PolicyGroupRecord>,
+    /// The policy group that volumes get which are made without one.
+    pub template: Option<PolicyGroupRecord>,
+    /// Number of its volumes.
+    pub volumes: usize,
+}
+
+impl TenantView {
+    fn of(model: &Model, record: &TenantRecord) -> TenantView {
+        let group = |id: Option<PolicyGroupId>| model.group_by_id(id?).cloned();
+        TenantView {
+            record: record.clone(),
+            policy_group: group(record.policy_group),
+            template: group(record.template),
+            volumes: model.volumes.values().filter(|volume| volume.record.tenant == record.name).count(),
+        }
+    }
+}
 
 impl Control {
     /// All tenants by name.
-    pub fn tenants(&self) -> Vec<TenantRecord> {
-        self.model().tenants.values().map(|tenant| tenant.record.clone()).collect()
+    pub fn tenants(&self) -> Vec<TenantView> {
+        let model = self.model();
+        model.tenants.values().map(|tenant| TenantView::of(&model, &tenant.record)).collect()
+    }
+
+    /// One tenant.
+    pub fn tenant(&self, name: &Name) -> Outcome<TenantView> {
+        let model = self.model();
+        Ok(TenantView::of(&model, &model.tenant(Some(name))?.record))
+    }
+
+    /// Changes a tenant's policy, which holds for all that it owns from the answer on, or the template of volumes
+    /// to come, which changes nothing about those that are there.
+    ///
+    /// # Errors
+    /// Not found for a policy group that the tenant does not have; invalid for one that is not shared, is
+    /// adaptive or stands under another, and if floors would be above the group's.
+    pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
+        let _change = self.begin_change();
+        let Versioned { record: old, revision } = self.model().tenant(Some(name))?.clone();
+        let new = self.modified_tenant(&old, request)?;
+        if new != old {
+            self.model().check_tree(name, None, Some(&new))?;
+            let key = keys::tenant(name);
+            let transaction = Transaction::default().compare(&key, revision).put(&key, &new)?;
+            let revision = self.catalogue.commit(transaction)?;
+            self.update(|model| model.put_tenant(new.clone(), revision));
+            let volumes = self.volumes_of(name);
+            if new.policy_group != old.policy_group {
+                self.bind_all(&volumes)?;
+            }
+            self.write_copies(&volumes)?;
+        }
+        self.tenant(name)
+    }
+
+    fn modified_tenant(&self, old: &TenantRecord, request: ModifyTenant) -> Outcome<TenantRecord> {
+        let model = self.model();
+        let mut new = old.clone();
+        if let Some(name) = request.policy_group {
+            let group = name.map(|name| model.group_of(GroupKind::Fixed, Some(&old.name), &name));
+            new.policy_group = group.transpose()?.map(|group| group.record.id);
+        }
+        if let Some(name) = request.template {
+            let group = name.map(|name| model.group(Some(&old.name), &name));
+            new.template = group.transpose()?.map(|group| group.record.id);
+        }
+        Ok(new)
+    }
+
+    fn volumes_of(&self, tenant: &Name) -> Vec<VolumeRecord> {
+        let model = self.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        volumes.filter(|volume| volume.tenant == *tenant).cloned().collect()
     }
 
     /// Makes a tenant.
     ///
     /// # Errors
     /// Conflict if there is one of that name; full if there are as many as can be.
-    pub fn create_tenant(&self, name: Name) -> Outcome<TenantRecord> {
+    pub fn create_tenant(&self, name: Name) -> Outcome<TenantView> {
         let _change = self.begin_change();
         if self.model().tenants.contains_key(&name) {
             return Err(ControlError::conflict(format!("tenant '{name}' exists already")));
@@ -30,11 +117,11 @@ impl Control {
                 "there are {TENANTS_MAX} tenants already, which is the most"
             )));
         }
-        let record = TenantRecord { name, created_at: Timestamp::now() };
+        let record = TenantRecord::new(name, Timestamp::now());
         let key = keys::tenant(&record.name);
         let revision = self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
         self.update(|model| model.put_tenant(record.clone(), revision));
-        Ok(record)
+        self.tenant(&record.name)
     }
 
     /// Removes a tenant that owns nothing.
@@ -48,6 +135,7 @@ impl Control {
         let key = keys::tenant(name);
         self.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
         self.update(|model| model.tenants.remove(name));
+        self.data_plane.forget(&Scope::Tenant(name.clone()));
         Ok(())
     }
 

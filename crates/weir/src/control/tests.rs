@@ -1,9 +1,12 @@
 //! Control against a real catalogue and real files in a temporary folder.
 
+mod apply;
+mod policies;
+
 use std::path::{Path, PathBuf};
 
 use weir_types::bounds::{EXTENT_BYTES, VOLUME_SIZE_BYTES_MAX};
-use weir_types::{Class, Limits, Name, Throughput, VolumeId};
+use weir_types::{Class, Name, Throughput, VolumeId};
 
 use super::catalogue::SqliteCatalogue;
 use super::records::{VolumeState, keys};
@@ -56,18 +59,19 @@ pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> Creat
         size_bytes,
         drive: None,
         io_priority: None,
-        policy_group: None,
+        policy: None,
     }
 }
 
 fn group(tenant: Option<&str>, text: &str, iops: u64, is_shared: bool) -> CreatePolicyGroup {
-    let limits =
-        Limits { total: Throughput { iops: Some(iops), bytes_per_second: None }, ..Limits::default() };
-    CreatePolicyGroup { tenant: tenant.map(name), name: name(text), limits, is_shared }
+    let total = Some(Throughput { iops: Some(iops), bytes_per_second: None });
+    let limits = LimitsChange { total, ..LimitsChange::default() };
+    let change = TermsChange { limits, ..TermsChange::default() };
+    CreatePolicyGroup { tenant: tenant.map(name), name: name(text), change, is_shared, parent: None }
 }
 
 fn bind(text: &str) -> ModifyVolume {
-    ModifyVolume { policy: Some(PolicyChange::Bind(name(text))), ..ModifyVolume::default() }
+    ModifyVolume { policy: Some(PolicyChange::Bind(GroupKind::Fixed, name(text))), ..ModifyVolume::default() }
 }
 
 /// The files of the drive in the state folder.
@@ -164,7 +168,7 @@ fn tenants_that_own_something_stay() {
     control.create_policy_group(group(Some("svm01"), "policy1", 5, true)).unwrap();
     let (kind, message) = error(control.delete_tenant(&name("svm01")));
     assert_eq!((kind, message.contains("policy groups: policy1")), (ErrorKind::Refused, true), "{message}");
-    control.delete_policy_group(None, &name("policy1")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap();
     control.delete_tenant(&name("svm01")).unwrap();
     assert_eq!(error(control.delete_tenant(&name("default"))).0, ErrorKind::Refused);
     assert_eq!(error(control.delete_tenant(&name("svm01"))).0, ErrorKind::NotFound);
@@ -183,16 +187,19 @@ fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
     assert_eq!(message, "unknown policy group 'policy1' in tenant 'default'; there is one in: svm01");
     let view = control.modify_volume(None, &name("vol1"), bind("policy1")).unwrap();
     assert_eq!(view.policy.unwrap().name, name("policy1"));
-    assert_eq!(control.policy_group(None, &name("policy1")).unwrap().workloads, 1);
-    let (kind, message) = error(control.delete_policy_group(None, &name("policy1")));
+    assert_eq!(control.policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap().workloads, 1);
+    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("policy1")));
     assert_eq!(
         (kind, message.contains("bound to the volumes: vol1;")),
         (ErrorKind::Refused, true),
         "{message}"
     );
-    let release = ModifyVolume { policy: Some(PolicyChange::Release), ..ModifyVolume::default() };
+    let release = ModifyVolume {
+        policy: Some(PolicyChange::Release(Some(GroupKind::Fixed))),
+        ..ModifyVolume::default()
+    };
     control.modify_volume(None, &name("vol1"), release).unwrap();
-    control.delete_policy_group(None, &name("policy1")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap();
     let (_, message) = error(control.modify_volume(None, &name("vol1"), bind("policy1")));
     assert_eq!(message, "unknown policy group 'policy1' in tenant 'svm01'");
 }
@@ -203,22 +210,24 @@ fn modifying_a_policy_changes_only_what_is_given_and_never_sharing() {
     let World { control, .. } = &World::start(&state);
     control.create_policy_group(group(None, "policy1", 1000, false)).unwrap();
     let read = Throughput { iops: None, bytes_per_second: Some(5_000_000) };
-    let change =
-        ModifyPolicyGroup { read: Some(read), is_shared: Some(false), ..ModifyPolicyGroup::default() };
-    let limits = control.modify_policy_group(None, &name("policy1"), change).unwrap().record.limits;
+    let limits = LimitsChange { read: Some(read), ..LimitsChange::default() };
+    let change = TermsChange { limits, ..TermsChange::default() };
+    let change = ModifyPolicyGroup { change, is_shared: Some(false), parent: None };
+    let limits = control.modify_policy_group(None, &name("policy1"), change).unwrap().record.terms.limits;
     assert_eq!((limits.total.iops, limits.read), (Some(1000), read));
     let shared = ModifyPolicyGroup { is_shared: Some(true), ..ModifyPolicyGroup::default() };
     let (kind, message) = error(control.modify_policy_group(None, &name("policy1"), shared));
     assert_eq!((kind, message.contains("cannot be changed")), (ErrorKind::Refused, true), "{message}");
     control.create_policy_group(group(None, "policy2", 1000, true)).unwrap();
     assert_eq!(
-        error(control.rename_policy_group(None, &name("policy1"), name("policy2"))).0,
+        error(control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("policy2"))).0,
         ErrorKind::Conflict
     );
-    let renamed = control.rename_policy_group(None, &name("policy1"), name("gold")).unwrap();
-    assert_eq!((renamed.record.number, renamed.record.limits), (1, limits));
-    assert_eq!(error(control.policy_group(None, &name("policy1"))).0, ErrorKind::NotFound);
-    control.delete_policy_group(None, &name("policy2")).unwrap();
+    let renamed =
+        control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold")).unwrap();
+    assert_eq!((renamed.record.number, renamed.record.terms.limits), (1, limits));
+    assert_eq!(error(control.policy_group(GroupKind::Fixed, None, &name("policy1"))).0, ErrorKind::NotFound);
+    control.delete_policy_group(GroupKind::Fixed, None, &name("policy2")).unwrap();
     let third = control.create_policy_group(group(None, "policy3", 1, true)).unwrap();
     assert_eq!(third.record.number, 3, "numbers are not used again");
 }
@@ -246,14 +255,15 @@ fn furnish(control: &Control) -> String {
     control.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
     control.create_volume(volume(None, "vol2", 2 * GIB)).unwrap();
     control.modify_volume(None, &name("vol1"), bind("policy1")).unwrap();
-    control.rename_policy_group(None, &name("policy1"), name("gold")).unwrap();
+    control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold")).unwrap();
     control.resize_volume(None, &name("vol2"), 4 * GIB, false).unwrap();
     inventory(control)
 }
 
 pub(super) fn inventory(control: &Control) -> String {
     let volumes: Vec<_> = control.volumes(None).unwrap().into_iter().map(|view| view.record).collect();
-    let groups: Vec<_> = control.policy_groups(None).unwrap().into_iter().map(|view| view.record).collect();
+    let groups: Vec<_> =
+        control.policy_groups(GroupKind::Fixed, None).unwrap().into_iter().map(|view| view.record).collect();
     serde_json::to_string_pretty(&(control.tenants().len(), volumes, groups)).unwrap()
 }
 

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES, VOLUMES_MAX};
 use weir_types::units::Size;
-use weir_types::{Class, Name, PolicyGroupId, VolumeId};
+use weir_types::{Class, Limits, Name, PolicyGroupId, Throughput, VolumeId};
 
 use super::Control;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
+use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned};
+use super::policies::GroupKind;
 use super::records::{DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
 use crate::statistics::VolumeSnapshot;
 
@@ -30,17 +32,17 @@ pub struct CreateVolume {
     pub io_priority: Option<Class>,
     /// The drive to hold it; the default drive if none is named.
     pub drive: Option<Name>,
-    /// The policy group of the same tenant to bind it to.
-    pub policy_group: Option<Name>,
+    /// The policy to begin with; what its tenant's template says if `None`.
+    pub policy: Option<PolicyChange>,
 }
 
 /// What should become of a volume's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyChange {
-    /// It is released from its policy.
-    Release,
-    /// It is bound to this policy group of its tenant.
-    Bind(Name),
+    /// It is released from a policy of this kind, or of either.
+    Release(Option<GroupKind>),
+    /// It is bound to this policy group of its tenant, instead of any other.
+    Bind(GroupKind, Name),
 }
 
 /// What should become different about a volume; what is `None` stays.
@@ -67,6 +69,8 @@ pub struct VolumeView {
     pub drive: Option<DriveRecord>,
     /// The policy group that it is bound to.
     pub policy: Option<PolicyGroupRecord>,
+    /// The levels of policies that it stands under, from the top down, itself last.
+    pub levels: Vec<Level>,
     /// Bytes that it occupies on the drive; `None` if its files cannot be examined.
     pub used_bytes: Option<u64>,
     /// What was counted so far; `None` if the data plane does not serve it.
@@ -79,8 +83,33 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
         record: record.clone(),
         drive: model.drive_of(record).cloned(),
         policy: model.policy_of(record).cloned(),
+        levels: levels_in_effect(model, record),
         used_bytes: None,
         snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
+    }
+}
+
+/// The levels of a volume with its own terms as they are in effect, which may be some seconds old if they follow
+/// what it occupies.
+fn levels_in_effect(model: &Model, record: &VolumeRecord) -> Vec<Level> {
+    let mut levels = model.levels(record, 0);
+    if let (Some(own), Some(terms)) = (levels.last_mut(), model.adapted.get(&record.id)) {
+        own.terms = *terms;
+    }
+    levels
+}
+
+impl VolumeView {
+    /// What of all levels is in effect, field by field, with where it comes from.
+    pub fn effective(&self) -> Vec<EffectiveField> {
+        effective(&self.levels)
+    }
+
+    /// The ceilings of the policy that it is bound to: its own, or those that it shares.
+    pub fn policy_limits(&self) -> Option<Limits> {
+        let policy = self.policy.as_ref()?;
+        let own = self.levels.last().map(|level| level.terms.limits).unwrap_or_default();
+        Some(if policy.is_shared { policy.terms.limits } else { own })
     }
 }
 
@@ -111,16 +140,19 @@ fn check_size(size_bytes: u64) -> Outcome<()> {
 impl Control {
     /// All volumes, or those of one tenant, by tenant and name.
     pub fn volumes(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeView>> {
-        let mut views = {
-            let model = self.model();
-            tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
-            let records = model.volumes.values().map(|volume| &volume.record);
-            let wanted = records.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
-            wanted.map(|volume| view(&model, volume)).collect::<Vec<_>>()
-        };
+        tenant.map(|tenant| self.model().tenant(Some(tenant)).map(|_| ())).transpose()?;
+        let mut views = self.volume_records_by_name();
+        views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
         views.iter_mut().for_each(|view| view.used_bytes = self.used_bytes(&view.record));
-        views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         Ok(views)
+    }
+
+    /// All volumes by tenant and name, without what must be read from the drive.
+    pub fn volume_records_by_name(&self) -> Vec<VolumeView> {
+        let model = self.model();
+        let mut views: Vec<_> = model.volumes.values().map(|volume| view(&model, &volume.record)).collect();
+        views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
+        views
     }
 
     /// One volume.
@@ -162,7 +194,15 @@ impl Control {
                 "there are {VOLUMES_MAX} volumes already, which is the most"
             )));
         }
-        let policy_group = request.policy_group.as_ref().map(|name| policy_of_tenant(&model, &tenant, name));
+        let template = model.tenant(Some(&tenant))?.record.template;
+        let policy_group = match &request.policy {
+            None => template,
+            Some(PolicyChange::Release(_)) => None,
+            Some(PolicyChange::Bind(kind, name)) => Some(policy_of_tenant(&model, *kind, &tenant, name)?),
+        };
+        if let Some(group) = policy_group {
+            refuse_floor(&model, &tenant, group)?;
+        }
         Ok(VolumeRecord {
             id: VolumeId(uuid::Uuid::new_v4()),
             tenant,
@@ -170,7 +210,7 @@ impl Control {
             size_bytes: request.size_bytes,
             drive: model.usable_drive(request.drive.as_ref())?,
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
-            policy_group: policy_group.transpose()?,
+            policy_group,
             is_read_only: false,
             state: VolumeState::Creating,
             created_at: Timestamp::now(),
@@ -224,6 +264,9 @@ impl Control {
             return Err(error);
         }
         self.data_plane.resize(record.id, size_bytes)?;
+        if self.model().adapted.contains_key(&record.id) {
+            self.bind(&record)?;
+        }
         if size_bytes < old_bytes {
             store.trim_to_size(record.id, size_bytes)?;
         }
@@ -257,6 +300,7 @@ impl Control {
             if new.policy_group != old.policy_group {
                 self.leave_policy(&old);
                 self.bind(&new)?;
+                self.join_policy(&new);
             }
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
@@ -292,9 +336,16 @@ impl Control {
         }
         match request.policy {
             None => {}
-            Some(PolicyChange::Release) => new.policy_group = None,
-            Some(PolicyChange::Bind(name)) => {
-                new.policy_group = Some(policy_of_tenant(&model, &old.tenant, &name)?);
+            Some(PolicyChange::Release(kind)) => {
+                kind.map_or(Ok(()), |kind| refuse_other_kind(&model, old, kind))?;
+                new.policy_group = None;
+            }
+            Some(PolicyChange::Bind(kind, name)) => {
+                let group = policy_of_tenant(&model, kind, &old.tenant, &name)?;
+                if old.policy_group != Some(group) {
+                    refuse_floor(&model, &old.tenant, group)?;
+                }
+                new.policy_group = Some(group);
             }
         }
         Ok(new)
@@ -322,7 +373,10 @@ impl Control {
         self.leave_policy(record);
         if self.model().open.contains_key(&record.id) {
             self.data_plane.close(record.id)?;
-            self.update(|model| model.open.remove(&record.id));
+            self.update(|model| {
+                model.open.remove(&record.id);
+                model.adapted.remove(&record.id);
+            });
         }
         self.remove(record)
     }
@@ -367,7 +421,7 @@ impl Control {
         Ok(())
     }
 
-    fn leave_policy(&self, record: &VolumeRecord) {
+    pub(super) fn leave_policy(&self, record: &VolumeRecord) {
         let Some(group) = record.policy_group else { return };
         self.update(|model| {
             let now = model.volume_totals(record.id);
@@ -394,7 +448,33 @@ fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
     Ok(())
 }
 
-/// The policy group of this name that volumes of a tenant can be bound to.
-fn policy_of_tenant(model: &Model, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
-    Ok(model.group(Some(tenant), name)?.record.id)
+/// The policy group of this name and kind that volumes of a tenant can be bound to.
+fn policy_of_tenant(model: &Model, kind: GroupKind, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
+    Ok(model.group_of(kind, Some(tenant), name)?.record.id)
+}
+
+/// Refuses another member of a group whose floors would then be more than those above it have.
+fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
+    let is_claim =
+        |group: &&PolicyGroupRecord| !group.is_shared && group.terms.floor != Throughput::default();
+    match model.group_by_id(group).filter(is_claim) {
+        Some(_) => model.check_tree_with_member(tenant, group),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to release a volume from a kind of policy that it does not have while it has one of the other kind.
+fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
+    let Some(group) = model.policy_of(volume) else { return Ok(()) };
+    let (is_other, option) = match kind {
+        GroupKind::Fixed => (group.adaptive.is_some(), "-qos-adaptive-policy-group"),
+        GroupKind::Adaptive => (group.adaptive.is_none(), "-qos-policy-group"),
+    };
+    if is_other {
+        let (volume, kind, group) = (&volume.name, group.kind(), &group.name);
+        return Err(ControlError::refused(format!(
+            "volume '{volume}' is bound to the {kind} '{group}'; {option} none releases it"
+        )));
+    }
+    Ok(())
 }

@@ -339,7 +339,7 @@ impl DataPlane {
     }
 
     /// Forgets the credit of a level that is no more.
-    pub fn forget_scope(&self, scope: &Scope) {
+    pub fn forget(&self, scope: &Scope) {
         self.commons.forget_credits(scope);
     }
 

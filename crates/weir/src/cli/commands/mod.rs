@@ -2,6 +2,9 @@
 
 pub mod documents;
 pub mod drive;
+pub mod effect;
+pub mod policy;
+pub mod policy_set;
 pub mod qos;
 pub mod statistics;
 pub mod status;

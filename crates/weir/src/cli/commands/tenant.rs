@@ -1,9 +1,12 @@
 //! `weir tenant`
 
-use super::super::arguments::TenantCommand;
+use super::super::arguments::{TenantChanges, TenantCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
-use crate::api::types::{Tenant, TenantCreate, TenantList};
+use crate::api::types::{Tenant, TenantCreate, TenantList, TenantModify};
+
+/// Width of the labels of `inspect`.
+const LABEL_WIDTH: usize = 24;
 
 /// Does what was told about tenants.
 pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> {
@@ -12,15 +15,58 @@ pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> 
             let tenant: Tenant = client.post("/v1/tenants", &[], &TenantCreate { name })?;
             output::print(&tenant.name)
         }
+        TenantCommand::Modify(arguments) => {
+            let path = path(arguments.name.get());
+            let TenantChanges { qos_policy_group, template } = arguments.changes;
+            client.patch::<Tenant>(&path, &[], &TenantModify { qos_policy_group, template }).map(|_| ())
+        }
+        TenantCommand::Inspect { name, read } => {
+            let tenant: Tenant = client.get(&path(name.get()), &[])?;
+            output::show(&tenant, read.output, description)
+        }
         TenantCommand::List(read) => {
             let list: TenantList = client.get("/v1/tenants", &[])?;
             output::show(&list, read.output, table)
         }
-        TenantCommand::Delete { name } => client.delete(&format!("/v1/tenants/{}", segment(&name)), &[]),
+        TenantCommand::Delete { name } => client.delete(&path(&name), &[]),
     }
 }
 
+fn path(name: &str) -> String {
+    format!("/v1/tenants/{}", segment(name))
+}
+
+fn or_dash(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "-".to_owned())
+}
+
+fn description(tenant: &Tenant) -> String {
+    let fields = [
+        ("Tenant", tenant.name.clone()),
+        ("QoS Policy Group", or_dash(&tenant.qos_policy_group)),
+        ("Template", or_dash(&tenant.template)),
+        ("Volumes", tenant.volumes.to_string()),
+        ("Created", tenant.created_at.to_string()),
+    ];
+    output::fields(LABEL_WIDTH, &fields)
+}
+
 fn table(list: &TenantList) -> String {
-    let row = |tenant: &Tenant| vec![tenant.name.clone(), tenant.created_at.to_string()];
-    output::table(&[Column::Text("Tenant"), Column::Text("Created")], list.tenants.iter().map(row))
+    let columns = [
+        Column::Text("Tenant"),
+        Column::Text("Policy Group"),
+        Column::Text("Template"),
+        Column::Number("Volumes"),
+        Column::Text("Created"),
+    ];
+    let row = |tenant: &Tenant| {
+        vec![
+            tenant.name.clone(),
+            or_dash(&tenant.qos_policy_group),
+            or_dash(&tenant.template),
+            tenant.volumes.to_string(),
+            tenant.created_at.to_string(),
+        ]
+    };
+    output::table(&columns, list.tenants.iter().map(row))
 }

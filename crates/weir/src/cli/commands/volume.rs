@@ -7,7 +7,7 @@ use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
-use super::statistics;
+use super::{effect, statistics};
 use crate::api::types::{
     BoundPolicy, IoPriority, OperationSample, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify,
     VolumeResize, VolumeSample,
@@ -27,7 +27,15 @@ struct Inspection {
 /// Does what was told about volumes.
 pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> {
     match command {
-        VolumeCommand::Create { name, tenant, size, drive, io_priority, qos_policy_group } => {
+        VolumeCommand::Create {
+            name,
+            tenant,
+            size,
+            drive,
+            io_priority,
+            qos_policy_group,
+            qos_adaptive_policy_group,
+        } => {
             let request = VolumeCreate {
                 name: name.get().to_owned(),
                 tenant: tenant.tenant,
@@ -35,6 +43,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 drive,
                 io_priority,
                 qos_policy_group,
+                qos_adaptive_policy_group,
             };
             let volume: Volume = client.post("/v1/volumes", &[], &request)?;
             output::print(&volume.name)
@@ -67,10 +76,18 @@ fn path(name: &str) -> String {
 
 fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
     let changes = arguments.changes;
+    // As ONTAP's document prints it: without a name it only stands beside the adaptive one.
+    let (fixed, adaptive) = (changes.qos_policy_group, changes.qos_adaptive_policy_group);
+    if fixed.as_deref() == Some("") && adaptive.is_none() {
+        return Err(CommandError::Usage(
+            "--qos-policy-group names no policy group; a name or 'none' is accepted".to_owned(),
+        ));
+    }
     let request = VolumeModify {
         name: changes.new_name,
         io_priority: changes.io_priority,
-        qos_policy_group: changes.qos_policy_group,
+        qos_policy_group: fixed.filter(|name| !name.is_empty()),
+        qos_adaptive_policy_group: adaptive,
         read_only: changes.read_only,
         force: arguments.force,
     };
@@ -106,7 +123,7 @@ fn table(list: &VolumeList) -> String {
             drive(volume),
             class(volume.io_priority).to_owned(),
             state(volume.state).to_owned(),
-            volume.qos_policy_group.as_ref().map_or("-".to_owned(), |policy| policy.name.clone()),
+            bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
             volume.connections.to_string(),
         ]
     };
@@ -117,6 +134,11 @@ fn table(list: &VolumeList) -> String {
 fn drive(volume: &Volume) -> String {
     let drive = volume.drive.as_ref();
     drive.map_or("unknown".to_owned(), |drive| super::drive::labelled(&drive.name, drive.emulation))
+}
+
+/// The policy group that a volume is bound to, of either kind.
+fn bound(volume: &Volume) -> Option<&BoundPolicy> {
+    volume.qos_policy_group.as_ref().or(volume.qos_adaptive_policy_group.as_ref())
 }
 
 fn used(volume: &Volume) -> String {
@@ -158,14 +180,19 @@ fn description(inspection: &Inspection) -> String {
         ("Ack Point", volume.ack_point.clone()),
         ("Connections", volume.connections.to_string()),
     ];
-    fields.extend(policy_fields(volume.qos_policy_group.as_ref()));
+    fields.extend(policy_fields(bound(volume), volume.qos_adaptive_policy_group.is_some()));
+    fields.extend(effect::fields(&volume.policy));
     fields.extend(activity_fields(statistics));
     output::fields(LABEL_WIDTH, &fields)
 }
 
-fn policy_fields(policy: Option<&BoundPolicy>) -> Vec<(&'static str, String)> {
+fn policy_fields(policy: Option<&BoundPolicy>, is_adaptive: bool) -> Vec<(&'static str, String)> {
     let Some(policy) = policy else { return vec![("QoS Policy Group", "none".to_owned())] };
-    let sharing = if policy.is_shared { "shared" } else { "not shared" };
+    let sharing = match (is_adaptive, policy.is_shared) {
+        (true, _) => "adaptive",
+        (false, true) => "shared",
+        (false, false) => "not shared",
+    };
     let ceiling = |rates| Throughput::from(rates).to_string();
     let mut fields = vec![
         ("QoS Policy Group", format!("{} ({sharing})", policy.name)),

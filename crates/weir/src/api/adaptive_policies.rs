@@ -1,0 +1,131 @@
+//! `/v1/qos/adaptive-policy-groups`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::types::{
+    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, ErrorBody,
+    Rename, TenantQuery,
+};
+use super::{Context, convert, convert_policy};
+use crate::control::{Control, GroupKind};
+
+/// List adaptive policy groups.
+#[utoipa::path(
+    get, path = "/v1/qos/adaptive-policy-groups", tag = "policy groups",
+    operation_id = "listAdaptivePolicyGroups", params(TenantQuery),
+    responses((status = 200, description = "All adaptive policy groups, or those of one tenant, and the \
+                             built-in ones", body = AdaptivePolicyGroupList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<AdaptivePolicyGroupList> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let list = move |control: &Control| control.policy_groups(GroupKind::Adaptive, tenant.as_ref());
+    let views = context.run(list).await?;
+    let groups = views.into_iter().map(convert_policy::adaptive_group).collect::<Result<_, _>>();
+    Ok(Json(AdaptivePolicyGroupList { adaptive_policy_groups: groups? }))
+}
+
+/// Make an adaptive policy group.
+#[utoipa::path(
+    post, path = "/v1/qos/adaptive-policy-groups", tag = "policy groups",
+    operation_id = "createAdaptivePolicyGroup", request_body = AdaptivePolicyGroupCreate,
+    responses((status = 201, description = "The new adaptive policy group", body = AdaptivePolicyGroup),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<AdaptivePolicyGroupCreate>,
+) -> Result<(StatusCode, Json<AdaptivePolicyGroup>), ApiError> {
+    let request = convert_policy::create_adaptive(request)?;
+    let view = context.run(|control| control.create_adaptive_policy_group(request)).await?;
+    Ok((StatusCode::CREATED, Json(convert_policy::adaptive_group(view)?)))
+}
+
+/// Inspect an adaptive policy group.
+#[utoipa::path(
+    get, path = "/v1/qos/adaptive-policy-groups/{name}", tag = "policy groups",
+    operation_id = "inspectAdaptivePolicyGroup",
+    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    responses((status = 200, description = "The adaptive policy group", body = AdaptivePolicyGroup),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<AdaptivePolicyGroup> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let inspect = move |control: &Control| control.policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
+    Ok(Json(convert_policy::adaptive_group(context.run(inspect).await?)?))
+}
+
+/// Change an adaptive policy group's terms while its volumes are in use.
+#[utoipa::path(
+    patch, path = "/v1/qos/adaptive-policy-groups/{name}", tag = "policy groups",
+    operation_id = "modifyAdaptivePolicyGroup",
+    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    request_body = AdaptiveModify,
+    responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+    Body(request): Body<AdaptiveModify>,
+) -> Answer<AdaptivePolicyGroup> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let change = convert_policy::adaptive_change(request);
+    let modify =
+        move |control: &Control| control.modify_adaptive_policy_group(tenant.as_ref(), &name, change);
+    Ok(Json(convert_policy::adaptive_group(context.run(modify).await?)?))
+}
+
+/// Give an adaptive policy group another name; its volumes stay bound.
+#[utoipa::path(
+    post, path = "/v1/qos/adaptive-policy-groups/{name}/rename", tag = "policy groups",
+    operation_id = "renameAdaptivePolicyGroup",
+    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    request_body = Rename,
+    responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn rename(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+    Body(request): Body<Rename>,
+) -> Answer<AdaptivePolicyGroup> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let new_name = convert::name(&request.new_name)?;
+    let rename = move |control: &Control| {
+        control.rename_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, new_name)
+    };
+    Ok(Json(convert_policy::adaptive_group(context.run(rename).await?)?))
+}
+
+/// Delete an adaptive policy group that no volume is bound to.
+#[utoipa::path(
+    delete, path = "/v1/qos/adaptive-policy-groups/{name}", tag = "policy groups",
+    operation_id = "deleteAdaptivePolicyGroup",
+    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    responses((status = 204, description = "It is gone"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+) -> Result<StatusCode, ApiError> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let delete =
+        move |control: &Control| control.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
+    context.run(delete).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

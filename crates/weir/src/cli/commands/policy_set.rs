@@ -1,0 +1,135 @@
+//! `weir qos apply` and `weir qos export`
+
+use std::io::Read;
+use std::path::Path;
+
+use super::super::client::{Client, CommandError};
+use super::super::output;
+use crate::api::types::{PoliciesApply, PoliciesDifference, PolicySet, PolicySetLines};
+use crate::control::bounds::API_POLICIES_BYTES_MAX;
+
+/// Where all policies are.
+const PATH: &str = "/v1/qos/policies";
+
+/// Shows what is different from a file, then brings all policies and bindings to what it says.
+pub fn apply(client: &Client, file: &Path, is_dry_run: bool) -> Result<(), CommandError> {
+    let text = read(file)
+        .map_err(|error| CommandError::Failed(format!("cannot read '{}': {error}", file.display())))?;
+    let in_file = |error: CommandError| match error {
+        CommandError::Failed(message) => CommandError::Failed(format!("'{}': {message}", file.display())),
+        error => error,
+    };
+    let put = |dry_run| {
+        let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run };
+        client.put::<PoliciesDifference>(PATH, &[], &request)
+    };
+    let difference = put(true).map_err(in_file)?;
+    if difference.changes.is_empty() {
+        return output::print("Everything is as the file says.");
+    }
+    output::print(&difference.changes.join("\n"))?;
+    if !is_dry_run {
+        put(false).map_err(in_file)?;
+    }
+    Ok(())
+}
+
+/// Writes all policies and bindings as a file that can be applied.
+pub fn export(client: &Client) -> Result<(), CommandError> {
+    let set: PolicySet = client.get(PATH, &[])?;
+    output::print(&serde_norway::to_string(&set).map_err(CommandError::failed)?)
+}
+
+/// Reads a file, or standard input for `-`, as far as the daemon would take it.
+fn read(file: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let limit = API_POLICIES_BYTES_MAX as u64 + 1;
+    match file.as_os_str() == "-" {
+        true => std::io::stdin().lock().take(limit).read_to_string(&mut text)?,
+        false => std::fs::File::open(file)?.take(limit).read_to_string(&mut text)?,
+    };
+    if text.len() > API_POLICIES_BYTES_MAX {
+        let what = format!("it is longer than {API_POLICIES_BYTES_MAX} bytes");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(text)
+}
+
+/// Reads the YAML; what does not fit is told with its line.
+fn parse(text: &str) -> Result<PolicySet, CommandError> {
+    serde_norway::from_str(text).map_err(|error| CommandError::Failed(error.to_string()))
+}
+
+/// The lines on which the entries of each section begin. An entry of a section that is not written with one dash at
+/// the beginning of a line for each has none, and is then told by its number alone.
+fn lines(text: &str) -> PolicySetLines {
+    let mut lines = PolicySetLines::default();
+    let mut section: Option<&mut Vec<u32>> = None;
+    let mut indent = None;
+    for (line, number) in text.lines().zip(1u32..) {
+        let content = line.trim_start();
+        let depth = line.len() - content.len();
+        if depth == 0 && !content.is_empty() && !content.starts_with(['-', '#']) {
+            indent = None;
+            section = match content.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']) {
+                "tenants" => Some(&mut lines.tenants),
+                "policy_groups" => Some(&mut lines.policy_groups),
+                "adaptive_policy_groups" => Some(&mut lines.adaptive_policy_groups),
+                "volumes" => Some(&mut lines.volumes),
+                _ => None,
+            };
+        } else if content == "-" || content.starts_with("- ") {
+            let is_entry = *indent.get_or_insert(depth) == depth;
+            if let Some(section) = section.as_deref_mut().filter(|_| is_entry) {
+                section.push(number);
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# All policies.
+tenants:
+  - name: svm01
+    template: extreme
+
+policy_groups:
+- name: policy1
+  limits:
+    total: {iops: 1000}
+# A comment.
+-
+  name: policy2
+adaptive_policy_groups: []
+volumes:
+    - {name: vol1, qos_policy_group: policy1}
+    - name: vol2
+";
+
+    #[test]
+    fn entries_are_found_on_their_lines() {
+        let lines = lines(FILE);
+        assert_eq!((lines.tenants, lines.policy_groups), (vec![3], vec![7, 11]));
+        assert_eq!((lines.adaptive_policy_groups, lines.volumes), (vec![], vec![15, 16]));
+        let set = parse(FILE).unwrap();
+        assert_eq!(set.policy_groups.unwrap().len(), 2);
+        assert_eq!(set.adaptive_policy_groups.unwrap().len(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_its_line() {
+        for (from, to, words) in [
+            ("iops: 1000", "iops: many", "line 9"),
+            ("name: policy2", "nam: policy2", "unknown field `nam`"),
+            ("volumes:", "volumse:", "unknown field `volumse`"),
+            ("template: extreme", "template: [", "line"),
+        ] {
+            let error = parse(&FILE.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains(" line "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Bringing all policies and bindings to what a set says, as a whole or not at all.
+//!
+//! A plan is made and checked without changing anything; then one transaction of the catalogue makes it durable,
+//! and then it is put in effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use weir_types::{AdaptiveTerms, Name, PolicyGroupId, Terms, VolumeId};
+
+use super::Control;
+use super::bounds::POLICY_GROUPS_MAX;
+use super::built_in::refuse_built_in_name;
+use super::catalogue::Transaction;
+use super::error::{ControlError, Outcome};
+use super::model::Model;
+use super::policies::{GroupKind, new_record};
+use super::records::{PolicyGroupRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use super::tree::PolicyTree;
+
+/// Where an entry stands, for errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The section.
+    pub section: &'static str,
+    /// Which of its entries, from 1.
+    pub number: usize,
+    /// The line of the file that it came from.
+    pub line: Option<u32>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line} ({} entry {})", self.section, self.number),
+            None => write!(f, "{} entry {}", self.section, self.number),
+        }
+    }
+}
+
+impl Place {
+    /// The same error with the place before it.
+    pub fn error(&self, error: &ControlError) -> ControlError {
+        ControlError { kind: error.kind, message: format!("{self}: {}", error.message) }
+    }
+}
+
+/// The policies of a tenant.
+#[derive(Clone, Debug)]
+pub struct TenantEntry {
+    /// Where it stands.
+    pub place: Place,
+    /// The tenant.
+    pub name: Name,
+    /// The policy group whose terms are the tenant's.
+    pub policy_group: Option<Name>,
+    /// The policy group of volumes to come.
+    pub template: Option<Name>,
+}
+
+/// A policy group of either kind.
+#[derive(Clone, Debug)]
+pub struct GroupEntry {
+    /// Where it stands.
+    pub place: Place,
+    /// The owner; the default tenant if none is named.
+    pub tenant: Option<Name>,
+    /// Its name.
+    pub name: Name,
+    /// Its terms, if they do not follow a size.
+    pub terms: Terms,
+    /// Its terms, if they do.
+    pub adaptive: Option<AdaptiveTerms>,
+    /// Whether members share one budget.
+    pub is_shared: bool,
+    /// The group under which it stands.
+    pub parent: Option<Name>,
+}
+
+/// The binding of a volume.
+#[derive(Clone, Debug)]
+pub struct VolumeEntry {
+    /// Where it stands.
+    pub place: Place,
+    /// The owner; found as in commands if none is named.
+    pub tenant: Option<Name>,
+    /// The volume.
+    pub name: Name,
+    /// The policy group that it is bound to.
+    pub policy: Option<(GroupKind, Name)>,
+}
+
+/// All policies and bindings. A section that is `None` says nothing; one that is there says everything of its kind:
+/// groups that it does not name are removed, tenants and volumes have no policy.
+#[derive(Clone, Debug, Default)]
+pub struct PolicySet {
+    /// Tenants' policies and templates.
+    pub tenants: Option<Vec<TenantEntry>>,
+    /// Fixed policy groups.
+    pub policy_groups: Option<Vec<GroupEntry>>,
+    /// Adaptive policy groups.
+    pub adaptive_policy_groups: Option<Vec<GroupEntry>>,
+    /// Bindings of volumes.
+    pub volumes: Option<Vec<VolumeEntry>>,
+}
+
+/// What applying a set does.
+#[derive(Default)]
+struct Plan {
+    /// All policy groups as they will be, built-in ones aside.
+    groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
+    /// Their names, by tenant.
+    names: BTreeMap<(Name, Name), PolicyGroupId>,
+    /// Where the groups stand in the file.
+    places: BTreeMap<PolicyGroupId, Place>,
+    /// All tenants as they will be.
+    tenants: BTreeMap<Name, TenantRecord>,
+    /// All volumes as they will be.
+    volumes: BTreeMap<VolumeId, VolumeRecord>,
+    /// The highest number of a group.
+    highest: u64,
+}
+
+impl Plan {
+    fn of(model: &Model, highest: u64) -> Plan {
+        let volumes = model.volumes.values().map(|volume| (volume.record.id, volume.record.clone()));
+        let tenants = model.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.record.clone()));
+        Plan { tenants: tenants.collect(), volumes: volumes.collect(), highest, ..Plan::default() }
+    }
+
+    /// Takes over the groups of a kind: those of the section, or those that are there if there is no section.
+    fn take_groups(&mut self, model: &Model, kind: GroupKind, entries: Option<&[GroupEntry]>) -> Outcome<()> {
+        let Some(entries) = entries else {
+            let is_of_kind =
+                |record: &&PolicyGroupRecord| record.adaptive.is_some() == (kind == GroupKind::Adaptive);
+            let records = model.groups.values().map(|group| &group.record).filter(is_of_kind);
+            return records.cloned().try_for_each(|record| self.take_group(record, None));
+        };
+        entries.iter().try_for_each(|entry| {
+            let record = self.record_of(model, entry).and_then(|record| {
+                record.terms.check()?;
+                record.adaptive.map_or(Ok(()), |adaptive| adaptive.check())?;
+                self.take_group(record, Some(&entry.place))
+            });
+            record.map_err(|error| entry.place.error(&error))
+        })
+    }
+
+    fn take_group(&mut self, record: PolicyGroupRecord, place: Option<&Place>) -> Outcome<()> {
+        let name = (record.tenant.clone(), record.name.clone());
+        if self.names.insert(name, record.id).is_some() {
+            let (name, tenant) = (&record.name, &record.tenant);
+            return Err(ControlError::conflict(format!(
+                "policy group '{name}' of tenant '{tenant}' is there twice; names are unique within a tenant"
+            )));
+        }
+        if self.groups.len() >= POLICY_GROUPS_MAX {
+            return Err(ControlError::full(format!("{POLICY_GROUPS_MAX} policy groups are the most")));
+        }
+        self.places.extend(place.map(|place| (record.id, place.clone())));
+        self.groups.insert(record.id, record);
+        Ok(())
+    }
+
+    /// The record that an entry asks for; its parent is found later, when all groups are known.
+    fn record_of(&mut self, model: &Model, entry: &GroupEntry) -> Outcome<PolicyGroupRecord> {
+        refuse_built_in_name(&entry.name)?;
+        let tenant = model.tenant(entry.tenant.as_ref())?.record.name.clone();
+        let old = match model.has_group(&tenant, &entry.name) {
+            true => Some(model.group(Some(&tenant), &entry.name)?.record.clone()),
+            false => None,
+        };
+        if let Some(old) = &old {
+            refuse_other_nature(old, entry)?;
+        }
+        let record = old.unwrap_or_else(|| {
+            self.highest += 1;
+            new_record(tenant, entry.name.clone(), self.highest)
+        });
+        let (terms, adaptive, is_shared) = (entry.terms, entry.adaptive, entry.is_shared);
+        Ok(PolicyGroupRecord { terms, adaptive, is_shared, parent: None, ..record })
+    }
+
+    /// The group of this name, built-in ones included.
+    fn find(&self, model: &Model, tenant: &Name, name: &Name) -> Outcome<(PolicyGroupId, GroupKind)> {
+        let id = self.names.get(&(tenant.clone(), name.clone())).copied();
+        let built_in = || model.built_in.named(name).map(|group| group.record.id);
+        let id = id.or_else(built_in).ok_or_else(|| {
+            ControlError::not_found(format!("there would be no policy group '{name}' in tenant '{tenant}'"))
+        })?;
+        let is_adaptive = self.groups.get(&id).is_none_or(|group| group.adaptive.is_some());
+        Ok((id, if is_adaptive { GroupKind::Adaptive } else { GroupKind::Fixed }))
+    }
+
+    fn find_of(&self, model: &Model, kind: GroupKind, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
+        match (kind, self.find(model, tenant, name)?) {
+            (GroupKind::Fixed, (_, GroupKind::Adaptive)) => Err(ControlError::invalid(format!(
+                "policy group '{name}' is adaptive; a fixed one is accepted here"
+            ))),
+            (GroupKind::Adaptive, (_, GroupKind::Fixed)) => Err(ControlError::invalid(format!(
+                "policy group '{name}' is not adaptive; an adaptive one is accepted here"
+            ))),
+            (_, (id, _)) => Ok(id),
+        }
+    }
+
+    fn take_parents(&mut self, model: &Model, entries: &[GroupEntry]) -> Outcome<()> {
+        for entry in entries {
+            let Some(parent) = &entry.parent else { continue };
+            let found = model.tenant(entry.tenant.as_ref()).and_then(|tenant| {
+                let tenant = &tenant.record.name;
+                let group = self.find(model, tenant, &entry.name)?.0;
+                Ok((group, self.find_of(model, GroupKind::Fixed, tenant, parent)?))
+            });
+            let (group, parent) = found.map_err(|error| entry.place.error(&error))?;
+            if let Some(record) = self.groups.get_mut(&group) {
+                record.parent = Some(parent);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_tenants(&mut self, model: &Model, entries: &[TenantEntry]) -> Outcome<()> {
+        for tenant in self.tenants.values_mut() {
+            (tenant.policy_group, tenant.template) = (None, None);
+        }
+        entries
+            .iter()
+            .try_for_each(|entry| self.take_tenant(model, entry).map_err(|error| entry.place.error(&error)))
+    }
+
+    fn take_tenant(&mut self, model: &Model, entry: &TenantEntry) -> Outcome<()> {
+        let tenant = &model.tenant(Some(&entry.name))?.record.name;
+        let policy_group = entry.policy_group.as_ref();
+        let policy_group = policy_group.map(|name| self.find_of(model, GroupKind::Fixed, tenant, name));
+        let policy_group = policy_group.transpose()?;
+        let template = entry.template.as_ref().map(|name| self.find(model, tenant, name)).transpose()?;
+        if let Some(record) = self.tenants.get_mut(tenant) {
+            record.policy_group = policy_group;
+            record.template = template.map(|(id, _)| id);
+        }
+        Ok(())
+    }
+
+    fn take_volumes(&mut self, model: &Model, entries: &[VolumeEntry]) -> Outcome<()> {
+        let mut named = BTreeSet::new();
+        for volume in self.volumes.values_mut().filter(|volume| volume.state == VolumeState::Online) {
+            volume.policy_group = None;
+        }
+        for entry in entries {
+            let bound = self.bound(model, entry).and_then(|(id, group)| match named.insert(id) {
+                true => Ok((id, group)),
+                false => Err(ControlError::conflict(format!("volume '{}' is there twice", entry.name))),
+            });
+            let (id, group) = bound.map_err(|error| entry.place.error(&error))?;
+            if let Some(volume) = self.volumes.get_mut(&id) {
+                volume.policy_group = group;
+            }
+        }
+        Ok(())
+    }
+
+    fn bound(&self, model: &Model, entry: &VolumeEntry) -> Outcome<(VolumeId, Option<PolicyGroupId>)> {
+        let volume = &model.volume(entry.tenant.as_ref(), &entry.name)?.record;
+        let policy = entry.policy.as_ref();
+        let group =
+            policy.map(|(kind, name)| self.find_of(model, *kind, &volume.tenant, name)).transpose()?;
+        Ok((volume.id, group))
+    }
+
+    /// Refuses references to what would be removed, and trees that cannot stand.
+    fn check(&self, model: &Model) -> Outcome<()> {
+        let is_there = |id: PolicyGroupId| self.groups.contains_key(&id) || model.built_in.get(id).is_some();
+        let gone =
+            |id: Option<PolicyGroupId>| id.filter(|id| !is_there(*id)).and_then(|id| model.group_by_id(id));
+        for volume in self.volumes.values() {
+            if let Some(group) = gone(volume.policy_group) {
+                return Err(still_used(group, &format!("volume '{}'", volume.export_name())));
+            }
+        }
+        for tenant in self.tenants.values() {
+            if let Some(group) = gone(tenant.policy_group).or_else(|| gone(tenant.template)) {
+                return Err(still_used(group, &format!("tenant '{}'", tenant.name)));
+            }
+        }
+        self.tenants.values().try_for_each(|tenant| self.check_tree(tenant))
+    }
+
+    fn check_tree(&self, tenant: &TenantRecord) -> Outcome<()> {
+        let groups = self.groups.values().filter(|group| group.tenant == tenant.name);
+        let mut members = BTreeMap::new();
+        let volumes = self.volumes.values().filter(|volume| volume.tenant == tenant.name);
+        for group in volumes.filter_map(|volume| volume.policy_group) {
+            *members.entry(group).or_default() += 1;
+        }
+        PolicyTree::new(groups, tenant.policy_group, members).check().map_err(|error| {
+            let id = self.names.get(&(tenant.name.clone(), error.group().clone()));
+            let place = id.and_then(|id| self.places.get(id));
+            let error = ControlError::from(error);
+            place.map_or(error.clone(), |place| place.error(&error))
+        })
+    }
+}
+
+fn refuse_other_nature(old: &PolicyGroupRecord, entry: &GroupEntry) -> Outcome<()> {
+    let name = &old.name;
+    if old.adaptive.is_some() != entry.adaptive.is_some() {
+        let kind = old.kind();
+        return Err(ControlError::conflict(format!(
+            "'{name}' is an existing {kind} and cannot become one of the other kind; another name is accepted"
+        )));
+    }
+    if old.is_shared != entry.is_shared {
+        return Err(ControlError::refused(format!(
+            "whether policy group '{name}' is shared ({}) cannot be changed; another name is accepted",
+            old.is_shared
+        )));
+    }
+    Ok(())
+}
+
+fn still_used(group: &PolicyGroupRecord, by: &str) -> ControlError {
+    ControlError::refused(format!(
+        "policy group '{}' of tenant '{}' is not in the file and would be removed, but {by} still has it",
+        group.name, group.tenant
+    ))
+}
+
+/// What a plan changes, as records before and after.
+struct Changes {
+    groups: Vec<(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)>,
+    tenants: Vec<(TenantRecord, TenantRecord)>,
+    volumes: Vec<(VolumeRecord, VolumeRecord)>,
+}
+
+impl Changes {
+    fn between(model: &Model, plan: &Plan) -> Changes {
+        let old_groups = model.groups.values().map(|group| &group.record);
+        let removed =
+            old_groups.filter(|old| !plan.groups.contains_key(&old.id)).map(|old| (Some(old.clone()), None));
+        let put = plan.groups.values().filter_map(|new| {
+            let old = model.groups.get(&new.id).map(|old| old.record.clone());
+            (old.as_ref() != Some(new)).then(|| (old, Some(new.clone())))
+        });
+        let tenants = plan.tenants.iter().filter_map(|(name, new)| {
+            let old = &model.tenants.get(name)?.record;
+            (old != new).then(|| (old.clone(), new.clone()))
+        });
+        let volumes = plan.volumes.iter().filter_map(|(id, new)| {
+            let old = &model.volumes.get(id)?.record;
+            (old != new).then(|| (old.clone(), new.clone()))
+        });
+        Changes {
+            groups: removed.chain(put).collect(),
+            tenants: tenants.collect(),
+            volumes: volumes.collect(),
+        }
+    }
+
+    /// The difference, one line for each thing that changes.
+    fn describe(&self, model: &Model, plan: &Plan) -> Vec<String> {
+        let name = |id: Option<PolicyGroupId>| {
+            let planned = id.and_then(|id| plan.groups.get(&id));
+            let group = planned.or_else(|| model.group_by_id(id?));
+            group.map_or("none".to_owned(), |group| group.name.to_string())
+        };
+        let groups = self.groups.iter().filter_map(|(old, new)| {
+            let record = new.as_ref().or(old.as_ref())?;
+            let sign = match (old, new) {
+                (None, _) => '+',
+                (_, None) => '-',
+                _ => '~',
+            };
+            Some(format!("{sign} {} {}/{}", record.kind(), record.tenant, record.name))
+        });
+        let tenants = self.tenants.iter().map(|(old, new)| {
+            let (from, to) = (name(old.policy_group), name(new.policy_group));
+            let templates = (name(old.template), name(new.template));
+            format!(
+                "~ tenant {}: policy {from} -> {to}, template {} -> {}",
+                old.name, templates.0, templates.1
+            )
+        });
+        let volumes = self.volumes.iter().map(|(old, new)| {
+            format!(
+                "~ volume {}: {} -> {}",
+                old.export_name(),
+                name(old.policy_group),
+                name(new.policy_group)
+            )
+        });
+        groups.chain(tenants).chain(volumes).collect()
+    }
+}
+
+impl Control {
+    /// Brings all policies and bindings to what a set says, and answers the difference, a line for each thing that
+    /// changes. With `is_dry_run` nothing is changed.
+    ///
+    /// # Errors
+    /// The first fault of the set, with the entry that has it; nothing has changed then.
+    pub fn apply_policies(&self, set: &PolicySet, is_dry_run: bool) -> Outcome<Vec<String>> {
+        let _change = self.begin_change();
+        let (next, number_revision) = self.next_number()?;
+        let (changes, difference, highest) = {
+            let model = self.model();
+            let plan = plan(&model, set, next.saturating_sub(1))?;
+            let changes = Changes::between(&model, &plan);
+            let difference = changes.describe(&model, &plan);
+            (changes, difference, plan.highest)
+        };
+        if !is_dry_run && !difference.is_empty() {
+            let changes = self.commit_policies(changes, highest, number_revision)?;
+            self.put_policies_in_effect(&changes)?;
+        }
+        Ok(difference)
+    }
+
+    /// Writes all changes in one transaction.
+    fn commit_policies(&self, mut changes: Changes, highest: u64, number_revision: u64) -> Outcome<Changes> {
+        let mut transaction = Transaction::default().compare(keys::POLICY_GROUP_NUMBER, number_revision);
+        if highest > 0 {
+            transaction = transaction.put(keys::POLICY_GROUP_NUMBER, &highest)?;
+        }
+        let model = self.model();
+        for (old, new) in &mut changes.groups {
+            let Some(id) = new.as_ref().or(old.as_ref()).map(|record| record.id) else { continue };
+            let (key, revision) =
+                (keys::policy_group(id), model.groups.get(&id).map_or(0, |group| group.revision));
+            transaction = transaction.compare(&key, revision);
+            transaction = match new {
+                Some(new) => {
+                    new.generation += u64::from(old.is_some());
+                    transaction.put(&key, new)?
+                }
+                None => transaction.delete(&key),
+            };
+        }
+        for (_, new) in &changes.tenants {
+            let revision = model.tenants.get(&new.name).map_or(0, |tenant| tenant.revision);
+            let key = keys::tenant(&new.name);
+            transaction = transaction.compare(&key, revision).put(&key, new)?;
+        }
+        for (_, new) in &changes.volumes {
+            let revision = model.volumes.get(&new.id).map_or(0, |volume| volume.revision);
+            let key = keys::volume(new.id);
+            transaction = transaction.compare(&key, revision).put(&key, new)?;
+        }
+        drop(model);
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| remember(model, &changes, revision));
+        Ok(changes)
+    }
+
+    fn put_policies_in_effect(&self, changes: &Changes) -> Outcome<()> {
+        for (old, new) in &changes.volumes {
+            self.leave_policy(old);
+            self.join_policy(new);
+        }
+        for (old, new) in &changes.groups {
+            if let (Some(old), Some(new)) = (old, new) {
+                self.put_group_in_effect(old, new)?;
+            }
+        }
+        let moved: BTreeSet<_> = changes.volumes.iter().map(|(_, new)| new.id).collect();
+        let tenants: BTreeSet<_> = changes.tenants.iter().map(|(_, new)| new.name.clone()).collect();
+        let all: Vec<_> = self.model().volumes.values().map(|volume| volume.record.clone()).collect();
+        let is_touched =
+            |volume: &&VolumeRecord| moved.contains(&volume.id) || tenants.contains(&volume.tenant);
+        let touched: Vec<_> = all.iter().filter(is_touched).cloned().collect();
+        self.bind_all(&touched)?;
+        for (old, new) in &changes.groups {
+            if let (Some(old), None) = (old, new) {
+                self.update(|model| model.accounts.forget(old.id));
+                self.data_plane.forget(&weir_types::Scope::Group(old.id));
+            }
+        }
+        self.write_copies(&all)
+    }
+}
+
+/// Enters what was written.
+fn remember(model: &mut Model, changes: &Changes, revision: u64) {
+    for (old, new) in &changes.groups {
+        match (old, new) {
+            (_, Some(new)) => model.put_group(new.clone(), revision),
+            (Some(old), None) => model.remove_group(old.id),
+            (None, None) => {}
+        }
+    }
+    changes.tenants.iter().for_each(|(_, new)| model.put_tenant(new.clone(), revision));
+    changes.volumes.iter().for_each(|(_, new)| model.put_volume(new.clone(), revision));
+}
+
+fn plan(model: &Model, set: &PolicySet, highest: u64) -> Outcome<Plan> {
+    let mut plan = Plan::of(model, highest);
+    plan.take_groups(model, GroupKind::Fixed, set.policy_groups.as_deref())?;
+    plan.take_groups(model, GroupKind::Adaptive, set.adaptive_policy_groups.as_deref())?;
+    plan.take_parents(model, set.policy_groups.as_deref().unwrap_or_default())?;
+    if let Some(tenants) = &set.tenants {
+        plan.take_tenants(model, tenants)?;
+    }
+    if let Some(volumes) = &set.volumes {
+        plan.take_volumes(model, volumes)?;
+    }
+    plan.check(model)?;
+    Ok(plan)
+}

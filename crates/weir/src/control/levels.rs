@@ -1,0 +1,327 @@
+//! The levels of policies that a volume stands under, what of them is in effect, and putting it in effect.
+
+use serde_json::{Value, json};
+use weir_types::{Limits, Name, OperationSize, PolicyGroupId, Rate, Scope, Terms};
+
+use super::Control;
+use super::built_in::is_built_in;
+use super::error::Outcome;
+use super::model::Model;
+use super::records::{PolicyGroupRecord, VolumeRecord};
+use crate::dataplane::PolicyLevel;
+
+/// One level of the policies under which a volume stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Whose terms they are.
+    pub scope: Scope,
+    /// The name of the tenant, group or volume.
+    pub name: Name,
+    /// The policy group that the terms come from, in words; `None` if they say nothing.
+    pub origin: Option<String>,
+    /// True if they are what the volume is bound to: its own, and those of a shared group that it is in.
+    pub is_bound: bool,
+    /// The terms.
+    pub terms: Terms,
+}
+
+/// One field of the terms as it is in effect for a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveField {
+    /// The field.
+    pub name: &'static str,
+    /// Its value in base units.
+    pub value: Value,
+    /// Where it comes from, in words.
+    pub origin: String,
+}
+
+impl Model {
+    /// The records of all policy groups that a volume's policy depends on and that can be lost: first the one that
+    /// it is bound to, then those above it, then those that its tenant names.
+    pub fn groups_of(&self, volume: &VolumeRecord) -> Vec<&PolicyGroupRecord> {
+        let tenant = self.tenants.get(&volume.tenant).map(|tenant| &tenant.record);
+        let named = tenant.into_iter().flat_map(|tenant| [tenant.policy_group, tenant.template]).flatten();
+        let mut groups: Vec<&PolicyGroupRecord> = Vec::new();
+        for start in volume.policy_group.into_iter().chain(named) {
+            for group in self.upwards(start) {
+                if !is_built_in(group.id) && groups.iter().all(|known| known.id != group.id) {
+                    groups.push(group);
+                }
+            }
+        }
+        groups
+    }
+
+    /// A group and those that it stands under, from below to the top.
+    fn upwards(&self, group: PolicyGroupId) -> Vec<&PolicyGroupRecord> {
+        let mut path: Vec<&PolicyGroupRecord> = Vec::new();
+        let mut next = Some(group);
+        while let Some(group) = next.and_then(|id| self.group_by_id(id)) {
+            // Cycles are refused, but a catalogue that has one must not hold up the start.
+            if path.iter().any(|seen| seen.id == group.id) {
+                break;
+            }
+            path.push(group);
+            next = group.parent;
+        }
+        path
+    }
+
+    /// The levels of a volume from the top down: its tenant's if it has terms, the shared groups, itself.
+    pub fn levels(&self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
+        let top = self.tenants.get(&volume.tenant).and_then(|tenant| tenant.record.policy_group);
+        let bound = volume.policy_group;
+        let tenant = top.and_then(|top| self.group_by_id(top)).map(|group| Level {
+            scope: Scope::Tenant(volume.tenant.clone()),
+            name: volume.tenant.clone(),
+            origin: Some(format!("policy group {} of tenant {}", group.name, volume.tenant)),
+            is_bound: bound == top,
+            terms: group.terms,
+        });
+        let mut above = bound.map(|bound| self.upwards(bound)).unwrap_or_default();
+        above.reverse();
+        // The tenant's own group is there already.
+        let shared = above.into_iter().filter(|group| group.is_shared && Some(group.id) != top);
+        let shared = shared.map(|group| Level {
+            scope: Scope::Group(group.id),
+            name: group.name.clone(),
+            origin: Some(match Some(group.id) == bound {
+                true => format!("policy group {}", group.name),
+                false => format!("parent policy group {}", group.name),
+            }),
+            is_bound: Some(group.id) == bound,
+            terms: group.terms,
+        });
+        tenant.into_iter().chain(shared).chain([self.own_level(volume, used_bytes)]).collect()
+    }
+
+    fn own_level(&self, volume: &VolumeRecord, used_bytes: u64) -> Level {
+        let group = self.policy_of(volume);
+        let terms = group.map(|group| group.own_terms(volume.size_bytes, used_bytes)).unwrap_or_default();
+        let own = group.filter(|group| !group.is_shared);
+        Level {
+            scope: Scope::Volume(volume.id),
+            name: volume.name.clone(),
+            origin: own.map(|group| format!("{} {}", group.kind(), group.name)),
+            is_bound: true,
+            terms,
+        }
+    }
+
+    /// True if the volume's own terms follow what it occupies.
+    pub fn follows_used_space(&self, volume: &VolumeRecord) -> bool {
+        let adaptive = self.policy_of(volume).and_then(|group| group.adaptive);
+        adaptive.is_some_and(|adaptive| adaptive.follows_used_space())
+    }
+}
+
+/// What of some levels is in effect: of ceilings the lowest, of everything else what the policy says that the volume is
+/// bound to. What is said above that concerns all that stands there together.
+pub fn effective(levels: &[Level]) -> Vec<EffectiveField> {
+    let mut fields = effective_ceilings(levels);
+    let nearest = |is_said: &dyn Fn(&Terms) -> bool| {
+        levels.iter().rfind(|level| level.is_bound && is_said(&level.terms))
+    };
+    let plain = Terms::default();
+    let mut push = |name, value: &dyn Fn(&Terms) -> Value, is_said: &dyn Fn(&Terms) -> bool| {
+        let level = nearest(is_said);
+        let origin = level.and_then(|level| level.origin.clone()).unwrap_or_else(|| "default".to_owned());
+        fields.push(EffectiveField {
+            name,
+            value: value(level.map_or(&plain, |level| &level.terms)),
+            origin,
+        });
+    };
+    push("floor_iops", &|terms| json!(terms.floor.iops), &|terms| terms.floor.iops.is_some());
+    push("floor_bytes_per_second", &|terms| json!(terms.floor.bytes_per_second), &|terms| {
+        terms.floor.bytes_per_second.is_some()
+    });
+    push("burst", &|terms| json!(terms.burst), &|terms| terms.burst.is_some());
+    push("weight", &|terms| json!(terms.weight), &|terms| terms.weight != plain.weight);
+    push("operation_size", &|terms| json!(terms.operation_size), &|terms| {
+        terms.operation_size != OperationSize::Any
+    });
+    push("charges", &|terms| json!(terms.charges), &|terms| terms.charges != plain.charges);
+    fields
+}
+
+fn effective_ceilings(levels: &[Level]) -> Vec<EffectiveField> {
+    type Pick = fn(&Limits) -> Option<Rate>;
+    let ceilings: [(&'static str, Pick); 6] = [
+        ("ceiling_iops", |limits| limits.total.iops.map(Rate::Iops)),
+        ("ceiling_bytes_per_second", |limits| limits.total.bytes_per_second.map(Rate::BytesPerSecond)),
+        ("ceiling_read_iops", |limits| limits.read.iops.map(Rate::Iops)),
+        ("ceiling_read_bytes_per_second", |limits| limits.read.bytes_per_second.map(Rate::BytesPerSecond)),
+        ("ceiling_write_iops", |limits| limits.write.iops.map(Rate::Iops)),
+        ("ceiling_write_bytes_per_second", |limits| limits.write.bytes_per_second.map(Rate::BytesPerSecond)),
+    ];
+    let field = |(name, pick): (&'static str, Pick)| {
+        let set = levels.iter().filter_map(|level| Some((pick(&level.terms.limits)?.value(), level)));
+        // Of equal ones the nearest to the volume.
+        let lowest = set.rev().min_by_key(|(rate, _)| *rate);
+        let origin =
+            lowest.and_then(|(_, level)| level.origin.clone()).unwrap_or_else(|| "default".to_owned());
+        EffectiveField { name, value: json!(lowest.map(|(rate, _)| rate)), origin }
+    };
+    ceilings.into_iter().map(field).collect()
+}
+
+/// The path by which the data plane serves a volume. Tenants share, also those that no policy speaks of.
+fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel> {
+    let top = Scope::Tenant(volume.tenant.clone());
+    let has_top = levels.first().is_some_and(|level| level.scope == top);
+    let tenant = (!has_top).then(|| PolicyLevel { scope: top, terms: Terms::default() });
+    let levels = levels.into_iter().map(|level| PolicyLevel { scope: level.scope, terms: level.terms });
+    tenant.into_iter().chain(levels).collect()
+}
+
+impl Control {
+    /// What a volume occupies, if its policy needs it; 0 if its files cannot be examined, which is an alarm of its
+    /// own.
+    fn used_for_policy(&self, volume: &VolumeRecord) -> u64 {
+        match self.model().follows_used_space(volume) {
+            true => self.used_bytes(volume).unwrap_or(0),
+            false => 0,
+        }
+    }
+
+    /// Puts a volume under the policies that the records name.
+    pub(super) fn bind(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let used_bytes = self.used_for_policy(volume);
+        self.bind_with(volume, used_bytes)
+    }
+
+    fn bind_with(&self, volume: &VolumeRecord, used_bytes: u64) -> Outcome<()> {
+        let levels = self.model().levels(volume, used_bytes);
+        let own = levels.last().map(|level| level.terms).unwrap_or_default();
+        self.data_plane.bind(volume.id, path(volume, levels))?;
+        self.update(|model| match model.policy_of(volume).is_some_and(|group| group.adaptive.is_some()) {
+            true => model.adapted.insert(volume.id, own),
+            false => model.adapted.remove(&volume.id),
+        });
+        Ok(())
+    }
+
+    /// Counts what a volume does from now on for its policy group.
+    pub(super) fn join_policy(&self, volume: &VolumeRecord) {
+        let Some(group) = volume.policy_group else { return };
+        self.update(|model| {
+            let now = model.volume_totals(volume.id);
+            model.accounts.join(group, volume.id, now);
+        });
+    }
+
+    /// Puts some volumes anew under what the records say; those that are not served get it when they are.
+    pub(super) fn bind_all(&self, volumes: &[VolumeRecord]) -> Outcome<()> {
+        let is_served = |volume: &&VolumeRecord| self.model().open.contains_key(&volume.id);
+        volumes.iter().filter(is_served).try_for_each(|volume| self.bind(volume))
+    }
+
+    /// Puts a changed policy group in effect.
+    pub(super) fn put_group_in_effect(
+        &self,
+        old: &PolicyGroupRecord,
+        new: &PolicyGroupRecord,
+    ) -> Outcome<()> {
+        if !new.is_shared || old.parent != new.parent {
+            return self.bind_all(&self.volumes_under(new.id));
+        }
+        if old.terms == new.terms {
+            return Ok(());
+        }
+        self.data_plane.change_terms(&[(Scope::Group(new.id), new.terms)])?;
+        let model = self.model();
+        let tenant = model.tenants.get(&new.tenant).map(|tenant| tenant.record.clone());
+        drop(model);
+        match tenant.filter(|tenant| tenant.policy_group == Some(new.id)) {
+            Some(tenant) => Ok(self.data_plane.change_terms(&[(Scope::Tenant(tenant.name), new.terms)])?),
+            None => Ok(()),
+        }
+    }
+
+    /// The volumes that are bound to a group or to one that stands under it.
+    fn volumes_under(&self, group: PolicyGroupId) -> Vec<VolumeRecord> {
+        let model = self.model();
+        let is_under = |volume: &&VolumeRecord| {
+            volume.policy_group.is_some_and(|of| model.upwards(of).iter().any(|above| above.id == group))
+        };
+        model.volumes.values().map(|volume| &volume.record).filter(is_under).cloned().collect()
+    }
+
+    /// Brings volumes whose policy follows what they occupy to what it says now. Nothing is touched where it says
+    /// what it said before.
+    pub fn follow_used_space(&self) {
+        let followers: Vec<_> = {
+            let model = self.model();
+            let served =
+                model.adapted.keys().filter_map(|id| model.volumes.get(id)).map(|v| v.record.clone());
+            served.filter(|volume| model.follows_used_space(volume)).collect()
+        };
+        for volume in followers {
+            if !self.is_adapted(&volume)
+                && let Err(error) = self.adapt(&volume)
+            {
+                tracing::error!(volume = %volume.id, %error, "the policy cannot follow the used space");
+            }
+        }
+    }
+
+    /// True if the terms in effect are those that follow from what a volume occupies now.
+    fn is_adapted(&self, volume: &VolumeRecord) -> bool {
+        let Some(used_bytes) = self.used_bytes(volume) else { return true };
+        let model = self.model();
+        model.adapted.get(&volume.id) == Some(&model.own_level(volume, used_bytes).terms)
+    }
+
+    /// Puts a volume under what its policy says now, unless somebody just changed that.
+    fn adapt(&self, seen: &VolumeRecord) -> Outcome<()> {
+        let _change = self.begin_change();
+        let current = self.model().volumes.get(&seen.id).map(|volume| volume.record.clone());
+        match current.filter(|volume| self.model().adapted.contains_key(&volume.id)) {
+            Some(volume) => self.bind(&volume),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{Throughput, VolumeId, Weight};
+
+    fn level(scope: Scope, origin: Option<&str>, total: &str, weight: u32) -> Level {
+        let limits = Limits { total: Throughput::parse(total).unwrap(), ..Limits::default() };
+        Level {
+            scope,
+            name: Name::new("x").unwrap(),
+            origin: origin.map(str::to_owned),
+            is_bound: true,
+            terms: Terms { weight: Weight(weight), ..Terms::limited(limits) },
+        }
+    }
+
+    #[test]
+    fn every_field_has_its_value_and_its_origin() {
+        let (id, tenant) = (uuid::Uuid::from_u128(1), Name::new("svm01").unwrap());
+        let levels = [
+            Level { is_bound: false, ..level(Scope::Tenant(tenant), Some("tenant"), "1000IOPS,5MB/s", 9) },
+            level(Scope::Group(PolicyGroupId(id)), Some("group"), "1000IOPS,9MB/s", 7),
+            level(Scope::Volume(VolumeId(id)), None, "none", 100),
+        ];
+        let fields = effective(&levels);
+        let found = |name| {
+            let field = fields.iter().find(|field| field.name == name).unwrap();
+            (field.value.clone(), field.origin.as_str())
+        };
+        assert_eq!(found("ceiling_iops"), (json!(1000), "group"), "of equal ones the nearest");
+        assert_eq!(found("ceiling_bytes_per_second"), (json!(5_000_000), "tenant"));
+        assert_eq!(found("ceiling_read_iops"), (Value::Null, "default"));
+        assert_eq!(found("weight"), (json!(7), "group"));
+        let above = effective(&[levels[0].clone(), levels[2].clone()]);
+        let weight = above.iter().find(|field| field.name == "weight").unwrap();
+        assert_eq!((&weight.value, weight.origin.as_str()), (&json!(100), "default"), "not the tenant's");
+        assert_eq!(found("charges"), (json!({"discard": 1, "zeroes": 1, "flush": 0}), "default"));
+        assert_eq!(found("burst"), (Value::Null, "default"));
+    }
+}

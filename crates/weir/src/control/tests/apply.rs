@@ -1,0 +1,178 @@
+//! All policies at once.
+
+use weir_types::{AdaptiveTerms, Limits, Terms};
+
+use super::*;
+
+fn place(section: &'static str, number: usize) -> Place {
+    Place { section, number, line: Some(number as u32 * 10) }
+}
+
+fn entry(number: usize, text: &str, iops: u64) -> GroupEntry {
+    let total = Throughput { iops: Some(iops), bytes_per_second: None };
+    GroupEntry {
+        place: place("policy_groups", number),
+        tenant: None,
+        name: name(text),
+        terms: Terms::limited(Limits { total, ..Limits::default() }),
+        adaptive: None,
+        is_shared: true,
+        parent: None,
+    }
+}
+
+fn by_size(number: usize, text: &str) -> GroupEntry {
+    let adaptive = Some(AdaptiveTerms::new(1000, 1500));
+    let place = place("adaptive_policy_groups", number);
+    GroupEntry { place, terms: Terms::default(), adaptive, is_shared: false, ..entry(1, text, 1) }
+}
+
+fn binding(number: usize, text: &str, policy: Option<(GroupKind, &str)>) -> VolumeEntry {
+    let policy = policy.map(|(kind, text)| (kind, name(text)));
+    VolumeEntry { place: place("volumes", number), tenant: None, name: name(text), policy }
+}
+
+fn of_tenant(policy_group: Option<&str>, template: Option<&str>) -> TenantEntry {
+    let (policy_group, template) = (policy_group.map(name), template.map(name));
+    TenantEntry { place: place("tenants", 1), name: name("default"), policy_group, template }
+}
+
+/// A set with a bit of everything, for two volumes.
+fn set() -> PolicySet {
+    use GroupKind::{Adaptive, Fixed};
+    let below = GroupEntry { parent: Some(name("top")), is_shared: false, ..entry(2, "below", 500) };
+    PolicySet {
+        tenants: Some(vec![of_tenant(None, Some("by-size"))]),
+        policy_groups: Some(vec![entry(1, "top", 1000), below]),
+        adaptive_policy_groups: Some(vec![by_size(1, "by-size")]),
+        volumes: Some(vec![
+            binding(1, "vol1", Some((Fixed, "below"))),
+            binding(2, "vol2", Some((Adaptive, "value"))),
+        ]),
+    }
+}
+
+fn world(state: &Path) -> World {
+    let world = World::start(state);
+    for text in ["vol1", "vol2"] {
+        world.control.create_volume(volume(None, text, GIB)).unwrap();
+    }
+    world
+}
+
+#[test]
+fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
+    let (_folder, state) = state();
+    let world = world(&state);
+    let control = &world.control;
+    control.create_policy_group(group(None, "surplus", 1, true)).unwrap();
+    control.modify_volume(None, &name("vol1"), bind("surplus")).unwrap();
+    let before = inventory(control);
+    let expected = [
+        "- policy group default/surplus",
+        "~ tenant default: policy none -> none, template none -> by-size",
+        "+ adaptive policy group default/by-size",
+        "+ policy group default/below",
+        "+ policy group default/top",
+        "~ volume vol1: surplus -> below",
+        "~ volume vol2: none -> value",
+    ];
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    let expected = sorted(expected.map(str::to_owned).to_vec());
+    assert_eq!(sorted(control.apply_policies(&set(), true).unwrap()), expected);
+    assert_eq!(inventory(control), before, "a dry run changes nothing");
+    assert_eq!(sorted(control.apply_policies(&set(), false).unwrap()), expected);
+    let levels = control.volume(None, &name("vol1")).unwrap().levels;
+    let names: Vec<_> = levels.iter().map(|level| level.name.to_string()).collect();
+    assert_eq!(names, ["top", "vol1"]);
+    assert_eq!(control.apply_policies(&set(), false).unwrap(), Vec::<String>::new());
+    let after = inventory(control);
+    let next = control.create_policy_group(group(None, "next", 1, true)).unwrap();
+    assert_eq!(next.record.number, 5, "numbers are not used again");
+    control.delete_policy_group(GroupKind::Fixed, None, &name("next")).unwrap();
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!(inventory(&world.control), after);
+}
+
+#[test]
+fn sections_that_are_absent_say_nothing() {
+    let (_folder, state) = state();
+    let world = world(&state);
+    world.control.apply_policies(&set(), false).unwrap();
+    let before = inventory(&world.control);
+    assert_eq!(world.control.apply_policies(&PolicySet::default(), false).unwrap(), Vec::<String>::new());
+    let only = PolicySet { volumes: Some(Vec::new()), ..PolicySet::default() };
+    assert_eq!(world.control.apply_policies(&only, false).unwrap().len(), 2);
+    assert_ne!(inventory(&world.control), before);
+}
+
+#[test]
+fn one_error_among_a_hundred_entries_is_named_and_nothing_changes() {
+    let (_folder, state) = state();
+    let world = world(&state);
+    let control = &world.control;
+    control.create_policy_group(group(None, "old", 1, false)).unwrap();
+    control.modify_volume(None, &name("vol1"), bind("old")).unwrap();
+    let before = inventory(control);
+    let hundred = || (1..=100).map(|number| entry(number, &format!("g{number}"), 1000)).collect::<Vec<_>>();
+    let with = |number: usize, change: &dyn Fn(GroupEntry) -> GroupEntry| {
+        let mut groups = hundred();
+        groups[number - 1] = change(groups[number - 1].clone());
+        PolicySet { policy_groups: Some(groups), volumes: Some(Vec::new()), ..PolicySet::default() }
+    };
+    let weightless = Terms { weight: weir_types::Weight(0), ..Terms::default() };
+    let high_floor =
+        Terms { floor: Throughput { iops: Some(2000), bytes_per_second: None }, ..Terms::default() };
+    let binding = |entry| PolicySet { volumes: Some(vec![entry]), ..with(1, &|entry| entry) };
+    for (set, words) in [
+        (
+            with(57, &|entry| GroupEntry { terms: weightless, ..entry }),
+            "line 570 (policy_groups entry 57): weight 0",
+        ),
+        (
+            with(99, &|entry| GroupEntry { name: name("g1"), ..entry }),
+            "line 990 (policy_groups entry 99): policy group 'g1'",
+        ),
+        (
+            with(3, &|entry| GroupEntry { name: name("value"), ..entry }),
+            "line 30 (policy_groups entry 3): policy group 'value' is built in",
+        ),
+        (
+            with(4, &|entry| GroupEntry { parent: Some(name("g4")), ..entry }),
+            "line 40 (policy_groups entry 4): policy groups would stand under themselves",
+        ),
+        (
+            with(5, &|entry| GroupEntry { parent: Some(name("g6")), terms: high_floor, ..entry }),
+            "line 50 (policy_groups entry 5): floor 2000IOPS of policy group 'g5' is above the ceiling 1000IOPS of 'g6'",
+        ),
+        (
+            with(6, &|entry| GroupEntry { parent: Some(name("nowhere")), ..entry }),
+            "line 60 (policy_groups entry 6): there would be no policy group 'nowhere'",
+        ),
+        (
+            with(7, &|entry| GroupEntry { tenant: Some(name("nobody")), ..entry }),
+            "line 70 (policy_groups entry 7): unknown tenant 'nobody'",
+        ),
+        (
+            with(8, &|entry| GroupEntry { name: name("old"), ..entry }),
+            "line 80 (policy_groups entry 8): whether policy group 'old' is shared (false)",
+        ),
+        (binding(super::apply::binding(2, "vol9", None)), "line 20 (volumes entry 2): unknown volume 'vol9'"),
+        (
+            binding(super::apply::binding(1, "vol2", Some((GroupKind::Fixed, "extreme")))),
+            "line 10 (volumes entry 1): policy group 'extreme' is adaptive",
+        ),
+        (
+            PolicySet { volumes: None, ..with(1, &|entry| entry) },
+            "policy group 'old' of tenant 'default' is not in the file and would be removed, but volume 'vol1' still has it",
+        ),
+    ] {
+        let (_, message) = error(control.apply_policies(&set, false));
+        assert!(message.contains(words), "{message}");
+        assert_eq!(inventory(control), before, "{message}");
+    }
+}
