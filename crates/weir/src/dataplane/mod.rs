@@ -221,7 +221,7 @@ impl DataPlane {
     }
 
     /// Puts a volume under policies: the levels from the top down, the volume's own last. Holds from the answer
-    /// on. Levels that it stands under already go on as they are.
+    /// on. The budgets of levels that it stands under already go on, with the terms that are given here.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
