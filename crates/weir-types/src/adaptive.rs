@@ -11,9 +11,10 @@ use crate::policy::{Burst, InitialCredit, Limits, Terms, Throughput};
 /// Bytes of a terabyte: rates per TB count powers of ten.
 pub const TERABYTE_BYTES: u64 = 1_000_000_000_000;
 
-/// Bytes of the K in block sizes such as `4K`: 1000, so that what ONTAP's document works out as
-/// "1,000 IOPS * 4K IO size, 4MBps" is 4 MB/s to the byte. `4KiB` means 4096.
-pub const BLOCK_SIZE_K_BYTES: u32 = 1000;
+/// Bytes of the K in block sizes such as `4K`: block sizes are powers of two, and a client that sends requests of
+/// the size that is named is to reach both ceilings at once. 1000 IOPS of 4K are so 4.096 MB/s, in round figures
+/// the 4 MB/s of ONTAP's document.
+pub const BLOCK_SIZE_K_BYTES: u32 = 1024;
 
 /// Smallest block size that an adaptive policy may name, in bytes: a sector.
 pub const BLOCK_SIZE_BYTES_MIN: u32 = 512;
@@ -204,7 +205,7 @@ pub fn parse_iops_per_tb(text: &str) -> Option<u64> {
     Some(thousandths / 1000).filter(|rate| is_whole && (1..=RATE_IOPS_MAX).contains(rate))
 }
 
-/// Reads a block size: `8K`, `16K`, `32K`, `64K` and other numbers of K (of 1000 bytes, see
+/// Reads a block size: `8K`, `16K`, `32K`, `64K` and other numbers of K (of 1024 bytes, see
 /// [`BLOCK_SIZE_K_BYTES`]), a size with its unit such as `4KiB`, or `any` (also `none`) for no bandwidth ceiling.
 /// `None` if it is none of these.
 pub fn parse_block_size(text: &str) -> Option<Option<u32>> {
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!((iops(credits), credits.burst.unwrap().rates.total.iops), (10_000, Some(15_000)));
         let block_size_bytes = parse_block_size("4K").unwrap();
         let sized = AdaptiveTerms { block_size_bytes, ..AdaptiveTerms::new(1000, 1000) }.terms(TB, 0);
-        assert_eq!(sized.limits.total.to_string(), "1000IOPS,4MB/s");
+        assert_eq!(sized.limits.total.to_string(), "1000IOPS,4.096MB/s");
     }
 
     #[test]
@@ -325,7 +326,7 @@ mod tests {
     fn block_sizes_read_as_ontap_writes_them() {
         for (text, size) in [
             ("ANY", Some(None)),
-            ("4k", Some(Some(4000))),
+            ("4k", Some(Some(4096))),
             ("64K", Some(Some(64_000))),
             ("4KiB", Some(Some(4096))),
             ("0K", None),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::units::Size;
 
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
@@ -211,9 +212,15 @@ pub fn boolean() -> clap::builder::BoolishValueParser {
     clap::builder::BoolishValueParser::new()
 }
 
-/// Reads a volume size; a bare number counts in GiB.
+/// Reads a volume size; a bare number counts in GiB. What is named in powers of ten is rounded up to whole blocks:
+/// 100GB is no multiple of them.
 fn size(text: &str) -> Result<Size, weir_types::UnitError> {
-    Size::parse(text, 1 << 30)
+    let size = Size::parse(text, 1 << 30)?;
+    let unit =
+        text.trim().trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').trim().to_ascii_lowercase();
+    let is_decimal = matches!(unit.as_str(), "kb" | "mb" | "gb" | "tb");
+    let rounded = size.0.checked_next_multiple_of(VOLUME_SIZE_GRANULE_BYTES).filter(|_| is_decimal);
+    Ok(rounded.map_or(size, Size))
 }
 
 /// What to do with volumes.
@@ -226,7 +233,7 @@ pub enum VolumeCommand {
         name: VolumeName,
         #[command(flatten)]
         tenant: TenantOption,
-        /// Size, such as 8 (GiB), 512MiB or 1TB; a multiple of 4096 bytes
+        /// Size, such as 8 (GiB), 512MiB or 1TB; rounded up to 4096 bytes if named in powers of ten
         #[arg(long, value_parser = size, allow_negative_numbers = true)]
         size: Size,
         /// Drive to hold it [default: the one in the state folder, 'default']
@@ -274,7 +281,7 @@ pub enum VolumeCommand {
         name: VolumeName,
         #[command(flatten)]
         tenant: TenantOption,
-        /// New size, such as 16 (GiB) or 512MiB; a multiple of 4096 bytes
+        /// New size, such as 16 (GiB) or 512MiB; rounded up to 4096 bytes if named in powers of ten
         #[arg(long, value_parser = size, allow_negative_numbers = true)]
         size: Size,
         /// Allow the volume to become smaller, which destroys what lies beyond its new end

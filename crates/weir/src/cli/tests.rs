@@ -397,7 +397,7 @@ fn adaptive_policy_groups_are_created_as_the_ontap_document_prints_it() {
     assert_eq!((name.as_str(), tenant.as_deref()), ("adaptive-policy2", Some("svm01")));
     assert_eq!(
         (terms.expected_iops, terms.peak_iops, terms.block_size),
-        (Some(1000), Some(1500), Some(4000))
+        (Some(1000), Some(1500), Some(4096))
     );
     let spaces = (terms.expected_iops_allocation, terms.peak_iops_allocation);
     assert_eq!(spaces, (Some(Space::AllocatedSpace), Some(Space::AllocatedSpace)));

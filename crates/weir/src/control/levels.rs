@@ -189,18 +189,33 @@ impl Control {
     /// Puts a volume under the policies that the records name.
     pub(super) fn bind(&self, volume: &VolumeRecord) -> Outcome<()> {
         let used_bytes = self.used_for_policy(volume);
-        self.bind_with(volume, used_bytes)
-    }
-
-    fn bind_with(&self, volume: &VolumeRecord, used_bytes: u64) -> Outcome<()> {
         let levels = self.model().levels(volume, used_bytes);
         let own = levels.last().map(|level| level.terms).unwrap_or_default();
         self.data_plane.bind(volume.id, path(volume, levels))?;
+        self.remember_own_terms(volume, own);
+        Ok(())
+    }
+
+    /// Brings volumes' own terms to what the records say, where they stand under what they stood under before.
+    pub(super) fn change_own_terms(&self, volumes: &[VolumeRecord]) -> Outcome<()> {
+        let own = |volume: &VolumeRecord| {
+            let used_bytes = self.used_for_policy(volume);
+            (Scope::Volume(volume.id), self.model().own_level(volume, used_bytes).terms)
+        };
+        let served: Vec<_> = volumes.iter().filter(|volume| self.is_served(volume)).collect();
+        let changes: Vec<_> = served.iter().map(|volume| own(volume)).collect();
+        self.data_plane.change_terms(&changes)?;
+        for (volume, (_, terms)) in served.into_iter().zip(changes) {
+            self.remember_own_terms(volume, terms);
+        }
+        Ok(())
+    }
+
+    fn remember_own_terms(&self, volume: &VolumeRecord, own: Terms) {
         self.update(|model| match model.policy_of(volume).is_some_and(|group| group.adaptive.is_some()) {
             true => model.adapted.insert(volume.id, own),
             false => model.adapted.remove(&volume.id),
         });
-        Ok(())
     }
 
     /// Counts what a volume does from now on for its policy group.
@@ -212,10 +227,14 @@ impl Control {
         });
     }
 
-    /// Puts some volumes anew under what the records say; those that are not served get it when they are.
+    /// Puts some volumes anew under what the records say.
     pub(super) fn bind_all(&self, volumes: &[VolumeRecord]) -> Outcome<()> {
-        let is_served = |volume: &&VolumeRecord| self.model().open.contains_key(&volume.id);
-        volumes.iter().filter(is_served).try_for_each(|volume| self.bind(volume))
+        volumes.iter().filter(|volume| self.is_served(volume)).try_for_each(|volume| self.bind(volume))
+    }
+
+    /// Volumes that are not served get what the records say when they are.
+    fn is_served(&self, volume: &VolumeRecord) -> bool {
+        self.model().open.contains_key(&volume.id)
     }
 
     /// Puts a changed policy group in effect.
@@ -224,20 +243,22 @@ impl Control {
         old: &PolicyGroupRecord,
         new: &PolicyGroupRecord,
     ) -> Outcome<()> {
-        if !new.is_shared || old.parent != new.parent {
-            return self.bind_all(&self.volumes_under(new.id));
+        if new.is_shared && old.terms != new.terms {
+            let mut changes = vec![(Scope::Group(new.id), new.terms)];
+            let tenant = self.model().tenants.get(&new.tenant).and_then(|tenant| tenant.record.policy_group);
+            if tenant == Some(new.id) {
+                changes.push((Scope::Tenant(new.tenant.clone()), new.terms));
+            }
+            self.data_plane.change_terms(&changes)?;
         }
-        if old.terms == new.terms {
+        let volumes = self.volumes_under(new.id);
+        if old.parent != new.parent {
+            return self.bind_all(&volumes);
+        }
+        if new.is_shared {
             return Ok(());
         }
-        self.data_plane.change_terms(&[(Scope::Group(new.id), new.terms)])?;
-        let model = self.model();
-        let tenant = model.tenants.get(&new.tenant).map(|tenant| tenant.record.clone());
-        drop(model);
-        match tenant.filter(|tenant| tenant.policy_group == Some(new.id)) {
-            Some(tenant) => Ok(self.data_plane.change_terms(&[(Scope::Tenant(tenant.name), new.terms)])?),
-            None => Ok(()),
-        }
+        self.change_own_terms(&volumes)
     }
 
     /// The volumes that are bound to a group or to one that stands under it.
@@ -279,7 +300,7 @@ impl Control {
         let _change = self.begin_change();
         let current = self.model().volumes.get(&seen.id).map(|volume| volume.record.clone());
         match current.filter(|volume| self.model().adapted.contains_key(&volume.id)) {
-            Some(volume) => self.bind(&volume),
+            Some(volume) => self.change_own_terms(&[volume]),
             None => Ok(()),
         }
     }

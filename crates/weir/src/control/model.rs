@@ -152,7 +152,8 @@ impl Model {
         let others = self.groups_in(tenant).filter(is_other);
         let record = self.tenants.get(tenant).map(|tenant| &tenant.record);
         let top = changed.or(record).and_then(|tenant| tenant.policy_group);
-        Ok(PolicyTree::new(others.chain(group), top, self.member_counts(tenant)).check()?)
+        let tree = PolicyTree::new(others.chain(group), top, self.member_counts(tenant));
+        Ok(tree.starting_with(group.map(|group| group.id)).check()?)
     }
 
     /// Refuses policies of a tenant that cannot stand once one more volume is bound to a group.

@@ -21,6 +21,8 @@ pub struct PolicyTree<'a> {
     members: BTreeMap<PolicyGroupId, u64>,
     /// Groups by the one they stand directly under.
     children: BTreeMap<PolicyGroupId, Vec<PolicyGroupId>>,
+    /// The group that is looked at first, so that faults are told of the one that is being changed.
+    first: Option<PolicyGroupId>,
 }
 
 /// Why policies cannot stand as they should; names the values and what would be accepted.
@@ -157,7 +159,12 @@ impl<'a> PolicyTree<'a> {
                 children.entry(parent).or_default().push(group.id);
             }
         }
-        PolicyTree { groups, top, members, children }
+        PolicyTree { groups, top, members, children, first: None }
+    }
+
+    /// The same tree, of which one group is looked at first.
+    pub fn starting_with(self, first: Option<PolicyGroupId>) -> PolicyTree<'a> {
+        PolicyTree { first, ..self }
     }
 
     /// Refuses what cannot stand.
@@ -165,11 +172,13 @@ impl<'a> PolicyTree<'a> {
     /// # Errors
     /// The first fault that is found.
     pub fn check(&self) -> Result<(), TreeError> {
-        self.groups.values().try_for_each(|group| self.check_parents(group))?;
+        let mut ordered: Vec<_> = self.groups.values().copied().collect();
+        ordered.sort_by_key(|group| (Some(group.id) != self.first, &group.name));
+        ordered.iter().try_for_each(|group| self.check_parents(group))?;
         if let Some(top) = self.top.and_then(|top| self.groups.get(&top)) {
             check_top(top)?;
         }
-        self.groups.values().try_for_each(|group| self.check_floors(group))
+        ordered.iter().try_for_each(|group| self.check_floors(group))
     }
 
     /// Checks the way from a group up to the top.

@@ -265,7 +265,7 @@ impl Control {
         }
         self.data_plane.resize(record.id, size_bytes)?;
         if self.model().adapted.contains_key(&record.id) {
-            self.bind(&record)?;
+            self.change_own_terms(std::slice::from_ref(&record))?;
         }
         if size_bytes < old_bytes {
             store.trim_to_size(record.id, size_bytes)?;
