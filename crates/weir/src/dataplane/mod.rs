@@ -223,6 +223,7 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::Close { volume, done })?;
         locked(&self.placements).remove(&volume);
         locked(&self.paths).remove(&volume);
+        self.forget(&Scope::Volume(volume));
         Ok(())
     }
 
