@@ -1,12 +1,14 @@
 //! The ceilings of one workload: a meter for each limit, of which the one that frees last holds a request.
 
+use serde::{Deserialize, Serialize};
 use weir_types::{InitialCredit, Limits, Terms, Throughput};
 
 use crate::cost::{Cost, Counting, Direction, MILLIONTHS};
 use crate::meter::{Credit, Meter};
 
 /// One limit of a workload, to blame a wait on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Dimension {
     /// Operations per second of both directions.
     TotalOperations,
@@ -63,7 +65,8 @@ impl Dimension {
 }
 
 /// Which rate of a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rate {
     /// The ceiling, which holds once no credit is left.
     Sustained,
@@ -72,7 +75,7 @@ pub enum Rate {
 }
 
 /// A limit that held a request back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Limit {
     /// What is limited.
     pub dimension: Dimension,

@@ -23,9 +23,12 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 /// A look that takes long is followed by a pause of this many times as long, so that it never takes more than
 /// a fifth of a core.
 const CHECK_PAUSE_FACTOR: u32 = 4;
+/// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
+const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The threads, which run until they are stopped.
 pub struct Supervised {
+    control: Arc<Control>,
     stop_api: watch::Sender<bool>,
     repeated: Vec<Repeated>,
     api: JoinHandle<ApiListeners>,
@@ -47,13 +50,15 @@ impl Supervised {
         let repeated = vec![
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
+            Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
+        let keeper = control.clone();
         let api = move || {
             serve_until_stopped(&control, &listeners, &facts, &api_stopped);
             listeners
         };
         let api = std::thread::Builder::new().name("weir-api".to_owned()).spawn(api)?;
-        Ok(Supervised { stop_api, repeated, api })
+        Ok(Supervised { control: keeper, stop_api, repeated, api })
     }
 
     /// Lets running requests end, then the threads.
@@ -61,6 +66,7 @@ impl Supervised {
         // A thread that has ended already needs no word.
         let _ = self.stop_api.send(true);
         self.repeated.into_iter().for_each(Repeated::stop);
+        self.control.save_credits();
         match self.api.join() {
             Ok(listeners) => listeners.remove(),
             Err(_) => tracing::error!("the API's thread ended in a panic"),

@@ -11,6 +11,7 @@ pub mod bounds;
 mod built_in;
 pub mod catalogue;
 mod changes;
+mod credits;
 mod drives;
 mod error;
 mod levels;

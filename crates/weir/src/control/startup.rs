@@ -58,6 +58,7 @@ impl Control {
             alarms: Alarms::default(),
             started: Instant::now(),
         };
+        control.restore_credits();
         control.report_drives();
         control.finish_interrupted()?;
         control.serve_all();

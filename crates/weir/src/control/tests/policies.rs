@@ -244,11 +244,11 @@ fn adaptive_policies_follow_the_used_space_when_it_is_looked_at() {
     let id = control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
     control.modify_volume(None, &name("vol1"), adapt("by-use")).unwrap();
     assert_eq!(ceiling(control, "vol1").0, Some(1));
-    let extent = default_store(&control).extents(id).join("00000000");
+    let extent = default_store(control).extents(id).join("00000000");
     let file = std::fs::OpenOptions::new().write(true).open(extent).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &vec![7; 8 << 20], 0).unwrap();
     file.sync_all().unwrap();
-    let used = default_store(&control).used_bytes(id).unwrap();
+    let used = default_store(control).used_bytes(id).unwrap();
     assert!(used >= 8 << 20);
     control.follow_used_space();
     assert_eq!(ceiling(control, "vol1").0, terms.terms(GIB, used).limits.total.iops);

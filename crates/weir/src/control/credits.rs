@@ -1,0 +1,129 @@
+//! Burst credit that outlives the daemon: written down while it runs, and given back when it starts.
+//!
+//! It lies in a file of its own, because it changes all the time and is worth little: it is not synced, and if it
+//! cannot be read every workload starts with the credit that its policy says.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use weir_qos::{Credits, Limit};
+use weir_types::Scope;
+
+use super::Control;
+
+/// Name of the file in the state folder.
+const CREDITS_FILE: &str = "credits.json";
+/// Version of its form.
+const FORMAT: u32 = 1;
+
+/// What the file says.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Written {
+    format: u32,
+    credits: Vec<Entry>,
+}
+
+/// The credit of one level under one limit.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Entry {
+    scope: Scope,
+    limit: Limit,
+    /// What is saved, in nanoseconds at the burst rate.
+    credit_ns: u64,
+    /// When it was that, in nanoseconds since 1970.
+    at_ns: u64,
+}
+
+/// Nanoseconds since 1970: the only clock that goes on while the daemon, or the machine, is down.
+fn wall_ns() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn entries(credits: Vec<(Scope, Credits, u64)>, now_ns: u64) -> Vec<Entry> {
+    let of_level = |(scope, credits, ago_ns): (Scope, Credits, u64)| {
+        let at_ns = now_ns.saturating_sub(ago_ns);
+        credits.into_iter().map(move |(limit, credit_ns)| Entry {
+            scope: scope.clone(),
+            limit,
+            credit_ns,
+            at_ns,
+        })
+    };
+    credits.into_iter().flat_map(of_level).collect()
+}
+
+fn levels(entries: Vec<Entry>, now_ns: u64) -> Vec<(Scope, Credits, u64)> {
+    let mut levels: Vec<(Scope, Credits, u64)> = Vec::new();
+    for Entry { scope, limit, credit_ns, at_ns } in entries {
+        match levels.iter_mut().find(|(known, ..)| *known == scope) {
+            Some((_, credits, _)) => credits.push((limit, credit_ns)),
+            None => levels.push((scope, vec![(limit, credit_ns)], now_ns.saturating_sub(at_ns))),
+        }
+    }
+    levels
+}
+
+impl Control {
+    fn credits_path(&self) -> PathBuf {
+        self.state.join(CREDITS_FILE)
+    }
+
+    /// Writes down the burst credit of all levels that have any. A fault is told of and harms nothing else.
+    pub fn save_credits(&self) {
+        let credits = entries(self.data_plane.credits(), wall_ns());
+        let path = self.credits_path();
+        if credits.is_empty() && !path.exists() {
+            return;
+        }
+        let written = Written { format: FORMAT, credits };
+        let new = path.with_extension("new");
+        let result = serde_json::to_vec(&written)
+            .map_err(std::io::Error::other)
+            .and_then(|content| std::fs::write(&new, content))
+            .and_then(|()| std::fs::rename(&new, &path));
+        if let Err(error) = result {
+            tracing::warn!(path = %path.display(), %error, "burst credit cannot be written down");
+        }
+    }
+
+    /// Gives all levels the credit that they had when the daemon ended, and what they earned since by not using
+    /// it. Before any volume is served.
+    pub(super) fn restore_credits(&self) {
+        let path = self.credits_path();
+        let content = match std::fs::read(&path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => return tracing::warn!(path = %path.display(), %error, "burst credit is lost"),
+        };
+        match serde_json::from_slice::<Written>(&content) {
+            Ok(written) if written.format == FORMAT => {
+                self.data_plane.restore_credits(levels(written.credits, wall_ns()));
+            }
+            Ok(written) => {
+                tracing::warn!(format = written.format, "burst credit has an unknown form: it is lost")
+            }
+            Err(error) => tracing::warn!(path = %path.display(), %error, "burst credit is lost"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_qos::{Dimension, Rate};
+    use weir_types::VolumeId;
+
+    #[test]
+    fn credit_is_read_as_it_was_written() {
+        let scope = Scope::Volume(VolumeId(uuid::Uuid::from_u128(7)));
+        let limit = |dimension| Limit { dimension, rate: Rate::Sustained };
+        let credits = vec![(limit(Dimension::TotalOperations), 5), (limit(Dimension::TotalBytes), 6)];
+        let written =
+            Written { format: FORMAT, credits: entries(vec![(scope.clone(), credits.clone(), 30)], 100) };
+        let text = serde_json::to_vec(&written).unwrap();
+        let read: Written = serde_json::from_slice(&text).unwrap();
+        assert_eq!(levels(read.credits, 1100), [(scope, credits, 1030)]);
+    }
+}
