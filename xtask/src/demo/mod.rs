@@ -1,7 +1,9 @@
-//! `cargo xtask demo`: a noisy neighbour is given a ceiling while everything runs.
+//! `cargo xtask demo`: a noisy neighbour is kept in its place, first by fairness alone and then by policies that are
+//! changed while everything runs.
 //!
-//! Three volumes are served to fio, one of them turns noisy, and policies changed on the way give the others
-//! their service back; then two volumes share one budget. What is shown comes from fio's own logs.
+//! Three volumes on one drive are served to fio and one of them turns noisy; ceilings are set, raised and shared; and
+//! a volume whose policy follows its size is resized. The drive is emulated, so that it is what the volumes share
+//! and not the cores of whatever machine this runs on. What is shown comes from fio's own logs.
 
 mod chart;
 mod claims;
@@ -29,8 +31,8 @@ const VOLUMES: [&str; 3] = ["vol1", "vol2", "vol3"];
 const TENANT: &str = "svm01";
 /// Size of each volume in bytes.
 const VOLUME_BYTES: u64 = 1 << 30;
-/// On several reactors the volumes would have a core each, and a noisy one would disturb only some of them.
-const SERVE_OPTIONS: [&str; 2] = ["--reactors", "1"];
+/// What the file system of the document delivers: 7000 IOPS for each of three volumes.
+const DRIVE_IOPS: f64 = 21_000.0;
 /// Time for a change to settle before counting begins, in seconds.
 const SETTLE_SECONDS: u64 = 2;
 /// Time over which each phase is counted, in seconds.
@@ -73,11 +75,12 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let mut folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo")?;
     let logs_folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo-logs")?;
     let state = folder.path().join("state");
-    println!("# one reactor, so that the volumes compete for one server as those of the document do");
-    println!("$ weir serve --state {} {}", state.display(), SERVE_OPTIONS.join(" "));
+    println!("$ weir serve --state {}", state.display());
     let start = if is_kept { Daemon::start_detached } else { Daemon::start };
-    let mut demo = Demo::new(start(&binary, &state, &SERVE_OPTIONS)?, logs_folder);
-    let windows = demo.play()?;
+    let mut demo = Demo::new(start(&binary, &state, &[])?, logs_folder);
+    let media = folder.path().join("media");
+    std::fs::create_dir_all(&media)?;
+    let windows = demo.play(&media)?;
     let rates = demo.rates(&windows);
     print_rates(&rates);
     let chart = output.join("timeline.svg");
@@ -102,10 +105,13 @@ impl Demo {
     }
 
     /// All phases in turn; the windows in which they are counted.
-    fn play(&mut self) -> Result<Vec<Window>> {
+    fn play(&mut self, media: &Path) -> Result<Vec<Window>> {
+        println!("# an emulated drive that delivers what the document's file system does");
+        let emulation = format!("iops={DRIVE_IOPS},latency=200us");
+        self.daemon.run(&format!("drive add {} --name media --emulate {emulation}", media.display()))?;
         self.daemon.run(&format!("tenant create {TENANT}"))?;
         for volume in VOLUMES {
-            self.daemon.run(&format!("volume create {volume} --size 1 --tenant {TENANT}"))?;
+            self.daemon.run(&format!("volume create {volume} --size 1 --tenant {TENANT} --drive media"))?;
         }
         println!("# fio writes each volume once, so that all of them stand on written space");
         for (index, volume) in VOLUMES.iter().enumerate() {
@@ -185,7 +191,8 @@ impl Demo {
     fn wind_up(&mut self) -> Result<()> {
         println!("\n== the end: policies are released, so that what still waits completes");
         self.daemon.run(&format!("volume modify -volume vol1 -vserver {TENANT} -qos-policy-group none"))?;
-        self.daemon.run(&format!("volume modify -volume vol2 -vserver {TENANT} -qos-policy-group none"))?;
+        self.daemon
+            .run(&format!("volume modify -volume vol2 -vserver {TENANT} -qos-adaptive-policy-group none"))?;
         let ending = std::mem::take(&mut self.running);
         self.collect(ending)
     }

@@ -24,12 +24,18 @@ pub mod index {
     pub const EACH: usize = 5;
     /// Volumes 1 and 2 may do 3000 IOPS together.
     pub const TOGETHER: usize = 6;
+    /// Volume 2 may do 1500 IOPS per TB, and has 100 GB.
+    pub const HUNDRED_GB: usize = 7;
+    /// Volume 2 has 1 TB.
+    pub const ONE_TB: usize = 8;
+    /// Volume 2 has 10 TB, which allows more than the drive has left.
+    pub const TEN_TB: usize = 9;
 }
 
 /// The phases in order.
-pub const PHASES: [Phase; 7] = [
+pub const PHASES: [Phase; 10] = [
     Phase { title: "three volumes, 2 jobs each", loads: &[(0, 2), (1, 2), (2, 2)], commands: &[] },
-    Phase { title: "vol1 turns noisy: 32 jobs", loads: &[(0, 32)], commands: &[] },
+    Phase { title: "vol1 turns noisy: 32 jobs, no limit", loads: &[(0, 32)], commands: &[] },
     Phase {
         title: "vol1 under policy1: 10000 IOPS",
         loads: &[],
@@ -63,5 +69,25 @@ pub const PHASES: [Phase; 7] = [
             "volume modify -volume vol2 -vserver svm01 -qos-policy-group policy1-shared",
             "qos policy-group show -policy-group policy1-shared",
         ],
+    },
+    Phase {
+        title: "vol2 adaptive: 1500 IOPS/TB at 100 GB",
+        loads: &[],
+        commands: &[
+            "qos adaptive-policy-group create -policy-group adaptive-policy2 -vserver svm01 -expected-IOPS 1000 -block-size 4k -expected-IOPS-allocation allocated-space -peak-IOPS 1500 -peak-IOPS-allocation allocated-space",
+            "volume modify -volume vol2 -vserver svm01 -qos-policy-group none",
+            "volume resize vol2 --tenant svm01 --size 100GB",
+            "vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2",
+        ],
+    },
+    Phase {
+        title: "vol2 resized to 1 TB",
+        loads: &[],
+        commands: &["volume resize vol2 --tenant svm01 --size 1TB"],
+    },
+    Phase {
+        title: "vol2 resized to 10 TB",
+        loads: &[],
+        commands: &["volume resize vol2 --tenant svm01 --size 10TB"],
     },
 ];
