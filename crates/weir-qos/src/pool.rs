@@ -123,8 +123,8 @@ impl<T: Copy> Pool<T> {
 
     /// True if the media can use another operation.
     fn has_room(&self, now_ns: u64) -> bool {
-        let is_alone = now_ns >= self.competition_until_ns && !self.depth.is_fixed();
-        is_alone || self.in_flight_ns < self.in_flight_ns_max()
+        let is_alone = self.tree.leaves() <= 1 || now_ns >= self.competition_until_ns;
+        is_alone && !self.depth.is_fixed() || self.in_flight_ns < self.in_flight_ns_max()
     }
 
     fn in_flight_ns_max(&self) -> u64 {

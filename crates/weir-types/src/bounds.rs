@@ -70,8 +70,9 @@ pub const BACKLOG_CATCH_UP_NS: u64 = 100_000_000;
 /// How long a floor that was due and could not be met may still be claimed, in nanoseconds.
 pub const FLOOR_CREDIT_NS: u64 = 100_000_000;
 
-/// How long a pool is taken to be shared after a second workload was last seen there, in nanoseconds.
-pub const COMPETITION_MEMORY_NS: u64 = 1_000_000_000;
+/// How long a pool is taken to be shared after a second workload was last seen there, in nanoseconds: who asks for
+/// little every few seconds is not to find the queue of a busy neighbour in the device each time.
+pub const COMPETITION_MEMORY_NS: u64 = 30_000_000_000;
 
 /// How far a workload's share may lag behind or run ahead of its siblings' and still be made good, in nanoseconds
 /// of what they share (or four requests, if that is more).

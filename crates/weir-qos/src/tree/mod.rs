@@ -68,6 +68,7 @@ pub struct Tree<T> {
     places: Vec<Place>,
     free: Vec<Index>,
     clock_ns: u64,
+    leaves: usize,
     waiting: usize,
     /// Nodes with ceilings for one direction: while there are any, reads and writes are told apart.
     directional: u32,
@@ -84,6 +85,7 @@ impl<T: Copy> Tree<T> {
             places: vec![Place::NONE],
             free: Vec::new(),
             clock_ns: now_ns,
+            leaves: 0,
             waiting: 0,
             directional: 0,
             due_run: 0,
@@ -102,6 +104,7 @@ impl<T: Copy> Tree<T> {
 
     fn add(&mut self, parent: NodeId, node: Node<T>) -> NodeId {
         self.nodes[parent.0 as usize].children().count += 1;
+        self.leaves += usize::from(matches!(node.body, Body::Leaf(_)));
         let is_directional = node.ceiling.is_directional();
         let index = match self.free.pop() {
             Some(index) => {
@@ -128,6 +131,7 @@ impl<T: Copy> Tree<T> {
         };
         assert!(is_empty && id != ROOT, "a node is removed once, and empty");
         let (parent, was_directional) = (node.parent, node.ceiling.is_directional());
+        self.leaves -= usize::from(matches!(node.body, Body::Leaf(_)));
         self.withdraw(id.0);
         self.nodes[id.0 as usize].body = Body::Free;
         self.nodes[parent as usize].children().count -= 1;
@@ -152,6 +156,11 @@ impl<T: Copy> Tree<T> {
             Body::Inner(children) => children.count as usize,
             _ => 0,
         }
+    }
+
+    /// Number of leaves.
+    pub fn leaves(&self) -> usize {
+        self.leaves
     }
 
     /// Number of requests that wait.
