@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod combination;
+mod many;
 mod modify;
 mod nbd;
 mod neighbour;
@@ -27,12 +28,13 @@ const MIB: u64 = 1 << 20;
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 5] = [
+const BENCHES: [(&str, Bench); 6] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
     ("modify", modify::run),
     ("neighbour", neighbour::run),
+    ("many", many::run),
 ];
 
 /// What all benches may be told.

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub mod daemon;
 pub mod fio;
 pub mod folder;
+pub mod http;
 pub mod interrupt;
 pub mod peers;
 pub mod process;
