@@ -2,10 +2,12 @@
 
 mod ceiling;
 mod combination;
+mod isolation;
 mod modify;
 mod nbd;
 mod neighbour;
 mod peers;
+mod scheduler;
 mod shared;
 
 use std::path::PathBuf;
@@ -27,12 +29,14 @@ const MIB: u64 = 1 << 20;
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 5] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
     ("modify", modify::run),
     ("neighbour", neighbour::run),
+    ("scheduler", scheduler::run),
+    ("isolation", isolation::run),
 ];
 
 /// What all benches may be told.

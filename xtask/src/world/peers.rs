@@ -33,12 +33,12 @@ impl Peer {
     }
 
     /// qemu-nbd with io_uring, past the page cache.
-    pub fn qemu_nbd(folder: &Path, file: &Path) -> Result<Peer> {
-        let socket = folder.join("qemu-nbd.sock");
+    pub fn qemu_nbd(folder: &Path, name: &str, file: &Path) -> Result<Peer> {
+        let socket = folder.join(format!("{name}.sock"));
         let fixed = "--persistent --shared=0 --format=raw --cache=none --aio=io_uring --socket";
         let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
         arguments.extend([text(&socket), text(file)]);
-        Peer::start("qemu-nbd", folder, "qemu-nbd", &arguments, socket)
+        Peer::start(name, folder, "qemu-nbd", &arguments, socket)
     }
 
     /// QEMU's throttle group before the same. `limit` is a property of the group, such as `x-iops-total=1000`.
