@@ -18,9 +18,9 @@ pub const JOBS: u32 = 2;
 /// Jobs of the noisy volume: 16 times the requests of the others.
 pub const JOBS_NOISY: u32 = 16 * JOBS;
 /// Time for all loads to start and to settle, in milliseconds.
-const SETTLE_MS: u64 = 2000;
+pub const SETTLE_MS: u64 = 2000;
 /// What a load runs longer than what is counted, in seconds: settling, and starting one after another.
-const MARGIN_SECONDS: u64 = 5;
+const MARGIN_SECONDS: u64 = 4;
 
 /// Three targets, loaded with so many jobs each.
 pub struct Trial<'a> {
