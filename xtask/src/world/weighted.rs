@@ -1,5 +1,5 @@
-//! The kernel's own sharing by weight: control groups (version 1) under the BFQ scheduler, on a loop device of
-//! our own, because the scheduler of a disk that others use is not for a bench to change.
+//! Where the kernel itself shares by weight: a loop device of our own under the BFQ scheduler, because the
+//! scheduler of a disk that others use is not for a bench to change.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::fio::Target;
 use super::tools;
-
-/// Where version 1 of the block controller is mounted.
-const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 
 /// A loop device past the page cache over a file, scheduled by BFQ. It goes away when the last who has it open
 /// closes it, however that comes about.
@@ -20,11 +16,6 @@ pub struct WeightedDevice {
     scheduler: PathBuf,
     scheduler_before: String,
     _open: File,
-}
-
-/// A control group that a load runs in; removed when dropped.
-pub struct WeightGroup {
-    folder: PathBuf,
 }
 
 impl WeightedDevice {
@@ -62,30 +53,6 @@ impl Drop for WeightedDevice {
     fn drop(&mut self) {
         // The device is about to go; the choice would only stay for whoever gets the number next.
         let _ = std::fs::write(&self.scheduler, &self.scheduler_before);
-    }
-}
-
-impl WeightGroup {
-    /// Makes a group with a weight; works only once some device is scheduled by BFQ.
-    pub fn new(name: &str, weight: u32) -> Result<WeightGroup> {
-        let folder = Path::new(CONTROLLER).join(format!("weir-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).context("cannot create a control group")?;
-        let group = WeightGroup { folder };
-        let file = group.folder.join("blkio.bfq.weight");
-        std::fs::write(&file, weight.to_string()).context("cannot set blkio.bfq.weight")?;
-        Ok(group)
-    }
-
-    /// A file or device as a target from within the group.
-    pub fn target(&self, file: &Path) -> Target {
-        Target::FileInGroup { file: file.to_owned(), group: self.folder.clone() }
-    }
-}
-
-impl Drop for WeightGroup {
-    fn drop(&mut self) {
-        // A group that a process is still leaving cannot be removed; it does no harm.
-        let _ = std::fs::remove_dir(&self.folder);
     }
 }
 

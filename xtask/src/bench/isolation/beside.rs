@@ -14,8 +14,8 @@ use crate::report::Report;
 use crate::tidy::repository_root;
 use crate::world::fio::{Load, Target};
 use crate::world::folder::Folder;
-use crate::world::peers::Peer;
-use crate::world::weighted::{WeightGroup, WeightedDevice};
+use crate::world::peers::{BlockGroup, Peer};
+use crate::world::weighted::WeightedDevice;
 
 /// From which part of the processors' time on they and not the disk are what is short.
 const BUSY_EXHAUSTED: f64 = 0.9;
@@ -109,11 +109,11 @@ fn start_qemu(folder: &Path, files: &[PathBuf; 3]) -> Result<[Peer; 3]> {
 }
 
 /// Three parts of one device, because BFQ shares out a device.
-fn start_weighted(folder: &Path) -> Result<(WeightedDevice, [WeightGroup; 3])> {
+fn start_weighted(folder: &Path) -> Result<(WeightedDevice, [BlockGroup; 3])> {
     let file = folder.join("weighted");
     Load::fill("fill-weighted", Target::File(file.clone()), 3 * REGION_BYTES).run(folder)?;
     let device = WeightedDevice::new(&file)?;
-    let group = |index: usize| WeightGroup::new(VOLUMES[index], BFQ_WEIGHT);
+    let group = |index: usize| BlockGroup::weighted(VOLUMES[index], BFQ_WEIGHT);
     Ok((device, [group(0)?, group(1)?, group(2)?]))
 }
 
