@@ -89,7 +89,11 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     table.print();
     for subject in &subjects {
         let [equal, noisy] = subject.pair();
-        println!("{}: volumes 2 and 3 keep {:.2} of what they had", subject.name, noisy.kept(&equal));
+        if noisy.total() > 0.0 {
+            println!("{}: volumes 2 and 3 keep {:.2} of what they had", subject.name, noisy.kept(&equal));
+        } else {
+            println!("{}: one load only came to run when another had ended", subject.name);
+        }
     }
     judge(subjects[0].pair(), report);
     Ok(())
