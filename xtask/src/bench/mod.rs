@@ -2,11 +2,13 @@
 
 mod ceiling;
 mod combination;
+mod isolation;
 mod many;
 mod modify;
 mod nbd;
 mod neighbour;
 mod peers;
+mod scheduler;
 mod shared;
 
 use std::path::PathBuf;
@@ -28,13 +30,15 @@ const MIB: u64 = 1 << 20;
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
     ("modify", modify::run),
     ("neighbour", neighbour::run),
     ("many", many::run),
+    ("scheduler", scheduler::run),
+    ("isolation", isolation::run),
 ];
 
 /// What all benches may be told.

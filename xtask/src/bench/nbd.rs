@@ -140,7 +140,7 @@ impl Servers {
         }
         daemon.run("volume modify -volume bound -qos-policy-group wide")?;
         let nbdkit = Peer::nbdkit(&path, &path.join("nbdkit"), is_disk)?;
-        let qemu_nbd = Peer::qemu_nbd(&path, &path.join("qemu-nbd"))?;
+        let qemu_nbd = Peer::qemu_nbd(&path, "qemu-nbd", &path.join("qemu-nbd"))?;
         Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes })
     }
 

@@ -10,7 +10,9 @@ pub mod http;
 pub mod interrupt;
 pub mod peers;
 pub mod process;
+pub mod processor;
 pub mod tools;
+pub mod weighted;
 
 /// Milliseconds since 1970, as fio logs them.
 pub fn now_ms() -> u64 {

@@ -33,12 +33,12 @@ impl Peer {
     }
 
     /// qemu-nbd with io_uring, past the page cache.
-    pub fn qemu_nbd(folder: &Path, file: &Path) -> Result<Peer> {
-        let socket = folder.join("qemu-nbd.sock");
+    pub fn qemu_nbd(folder: &Path, name: &str, file: &Path) -> Result<Peer> {
+        let socket = folder.join(format!("{name}.sock"));
         let fixed = "--persistent --shared=0 --format=raw --cache=none --aio=io_uring --socket";
         let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
         arguments.extend([text(&socket), text(file)]);
-        Peer::start("qemu-nbd", folder, "qemu-nbd", &arguments, socket)
+        Peer::start(name, folder, "qemu-nbd", &arguments, socket)
     }
 
     /// QEMU's throttle group before the same. `limit` is a property of the group, such as `x-iops-total=1000`.
@@ -83,7 +83,7 @@ impl Peer {
     }
 }
 
-/// A control group (version 1) that limits reads and writes of a disk; removed when dropped.
+/// A control group (version 1) for reads and writes of a disk, with a limit or a weight; removed when dropped.
 pub struct BlockGroup {
     folder: PathBuf,
 }
@@ -97,16 +97,28 @@ impl BlockGroup {
         Path::new(Self::CONTROLLER).join("blkio.throttle.read_iops_device").exists()
     }
 
-    /// Makes a group. `unit` is `iops` or `bps`, `disk` is `MAJOR:MINOR`.
+    /// Makes a group with a limit. `unit` is `iops` or `bps`, `disk` is `MAJOR:MINOR`.
     pub fn new(name: &str, disk: &str, unit: &str, rate: u64) -> Result<BlockGroup> {
-        let folder = Path::new(Self::CONTROLLER).join(format!("weir-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).context("cannot create a control group")?;
-        let group = BlockGroup { folder };
+        let group = BlockGroup::blank(name)?;
         for direction in ["read", "write"] {
             let file = group.folder.join(format!("blkio.throttle.{direction}_{unit}_device"));
             std::fs::write(&file, format!("{disk} {rate}")).context("cannot set a limit")?;
         }
         Ok(group)
+    }
+
+    /// Makes a group with a weight under BFQ; there are such only once some device is scheduled by it.
+    pub fn weighted(name: &str, weight: u32) -> Result<BlockGroup> {
+        let group = BlockGroup::blank(name)?;
+        let file = group.folder.join("blkio.bfq.weight");
+        std::fs::write(&file, weight.to_string()).context("cannot set blkio.bfq.weight")?;
+        Ok(group)
+    }
+
+    fn blank(name: &str) -> Result<BlockGroup> {
+        let folder = Path::new(Self::CONTROLLER).join(format!("weir-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).context("cannot create a control group")?;
+        Ok(BlockGroup { folder })
     }
 
     /// A file as a target from within the group.
