@@ -68,17 +68,24 @@ const GAUGES: [(&str, &str); 7] = [
 type Counter = (&'static str, &'static str, fn(&OperationTotals) -> f64);
 
 /// The counters of each kind of operation.
-const COUNTERS: [Counter; 6] = [
+const COUNTERS: [Counter; 9] = [
     ("operations", "Requests answered", |totals| totals.operations as f64),
     ("bytes", "Bytes covered by answered requests", |totals| totals.bytes as f64),
     ("errors", "Requests answered with an error", |totals| totals.errors as f64),
     ("delayed_requests", "Requests held back by a ceiling", |totals| totals.delayed as f64),
     ("delayed_seconds", "Time that requests were held back by a ceiling", |totals| {
-        seconds(totals.delayed_ns)
+        seconds(totals.time.delayed_ns)
     }),
-    ("media_seconds", "Time that requests spent being served once admitted", |totals| {
-        seconds(totals.media_ns)
+    (
+        "floor_wait_seconds",
+        "Time that requests waited because others went first for their floors",
+        |totals| seconds(totals.time.floors_ns),
+    ),
+    ("queue_seconds", "Time that requests waited for the media for other reasons", |totals| {
+        seconds(totals.time.queue_ns)
     }),
+    ("media_seconds", "Time that requests spent at the media", |totals| seconds(totals.time.media_ns)),
+    ("other_seconds", "The rest of the time of requests", |totals| seconds(totals.time.other_ns)),
 ];
 
 fn seconds(ns: u64) -> f64 {
@@ -287,7 +294,7 @@ fn encode_latencies(
             let buckets = latency_buckets(totals);
             // Taken from the buckets, so that the count agrees with them while requests are being counted.
             let count = buckets.iter().map(|(_, count)| count).sum();
-            let sum = seconds(totals.latency_sum_ns);
+            let sum = seconds(totals.time.sum_ns());
             metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
     }
@@ -312,13 +319,14 @@ fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::TimeByCause;
 
     fn subject() -> Subject {
         let latency = vec![(16, 1), (1 << 10, 1), (1 << 20, 5), (1 << 36, 2)];
         let read = OperationTotals {
             operations: 9,
             bytes: 36_864,
-            latency_sum_ns: 2_000_000_000,
+            time: TimeByCause { media_ns: 1_500_000_000, queue_ns: 500_000_000, ..TimeByCause::default() },
             latency,
             ..OperationTotals::default()
         };
@@ -350,6 +358,8 @@ mod tests {
         text::encode(&mut text, &registry).unwrap();
         for line in [
             "weir_volume_operations_total{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 9.0",
+            "weir_volume_queue_seconds_total{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 0.5",
+            "weir_volume_latency_seconds_sum{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 2",
             "weir_volume_queue_depth{tenant=\"default\",volume=\"vol1\"} 3.0",
             "weir_volume_limit_iops{tenant=\"default\",volume=\"vol1\",direction=\"total\"} 1000.0",
             "weir_volume_latency_seconds_count{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 9",

@@ -261,10 +261,22 @@ pub struct OperationSample {
     pub delayed: u64,
     /// Time held back by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
-    /// Time spent being served once admitted, in nanoseconds.
+    /// Time in line for the media in which others went first for their floors, in nanoseconds.
+    #[serde(default)]
+    pub floors_ns: u64,
+    /// Time in line for the media for other reasons, in nanoseconds.
+    #[serde(default)]
+    pub queue_ns: u64,
+    /// Time at the media, in nanoseconds.
     pub media_ns: u64,
-    /// Sum of all latencies, in nanoseconds.
+    /// The rest: waiting for buffers and for others that touch the same blocks, and Weir's own work, in nanoseconds.
+    #[serde(default)]
+    pub other_ns: u64,
+    /// Sum of all latencies, in nanoseconds: that of the five times.
     pub latency_sum_ns: u64,
+    /// Requests of up to 4 KiB, of more and up to 16 KiB, 64 KiB, 256 KiB, and larger ones.
+    #[serde(default)]
+    pub size_counts: Vec<u64>,
     /// Latencies since the daemon started; absent for policy groups, and if nothing was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_percentiles: Option<LatencyPercentiles>,

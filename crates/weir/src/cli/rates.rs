@@ -27,8 +27,18 @@ pub struct Activity {
     pub delayed: u64,
     /// Time held back by a ceiling, in nanoseconds, of all requests together.
     pub delayed_ns: u64,
-    /// Time spent being served, in nanoseconds, of all requests together.
+    /// Time in line while others went first for their floors, in nanoseconds, of all requests together.
+    pub floors_ns: u64,
+    /// Time in line for other reasons, in nanoseconds, of all requests together.
+    pub queue_ns: u64,
+    /// Time at the media, in nanoseconds, of all requests together.
     pub media_ns: u64,
+    /// The rest, in nanoseconds, of all requests together.
+    pub other_ns: u64,
+    /// Sum of the latencies of all requests, in nanoseconds: that of the five times.
+    pub latency_sum_ns: u64,
+    /// Requests of up to 4 KiB, of more and up to 16 KiB, 64 KiB, 256 KiB, and larger ones.
+    pub size_counts: Vec<u64>,
 }
 
 /// What one volume did in a span of time.
@@ -76,15 +86,8 @@ fn between(earlier: &OperationSample, later: &OperationSample) -> OperationSampl
         ..*bucket
     };
     OperationSample {
-        operations: later.operations.saturating_sub(earlier.operations),
-        bytes: later.bytes.saturating_sub(earlier.bytes),
-        errors: later.errors.saturating_sub(earlier.errors),
-        delayed: later.delayed.saturating_sub(earlier.delayed),
-        delayed_ns: later.delayed_ns.saturating_sub(earlier.delayed_ns),
-        media_ns: later.media_ns.saturating_sub(earlier.media_ns),
-        latency_sum_ns: later.latency_sum_ns.saturating_sub(earlier.latency_sum_ns),
-        latency_percentiles: None,
         latency_buckets: later.latency_buckets.iter().map(bucket).collect(),
+        ..combine(later, earlier, u64::saturating_sub)
     }
 }
 
@@ -97,16 +100,29 @@ fn sum(one: &OperationSample, other: &OperationSample) -> OperationSample {
         }
     }
     buckets.sort_by_key(|bucket| bucket.up_to_ns);
+    OperationSample { latency_buckets: buckets, ..combine(one, other, u64::saturating_add) }
+}
+
+/// Combines everything but latency buckets and percentiles.
+fn combine(one: &OperationSample, other: &OperationSample, combine: fn(u64, u64) -> u64) -> OperationSample {
+    let size = |index: usize, counts: &[u64]| counts.get(index).copied().unwrap_or(0);
+    let sizes = 0..one.size_counts.len().max(other.size_counts.len());
     OperationSample {
-        operations: one.operations + other.operations,
-        bytes: one.bytes + other.bytes,
-        errors: one.errors + other.errors,
-        delayed: one.delayed + other.delayed,
-        delayed_ns: one.delayed_ns + other.delayed_ns,
-        media_ns: one.media_ns + other.media_ns,
-        latency_sum_ns: one.latency_sum_ns + other.latency_sum_ns,
+        operations: combine(one.operations, other.operations),
+        bytes: combine(one.bytes, other.bytes),
+        errors: combine(one.errors, other.errors),
+        delayed: combine(one.delayed, other.delayed),
+        delayed_ns: combine(one.delayed_ns, other.delayed_ns),
+        floors_ns: combine(one.floors_ns, other.floors_ns),
+        queue_ns: combine(one.queue_ns, other.queue_ns),
+        media_ns: combine(one.media_ns, other.media_ns),
+        other_ns: combine(one.other_ns, other.other_ns),
+        latency_sum_ns: combine(one.latency_sum_ns, other.latency_sum_ns),
+        size_counts: sizes
+            .map(|index| combine(size(index, &one.size_counts), size(index, &other.size_counts)))
+            .collect(),
         latency_percentiles: None,
-        latency_buckets: buckets,
+        latency_buckets: Vec::new(),
     }
 }
 
@@ -142,7 +158,12 @@ impl Activity {
             errors: sample.errors,
             delayed: sample.delayed,
             delayed_ns: sample.delayed_ns,
+            floors_ns: sample.floors_ns,
+            queue_ns: sample.queue_ns,
             media_ns: sample.media_ns,
+            other_ns: sample.other_ns,
+            latency_sum_ns: sample.latency_sum_ns,
+            size_counts: sample.size_counts.clone(),
         }
     }
 }

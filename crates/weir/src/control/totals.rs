@@ -1,6 +1,6 @@
 //! Totals of requests that can be added and subtracted: the form in which statistics leave the daemon.
 
-use crate::statistics::{OperationSnapshot, VolumeSnapshot};
+use crate::statistics::{OperationSnapshot, SIZES, TimeByCause, VolumeSnapshot};
 
 /// Totals of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,12 +13,10 @@ pub struct OperationTotals {
     pub errors: u64,
     /// Requests held back by a ceiling.
     pub delayed: u64,
-    /// Time held back by a ceiling, in nanoseconds.
-    pub delayed_ns: u64,
-    /// Time spent being served once admitted, in nanoseconds.
-    pub media_ns: u64,
-    /// Sum of all latencies, in nanoseconds.
-    pub latency_sum_ns: u64,
+    /// What the time of all requests was spent on; together it is the sum of all latencies.
+    pub time: TimeByCause,
+    /// Requests by size; see [`crate::statistics::SIZES_UP_TO_BYTES`].
+    pub sizes: [u64; SIZES],
     /// Requests by latency: ascending upper bounds in nanoseconds, each with the requests above the bound
     /// before it and not above this one.
     pub latency: Vec<(u64, u64)>,
@@ -42,9 +40,8 @@ impl From<&OperationSnapshot> for OperationTotals {
             bytes: snapshot.bytes,
             errors: snapshot.errors,
             delayed: snapshot.delayed,
-            delayed_ns: snapshot.delayed_ns,
-            media_ns: snapshot.media_ns,
-            latency_sum_ns: snapshot.latency.sum_ns,
+            time: snapshot.by_cause(),
+            sizes: snapshot.sizes,
             latency: snapshot.latency.buckets().collect(),
         }
     }
@@ -66,9 +63,16 @@ impl OperationTotals {
         self.bytes = combine(self.bytes, other.bytes);
         self.errors = combine(self.errors, other.errors);
         self.delayed = combine(self.delayed, other.delayed);
-        self.delayed_ns = combine(self.delayed_ns, other.delayed_ns);
-        self.media_ns = combine(self.media_ns, other.media_ns);
-        self.latency_sum_ns = combine(self.latency_sum_ns, other.latency_sum_ns);
+        self.time = TimeByCause {
+            delayed_ns: combine(self.time.delayed_ns, other.time.delayed_ns),
+            floors_ns: combine(self.time.floors_ns, other.time.floors_ns),
+            queue_ns: combine(self.time.queue_ns, other.time.queue_ns),
+            media_ns: combine(self.time.media_ns, other.time.media_ns),
+            other_ns: combine(self.time.other_ns, other.time.other_ns),
+        };
+        for (mine, theirs) in self.sizes.iter_mut().zip(other.sizes) {
+            *mine = combine(*mine, theirs);
+        }
         if self.latency.is_empty() {
             self.latency = other.latency.iter().map(|(bound, _)| (*bound, 0)).collect();
         }
@@ -102,6 +106,26 @@ mod tests {
     use crate::statistics::{Served, VolumeStatistics};
 
     #[test]
+    fn the_causes_of_totals_sum_up_to_their_latencies_through_additions_and_subtractions() {
+        let statistics = VolumeStatistics::default();
+        let serve = |latency_ns, queue_ns| {
+            let served = Served { bytes: 70_000, latency_ns, delayed_ns: 10, queue_ns, ..Served::default() };
+            statistics.write.record(Served { floors_ns: 7, media_ns: 500, ..served });
+        };
+        serve(1_000, 100);
+        let first = Totals::from(&statistics.snapshot());
+        serve(2_000, 5_000);
+        let mut since = Totals::from(&statistics.snapshot());
+        since.subtract(&first);
+        let expected =
+            TimeByCause { delayed_ns: 10, floors_ns: 7, queue_ns: 1_983, ..TimeByCause::default() };
+        assert_eq!((since.write.time, since.write.time.sum_ns()), (expected, 2_000));
+        since.add(&first);
+        assert_eq!(since.write.time.sum_ns(), statistics.snapshot().write.latency.sum_ns);
+        assert_eq!(since.write.sizes, [0, 0, 0, 2, 0]);
+    }
+
+    #[test]
     fn totals_count_what_was_recorded_and_can_be_subtracted() {
         let statistics = VolumeStatistics::default();
         let serve = |latency_ns| {
@@ -111,9 +135,9 @@ mod tests {
         let first = Totals::from(&statistics.snapshot());
         serve(1_000_000);
         let mut second = Totals::from(&statistics.snapshot());
-        assert_eq!((second.read.operations, second.read.bytes, second.read.delayed_ns), (2, 8192, 20));
+        assert_eq!((second.read.operations, second.read.bytes, second.read.time.delayed_ns), (2, 8192, 20));
         second.subtract(&first);
-        assert_eq!((second.read.operations, second.read.latency_sum_ns), (1, 1_000_000));
+        assert_eq!((second.read.operations, second.read.time.sum_ns()), (1, 1_000_000));
         let filled: Vec<_> = second.read.latency.iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(filled, [&(1 << 20, 1)]);
         let mut sum = Totals::default();

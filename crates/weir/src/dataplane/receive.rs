@@ -97,6 +97,7 @@ impl Reactor {
             connection.pace.requested();
         }
         self.volumes[volume].open_requests += 1;
+        self.volumes[volume].publish();
         if payload_bytes > 0 {
             connection.incoming = Some(IncomingWrite { request: id, position: 0, part: None });
         }

@@ -3,16 +3,17 @@
 //! All values are totals since the daemon started; rates are differences of two snapshots. Nothing here
 //! knows how the values are shown.
 
+mod bounds;
 mod histogram;
+mod sizes;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
-use weir_qos::Limit;
-use weir_types::Scope;
-
+pub use bounds::{BoundTotals, Bounds};
 use histogram::add;
 pub use histogram::{Histogram, HistogramSnapshot};
+use sizes::Sizes;
+pub use sizes::{SIZES, SIZES_UP_TO_BYTES};
 
 /// Totals of one volume.
 #[derive(Default)]
@@ -30,20 +31,7 @@ pub struct VolumeStatistics {
     /// Open connections.
     pub connections: AtomicU64,
     /// What held requests back, by whose limit.
-    bounds: Mutex<Vec<BoundTotals>>,
-}
-
-/// What one limit held back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoundTotals {
-    /// Whose limit.
-    pub scope: Scope,
-    /// Which.
-    pub limit: Limit,
-    /// Requests that it held back.
-    pub requests: u64,
-    /// For how long, together, in nanoseconds.
-    pub waited_ns: u64,
+    pub bounds: Bounds,
 }
 
 /// Totals of one kind of operation.
@@ -57,6 +45,7 @@ pub struct OperationStatistics {
     queue_ns: AtomicU64,
     media_ns: AtomicU64,
     other_ns: AtomicU64,
+    sizes: Sizes,
     latency: Histogram,
 }
 
@@ -85,20 +74,28 @@ impl OperationStatistics {
         add(&self.bytes, served.bytes);
         add(&self.errors, u64::from(served.failed));
         add(&self.delayed, u64::from(served.delayed_ns > 0));
-        add(&self.delayed_ns, served.delayed_ns);
-        // What is told apart sums up to the latency.
-        let floors_ns = served.floors_ns.min(served.queue_ns);
-        let named_ns = served.delayed_ns + served.queue_ns + served.media_ns;
+        // What is told apart sums up to the latency, even where instants of several threads were compared.
+        let mut rest_ns = served.latency_ns;
+        let mut take = |part_ns: u64| {
+            let part_ns = part_ns.min(rest_ns);
+            rest_ns -= part_ns;
+            part_ns
+        };
+        let (delayed_ns, in_line_ns) = (take(served.delayed_ns), take(served.queue_ns));
+        let media_ns = take(served.media_ns);
+        let floors_ns = served.floors_ns.min(in_line_ns);
+        add(&self.delayed_ns, delayed_ns);
         add(&self.floors_ns, floors_ns);
-        add(&self.queue_ns, served.queue_ns - floors_ns);
-        add(&self.media_ns, served.media_ns);
-        add(&self.other_ns, served.latency_ns.saturating_sub(named_ns));
+        add(&self.queue_ns, in_line_ns - floors_ns);
+        add(&self.media_ns, media_ns);
+        add(&self.other_ns, rest_ns);
+        self.sizes.record(served.bytes);
         self.latency.record(served.latency_ns);
     }
 
     /// Copies the totals as they stand.
     pub fn snapshot(&self) -> OperationSnapshot {
-        OperationSnapshot {
+        let mut snapshot = OperationSnapshot {
             bytes: self.bytes.load(Relaxed),
             errors: self.errors.load(Relaxed),
             delayed: self.delayed.load(Relaxed),
@@ -107,8 +104,12 @@ impl OperationStatistics {
             queue_ns: self.queue_ns.load(Relaxed),
             media_ns: self.media_ns.load(Relaxed),
             other_ns: self.other_ns.load(Relaxed),
+            sizes: self.sizes.snapshot(),
             latency: self.latency.snapshot(),
-        }
+        };
+        // The sum is that of the causes at this instant, also while a request is being counted.
+        snapshot.latency.sum_ns = snapshot.by_cause().sum_ns();
+        snapshot
     }
 }
 
@@ -132,22 +133,44 @@ pub struct OperationSnapshot {
     /// The rest of all latencies: waiting for buffers, for others that touch the same blocks, and Weir's own work,
     /// in nanoseconds.
     pub other_ns: u64,
+    /// Requests by size; see [`SIZES_UP_TO_BYTES`].
+    pub sizes: [u64; SIZES],
     /// Latencies; their count is the number of answered requests.
     pub latency: HistogramSnapshot,
 }
 
+/// Time of requests by what it was spent on, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeByCause {
+    /// Held back by a ceiling.
+    pub delayed_ns: u64,
+    /// In line for the media while others went first for their floors.
+    pub floors_ns: u64,
+    /// In line for the media for other reasons.
+    pub queue_ns: u64,
+    /// At the media.
+    pub media_ns: u64,
+    /// The rest.
+    pub other_ns: u64,
+}
+
+impl TimeByCause {
+    /// All of it.
+    pub fn sum_ns(&self) -> u64 {
+        self.delayed_ns + self.floors_ns + self.queue_ns + self.media_ns + self.other_ns
+    }
+}
+
 impl OperationSnapshot {
-    /// Adds the totals of another snapshot.
-    pub fn merge(&mut self, other: &OperationSnapshot) {
-        self.bytes += other.bytes;
-        self.errors += other.errors;
-        self.delayed += other.delayed;
-        self.delayed_ns += other.delayed_ns;
-        self.floors_ns += other.floors_ns;
-        self.queue_ns += other.queue_ns;
-        self.media_ns += other.media_ns;
-        self.other_ns += other.other_ns;
-        self.latency.merge(&other.latency);
+    /// What the time of all requests was spent on.
+    pub fn by_cause(&self) -> TimeByCause {
+        TimeByCause {
+            delayed_ns: self.delayed_ns,
+            floors_ns: self.floors_ns,
+            queue_ns: self.queue_ns,
+            media_ns: self.media_ns,
+            other_ns: self.other_ns,
+        }
     }
 }
 
@@ -169,23 +192,6 @@ pub struct VolumeSnapshot {
 }
 
 impl VolumeStatistics {
-    /// Counts a request that a limit held back. Only the owning reactor may call this.
-    pub fn bound(&self, scope: &Scope, limit: Limit, waited_ns: u64) {
-        let mut bounds = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
-        match bounds.iter_mut().find(|known| known.limit == limit && known.scope == *scope) {
-            Some(known) => {
-                known.requests += 1;
-                known.waited_ns += waited_ns;
-            }
-            None => bounds.push(BoundTotals { scope: scope.clone(), limit, requests: 1, waited_ns }),
-        }
-    }
-
-    /// What held requests back so far.
-    pub fn bounds(&self) -> Vec<BoundTotals> {
-        self.bounds.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// Copies everything as it stands.
     pub fn snapshot(&self) -> VolumeSnapshot {
         VolumeSnapshot {
@@ -195,6 +201,29 @@ impl VolumeStatistics {
             queue_depth: self.queue_depth.load(Relaxed),
             queue_depth_delayed: self.queue_depth_delayed.load(Relaxed),
             connections: self.connections.load(Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn causes_sum_up_to_the_latency_whatever_was_measured(
+            all in prop::collection::vec((0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30), 1..50)
+        ) {
+            let statistics = OperationStatistics::default();
+            for (latency_ns, delayed_ns, queue_ns, floors_ns, media_ns) in &all {
+                let (latency_ns, delayed_ns, queue_ns) = (*latency_ns, *delayed_ns, *queue_ns);
+                let (floors_ns, media_ns) = (*floors_ns, *media_ns);
+                statistics.record(Served { latency_ns, delayed_ns, queue_ns, floors_ns, media_ns, ..Served::default() });
+            }
+            let snapshot = statistics.snapshot();
+            prop_assert_eq!(snapshot.by_cause().sum_ns(), all.iter().map(|one| one.0).sum::<u64>());
+            prop_assert_eq!(snapshot.latency.sum_ns, snapshot.by_cause().sum_ns());
         }
     }
 }

@@ -35,6 +35,7 @@ impl Reactor {
         let verdict = domain.arrive(self.now_ns, leaf, (self.index, ticket), cost);
         if verdict == Verdict::Wait {
             volume.delayed_requests += 1;
+            volume.publish();
             self.connections[ticket.0].requests[ticket.1].is_delayed = true;
             self.look_at_domain(index);
         }
@@ -115,9 +116,10 @@ impl Reactor {
         request.waited_ns = waited_ns;
         let volume = &mut self.volumes[connection.volume];
         volume.delayed_requests -= 1;
+        volume.publish();
         let scope = bound_by.and_then(|bound| volume.shaping.as_ref()?.path.get(usize::from(bound.level)));
         if let (Some(bound), Some(scope)) = (bound_by, scope) {
-            volume.statistics.bound(scope, bound.limit, waited_ns);
+            volume.statistics.bounds.record(scope, bound.limit, waited_ns, self.now_ns);
         }
         let was_stalled = connection.stalled_on == Some(id);
         if was_stalled {
