@@ -146,6 +146,13 @@ pub fn effective(levels: &[Level]) -> Vec<EffectiveField> {
     fields
 }
 
+/// The weight of a volume among those that stand under the same level: what the policy says that it is bound to.
+pub(super) fn effective_weight(levels: &[Level]) -> u32 {
+    let plain = Terms::default().weight;
+    let said = levels.iter().rfind(|level| level.is_bound && level.terms.weight != plain);
+    said.map_or(plain, |level| level.terms.weight).0
+}
+
 fn effective_ceilings(levels: &[Level]) -> Vec<EffectiveField> {
     type Pick = fn(&Limits) -> Option<Rate>;
     let ceilings: [(&'static str, Pick); 6] = [
@@ -168,7 +175,7 @@ fn effective_ceilings(levels: &[Level]) -> Vec<EffectiveField> {
 }
 
 /// The path by which the data plane serves a volume. Tenants share, also those that no policy speaks of.
-fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel> {
+pub(super) fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel> {
     let top = Scope::Tenant(volume.tenant.clone());
     let has_top = levels.first().is_some_and(|level| level.scope == top);
     let tenant = (!has_top).then(|| PolicyLevel { scope: top, terms: Terms::default() });

@@ -17,6 +17,7 @@ mod error;
 mod levels;
 mod model;
 mod policies;
+pub mod reasons;
 mod rebuild;
 pub mod records;
 mod startup;

@@ -103,6 +103,12 @@ impl Model {
         self.volumes.get(&id).ok_or_else(|| ControlError::internal(format!("volume {id} has no record")))
     }
 
+    /// The volume of this identity.
+    pub fn volume_by_id(&self, id: VolumeId) -> Outcome<&Versioned<VolumeRecord>> {
+        let found = self.volumes.get(&id);
+        found.ok_or_else(|| ControlError::not_found(format!("volume {id} is no more")))
+    }
+
     /// Finds a policy group of either kind, by the same rule as [`Model::volume`]; a built-in one is found from
     /// every tenant.
     pub fn group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<PolicyGroupRecord>> {

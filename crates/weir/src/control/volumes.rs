@@ -91,7 +91,7 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
 
 /// The levels of a volume with its own terms as they are in effect, which may be some seconds old if they follow
 /// what it occupies.
-fn levels_in_effect(model: &Model, record: &VolumeRecord) -> Vec<Level> {
+pub(super) fn levels_in_effect(model: &Model, record: &VolumeRecord) -> Vec<Level> {
     let mut levels = model.levels(record, 0);
     if let (Some(own), Some(terms)) = (levels.last_mut(), model.adapted.get(&record.id)) {
         own.terms = *terms;

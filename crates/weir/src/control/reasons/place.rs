@@ -1,0 +1,116 @@
+//! Where a volume stands among those that use its drive.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use weir_types::{Scope, VolumeId};
+
+use super::super::levels::{effective_weight, path};
+use super::super::model::Model;
+use super::super::records::VolumeRecord;
+use super::super::volumes::levels_in_effect;
+use crate::dataplane::PolicyLevel;
+
+/// A volume that uses the same drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its export name.
+    pub name: String,
+    /// True if it, or what it stands under, has a floor.
+    pub has_floor: bool,
+}
+
+/// A volume among those that use its drive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Place {
+    /// The drive.
+    pub drive: String,
+    /// The volume's own weight.
+    pub weight: u32,
+    /// True if it, or what it stands under, has a floor.
+    pub has_floor: bool,
+    /// The part of the drive, from 0 to 1, that weights give it while all of them want more than they get.
+    pub portion: f64,
+    /// The others with requests under way.
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// Volumes with requests under way on the drive of a volume, without itself.
+pub fn active_beside(model: &Model, volume: &VolumeRecord) -> BTreeSet<VolumeId> {
+    let is_active = |other: &&VolumeRecord| {
+        let statistics = model.open.get(&other.id);
+        statistics.is_some_and(|statistics| statistics.queue_depth.load(Relaxed) > 0)
+    };
+    let others = model.volumes.values().map(|other| &other.record);
+    let beside = others.filter(|other| other.drive == volume.drive && other.id != volume.id);
+    beside.filter(is_active).map(|other| other.id).collect()
+}
+
+/// The place of a volume beside these others.
+pub fn place<'a>(model: &Model, volume: &VolumeRecord, others: impl Iterator<Item = &'a VolumeId>) -> Place {
+    let path_of = |record: &VolumeRecord| path(record, levels_in_effect(model, record));
+    let own = path_of(volume);
+    let records = others.filter_map(|id| model.volumes.get(id)).map(|other| &other.record);
+    let (neighbours, paths): (Vec<_>, Vec<_>) = records
+        .map(|record| {
+            let path = path_of(record);
+            (Neighbour { name: record.export_name(), has_floor: has_floor(&path) }, path)
+        })
+        .unzip();
+    Place {
+        drive: model.drive_of(volume).map(|drive| drive.name.to_string()).unwrap_or_default(),
+        weight: effective_weight(&levels_in_effect(model, volume)),
+        has_floor: has_floor(&own),
+        portion: portion(&own, &paths),
+        neighbours,
+    }
+}
+
+fn has_floor(path: &[PolicyLevel]) -> bool {
+    path.iter().any(|level| !level.terms.floor.is_unlimited())
+}
+
+/// The part that a path has by the weights of its levels beside other paths: at each level its weight among those
+/// of all that stand under the same one.
+fn portion(own: &[PolicyLevel], others: &[Vec<PolicyLevel>]) -> f64 {
+    let is_beside = |other: &[PolicyLevel], depth: usize| {
+        other.len() > depth && other[..depth].iter().zip(own).all(|(a, b)| a.scope == b.scope)
+    };
+    let mut part = 1.0;
+    for (depth, level) in own.iter().enumerate() {
+        let mut seen: BTreeSet<&Scope> = BTreeSet::from([&level.scope]);
+        let mut all = f64::from(level.terms.weight.0);
+        for other in others.iter().filter(|other| is_beside(other, depth)) {
+            if seen.insert(&other[depth].scope) {
+                all += f64::from(other[depth].terms.weight.0);
+            }
+        }
+        part *= f64::from(level.terms.weight.0) / all;
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{Name, Terms, Weight};
+
+    fn level(scope: Scope, weight: u32) -> PolicyLevel {
+        PolicyLevel { scope, terms: Terms { weight: Weight(weight), ..Terms::default() } }
+    }
+
+    fn volume(tenant: &str, tenant_weight: u32, number: u128, weight: u32) -> Vec<PolicyLevel> {
+        let id = VolumeId(uuid::Uuid::from_u128(number));
+        let tenant = Scope::Tenant(Name::new(tenant).unwrap());
+        vec![level(tenant, tenant_weight), level(Scope::Volume(id), weight)]
+    }
+
+    #[test]
+    fn a_portion_is_that_of_all_levels() {
+        let own = volume("a", 100, 1, 100);
+        assert_eq!(portion(&own, &[]), 1.0);
+        assert_eq!(portion(&own, &[volume("a", 100, 2, 300)]), 0.25);
+        let others = [volume("a", 100, 2, 300), volume("b", 300, 3, 1), volume("b", 300, 4, 9)];
+        assert_eq!(portion(&own, &others), 0.25 * 0.25);
+    }
+}

@@ -1,0 +1,254 @@
+//! Which cause is named in which situation, and how.
+
+use weir_qos::{Dimension, Limit, Rate};
+use weir_types::{Name, PolicyGroupId, Scope, VolumeId};
+
+use super::super::policies::GroupKind;
+use super::*;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A span of two seconds with `[delayed, floors, queue, media, other]` seconds of requests' time.
+fn situation(operations: u64, seconds: [f64; 5]) -> Situation {
+    let [delayed_ns, floors_ns, queue_ns, media_ns, other_ns] =
+        seconds.map(|seconds| (seconds * SECOND_NS as f64) as u64);
+    Situation {
+        volume: "v1".to_owned(),
+        elapsed_ns: 2 * SECOND_NS,
+        operations,
+        time: TimeByCause { delayed_ns, floors_ns, queue_ns, media_ns, other_ns },
+        place: Place { drive: "em".to_owned(), weight: 100, portion: 0.5, ..Place::default() },
+        ..Situation::default()
+    }
+}
+
+fn scope(level: &str) -> (Scope, &'static str) {
+    let id = uuid::Uuid::from_u128(1);
+    match level {
+        "tenant" => (Scope::Tenant(Name::new("svm01").unwrap()), "svm01"),
+        "policy_group" => (Scope::Group(PolicyGroupId(id)), "policy1"),
+        _ => (Scope::Volume(VolumeId(id)), "v1"),
+    }
+}
+
+/// A limit of policy1 at some level that held requests back for five seconds by the tenth.
+fn binding(level: &str, dimension: Dimension, rate: Rate, value: u64, requests: u64) -> Binding {
+    let (scope, name) = scope(level);
+    let group = NamedGroup { name: "policy1".to_owned(), kind: GroupKind::Fixed, is_built_in: false };
+    let limit = NamedLimit {
+        scope,
+        name: name.to_owned(),
+        group: Some(group),
+        limit: Limit { dimension, rate },
+        value: Some(value),
+        credit: None,
+    };
+    Binding { limit, requests, waited_ns: requests * 1000, since_ns: 5 * SECOND_NS }
+}
+
+fn explain(situation: Situation) -> Explanation {
+    let finding = decide(&situation);
+    let tenant = Name::new("default").unwrap();
+    Explanation { tenant, timestamp_ns: 10 * SECOND_NS, situation, finding }
+}
+
+#[test]
+fn ceilings_are_named_by_level_dimension_and_rate() {
+    let sustained = Rate::Sustained;
+    for (level, dimension, rate, value, words, change) in [
+        (
+            "volume",
+            Dimension::TotalOperations,
+            sustained,
+            1000,
+            "the ceiling 1000IOPS of the volume itself (policy group policy1), for 5.0 s by now.",
+            "raise -max-throughput of policy group policy1 above 1000IOPS",
+        ),
+        (
+            "policy_group",
+            Dimension::TotalBytes,
+            sustained,
+            300_000_000,
+            "the ceiling 300MB/s of shared policy group policy1,",
+            "raise -max-throughput of policy group policy1 above 300MB/s",
+        ),
+        (
+            "tenant",
+            Dimension::TotalOperations,
+            sustained,
+            50,
+            "the ceiling 50IOPS of tenant svm01 (policy group policy1),",
+            "raise -max-throughput of policy group policy1 above 50IOPS",
+        ),
+        (
+            "volume",
+            Dimension::ReadOperations,
+            sustained,
+            70,
+            "the ceiling on reads 70IOPS",
+            "raise -max-read of policy group policy1 above 70IOPS",
+        ),
+        (
+            "volume",
+            Dimension::ReadBytes,
+            sustained,
+            70_000,
+            "the ceiling on reads 70kB/s",
+            "raise -max-read of policy group policy1 above 70kB/s",
+        ),
+        (
+            "volume",
+            Dimension::WriteOperations,
+            sustained,
+            80,
+            "the ceiling on writes 80IOPS",
+            "raise -max-write of policy group policy1 above 80IOPS",
+        ),
+        (
+            "volume",
+            Dimension::WriteBytes,
+            sustained,
+            90_000,
+            "the ceiling on writes 90kB/s",
+            "raise -max-write of policy group policy1 above 90kB/s",
+        ),
+        (
+            "policy_group",
+            Dimension::TotalOperations,
+            Rate::Burst,
+            2000,
+            "the burst rate 2000IOPS of shared",
+            "raise --burst of policy group policy1 above 2000IOPS",
+        ),
+        (
+            "volume",
+            Dimension::WriteBytes,
+            Rate::Burst,
+            1_000_000,
+            "the burst rate of writes 1MB/s",
+            "raise --burst-write of policy group policy1 above 1MB/s",
+        ),
+    ] {
+        let mut seen = situation(100, [9.0, 0.0, 0.0, 1.0, 0.1]);
+        let strongest = binding(level, dimension, rate, value, 90);
+        seen.bindings = vec![strongest.clone(), binding("volume", Dimension::ReadBytes, sustained, 1, 10)];
+        let explanation = explain(seen);
+        assert_eq!(explanation.finding, Finding { cause: Cause::Ceiling, binding: Some(strongest) });
+        let summary = summary(&explanation);
+        assert!(summary.contains(words), "{summary}");
+        assert_eq!(advice(&explanation).unwrap(), change);
+    }
+}
+
+#[test]
+fn a_burst_tells_its_credit() {
+    for (rate, ns, words) in [
+        (Rate::Burst, 31 * SECOND_NS, "; credit is left for 31.0 s."),
+        (Rate::Sustained, 0, "; the burst credit is used up."),
+    ] {
+        let mut seen = situation(100, [9.0, 0.0, 0.0, 1.0, 0.1]);
+        let mut held = binding("volume", Dimension::TotalOperations, rate, 100, 90);
+        held.limit.credit = Some(Credit { ns, ns_max: 60 * SECOND_NS });
+        seen.bindings = vec![held];
+        let summary = summary(&explain(seen));
+        assert!(summary.ends_with(words), "{summary}");
+    }
+}
+
+#[test]
+fn what_is_no_ceiling_is_named_by_what_takes_the_time() {
+    let few = binding("volume", Dimension::TotalOperations, Rate::Sustained, 1000, 10);
+    for (operations, seconds, cause, words, change) in [
+        (
+            100,
+            [0.0, 5.0, 3.0, 4.0, 0.0],
+            Cause::Floors,
+            "others go first for their floors: v3.",
+            "give it a floor with -min-throughput, or lower that of the others",
+        ),
+        (
+            100,
+            [0.0, 3.0, 5.0, 4.0, 0.0],
+            Cause::Queue,
+            "in line for drive em, beside v2, v3; its weight 100 gives it 50 %",
+            "give it a weight above 100 or a floor",
+        ),
+        (
+            100,
+            [0.0, 0.0, 1.0, 9.0, 0.5],
+            Cause::Media,
+            "The media of drive em are what takes the time",
+            "use a faster drive than em",
+        ),
+        (
+            100,
+            [0.0, 0.0, 0.0, 1.9, 0.0],
+            Cause::Media,
+            "The media of drive em",
+            "send more requests at a time, or use a faster drive than em",
+        ),
+        (100, [0.2, 0.0, 0.0, 9.0, 0.0], Cause::Media, "no limit binds it", "use a faster drive than em"),
+        (
+            100,
+            [0.0, 0.0, 0.0, 1.0, 3.0],
+            Cause::Other,
+            "touch the same blocks",
+            "send fewer requests at a time, or such that touch different blocks",
+        ),
+        (
+            100,
+            [0.1, 0.0, 0.0, 0.2, 0.0],
+            Cause::Nothing,
+            "offer less than it could do (0.15 requests",
+            "send more requests at a time",
+        ),
+    ] {
+        let mut seen = situation(operations, seconds);
+        seen.bindings = if seconds[0] > 0.0 { vec![few.clone()] } else { vec![] };
+        let neighbour = |name: &str, has_floor| Neighbour { name: name.to_owned(), has_floor };
+        seen.place.neighbours = vec![neighbour("v2", false), neighbour("v3", true)];
+        let explanation = explain(seen);
+        assert_eq!(explanation.finding, Finding { cause, binding: None }, "{seconds:?}");
+        let summary = summary(&explanation);
+        assert!(summary.contains(words), "{summary}");
+        assert_eq!(advice(&explanation).unwrap(), change);
+    }
+}
+
+#[test]
+fn a_ceiling_that_holds_most_requests_is_named_though_slow_media_take_more_time() {
+    let mut seen = situation(100, [1.0, 0.0, 0.0, 9.0, 0.0]);
+    seen.bindings = vec![binding("volume", Dimension::TotalOperations, Rate::Sustained, 50, 80)];
+    assert_eq!(decide(&seen).cause, Cause::Ceiling);
+    seen.bindings[0].requests = 20;
+    assert_eq!(decide(&seen).cause, Cause::Media);
+}
+
+#[test]
+fn what_is_under_way_for_longer_than_the_span_is_told_from_idleness() {
+    let idle = explain(situation(0, [0.0; 5]));
+    assert_eq!(idle.finding, Finding { cause: Cause::Idle, binding: None });
+    assert_eq!((summary(&idle).as_str(), advice(&idle)), ("Nothing binds volume v1: no request came.", None));
+    let at_media = Situation { queue_depth: 3, ..situation(0, [0.0; 5]) };
+    assert_eq!(decide(&at_media).cause, Cause::Media);
+    let latest = binding("tenant", Dimension::TotalBytes, Rate::Sustained, 1_000_000, 1);
+    let held = Situation { queue_depth_delayed: 3, latest: Some(latest.clone()), ..at_media };
+    assert_eq!(decide(&held), Finding { cause: Cause::Ceiling, binding: Some(latest) });
+}
+
+#[test]
+fn adaptive_and_built_in_groups_are_raised_by_their_own_options() {
+    let mut seen = situation(100, [9.0, 0.0, 0.0, 1.0, 0.1]);
+    let mut held = binding("volume", Dimension::TotalOperations, Rate::Sustained, 150, 90);
+    let group = held.limit.group.as_mut().unwrap();
+    group.kind = GroupKind::Adaptive;
+    seen.bindings = vec![held];
+    let change = advice(&explain(seen.clone())).unwrap();
+    assert_eq!(
+        change,
+        "raise -peak-iops of adaptive policy group policy1, whose ceiling is 150IOPS at this size"
+    );
+    seen.bindings[0].limit.group.as_mut().unwrap().is_built_in = true;
+    let change = advice(&explain(seen)).unwrap();
+    assert_eq!(change, "bind it to another group: adaptive policy group policy1 cannot be changed");
+}
