@@ -1,5 +1,7 @@
 //! Metrics in the text form of Prometheus (OpenMetrics): by volume and by policy group, taken when asked.
 
+mod reasons;
+
 use std::fmt::Error;
 
 use prometheus_client::collector::Collector;
@@ -8,8 +10,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
 
+use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{Control, ControlError, DriveView, Outcome, PolicyGroupSample, VolumeView};
+use reasons::LimitInForce;
 
 /// The media type of what [`render`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,12 +36,15 @@ pub fn render(control: &Control) -> Outcome<String> {
 }
 
 /// Everything that is shown, at one instant.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Snapshot {
     volumes: Vec<Subject>,
     groups: Vec<Subject>,
     alarms: u64,
     drives: Vec<DriveView>,
+    bounds: Vec<BoundLimit>,
+    limits: Vec<LimitInForce>,
+    credits: Vec<BurstCredit>,
 }
 
 /// Names and values of one series' labels.
@@ -94,11 +101,15 @@ fn seconds(ns: u64) -> f64 {
 
 impl Snapshot {
     fn take(control: &Control) -> Outcome<Snapshot> {
+        let volumes = control.volumes(None)?;
         Ok(Snapshot {
-            volumes: control.volumes(None)?.into_iter().map(Subject::volume).collect(),
+            limits: volumes.iter().flat_map(reasons::limits_in_force).collect(),
+            volumes: volumes.into_iter().map(Subject::volume).collect(),
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
             alarms: control.alarms().len() as u64,
             drives: control.drives(),
+            bounds: control.bound_limits(),
+            credits: control.burst_credits(),
         })
     }
 }
@@ -156,6 +167,9 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
         encode_drives(&mut encoder, &self.drives)?;
+        reasons::encode_bounds(&mut encoder, &self.bounds)?;
+        reasons::encode_limits_in_force(&mut encoder, &self.limits)?;
+        reasons::encode_credits(&mut encoder, &self.credits)?;
         for (prefix, subjects) in [("weir_volume", &self.volumes), ("weir_policy_group", &self.groups)] {
             encode_counters(&mut encoder, prefix, subjects)?;
             encode_gauges(&mut encoder, prefix, subjects)?;
@@ -351,7 +365,7 @@ mod tests {
 
     #[test]
     fn the_text_names_series_as_documented() {
-        let snapshot = Snapshot { volumes: vec![subject()], groups: vec![], alarms: 0, drives: vec![] };
+        let snapshot = Snapshot { volumes: vec![subject()], ..Snapshot::default() };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(snapshot));
         let mut text = String::new();

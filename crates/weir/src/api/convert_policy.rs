@@ -6,7 +6,7 @@ use weir_types::{self as ours, Terms, Throughput};
 use super::convert::name;
 use super::policy_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptiveTerms, BurstModify, BurstTerms,
-    Charges, ChargesModify, EffectiveField, InitialCredit, LevelScope, LimitsModify, OperationSize, PeakMode,
+    Charges, ChargesModify, EffectiveField, InitialCredit, LimitsModify, OperationSize, PeakMode,
     PolicyGroup, PolicyGroupCreate, PolicyGroupModify, PolicyLevel, PolicyTerms, Space, VolumePolicy,
 };
 use super::types::Rates;
@@ -14,7 +14,6 @@ use crate::control::{
     AdaptiveChange, ControlError, CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, Level,
     LimitsChange, ModifyPolicyGroup, Outcome, PolicyChange, PolicyGroupView, TermsChange, VolumeView,
 };
-use weir_types::Scope;
 
 /// True if a text stands for nothing.
 fn is_none(text: &str) -> bool {
@@ -267,11 +266,7 @@ pub fn adaptive_group(view: PolicyGroupView) -> Outcome<AdaptivePolicyGroup> {
 impl From<&Level> for PolicyLevel {
     fn from(level: &Level) -> PolicyLevel {
         PolicyLevel {
-            scope: match level.scope {
-                Scope::Tenant(_) => LevelScope::Tenant,
-                Scope::Group(_) => LevelScope::PolicyGroup,
-                Scope::Volume(_) => LevelScope::Volume,
-            },
+            scope: (&level.scope).into(),
             name: level.name.to_string(),
             origin: level.origin.clone(),
             terms: level.terms.into(),

@@ -6,6 +6,7 @@ mod convert;
 mod convert_policy;
 mod documents;
 mod drives;
+mod explain;
 mod listen;
 mod metrics;
 mod policies;
@@ -102,6 +103,7 @@ fn operations() -> OpenApiRouter<Context> {
                 .layer(DefaultBodyLimit::max(API_POLICIES_BYTES_MAX)),
         )
         .routes(routes!(statistics::volumes))
+        .routes(routes!(explain::explain))
         .routes(routes!(statistics::policy_groups))
         .routes(routes!(metrics::metrics))
         .routes(routes!(documents::openapi))

@@ -197,6 +197,10 @@ fn every_operation_answers_as_described() {
     );
     assert_eq!(api.call("GET", GROUP, "gold", None, 200)["name"], "gold");
     assert_eq!(api.call("GET", GROUPS, "", None, 200)["policy_groups"].as_array().unwrap().len(), 1);
+    let explained =
+        api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=100000000", "vol1", None, 200);
+    assert_eq!((&explained["cause"], &explained["operations"]), (&json!("idle"), &json!(0)));
+    api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=1", "vol1", None, 400);
     api.call("POST", "/v1/volumes/{name}/resize", "vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
     assert_eq!(api.call("GET", VOLUME, "vol1", None, 200)["size_bytes"], 2u64 << 30);
     assert_eq!(api.call("GET", "/v1/volumes?tenant=default", "", None, 200)["volumes"], json!([]));

@@ -1,6 +1,7 @@
 //! The commands and their options.
 
 mod drive;
+mod reasons;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use weir_types::units::Size;
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::IoPriority;
 pub use drive::DriveCommand;
+pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
 
 /// Block storage with exact limits.
 ///
@@ -444,6 +446,11 @@ pub enum QosCommand {
     /// Write all policies and bindings as a YAML file that can be applied
     #[command(after_help = "Example:\n  weir qos export > policies.yaml")]
     Export,
+    /// Say what binds a volume now, since when, and what would change it
+    #[command(
+        after_help = "Example:\n  weir qos explain vol1\n  weir qos explain -vserver svm01 -volume vol1 --interval 10"
+    )]
+    Explain(ExplainArguments),
     /// See what volumes do
     #[command(after_help = "Example:\n  weir qos statistics volume performance show --interval 1")]
     Statistics {
@@ -477,6 +484,22 @@ pub enum VolumeStatisticsCommand {
         #[command(subcommand)]
         command: PerformanceCommand,
     },
+    /// Mean latency by what it was spent on
+    #[command(
+        after_help = "Example:\n  weir qos statistics volume latency show vol1 --interval 2 --iterations 5"
+    )]
+    Latency {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: LatencyCommand,
+    },
+    /// Sizes of requests, share of reads, and concurrency
+    #[command(after_help = "Example:\n  weir qos statistics volume characteristics show --interval 2")]
+    Characteristics {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: CharacteristicsCommand,
+    },
 }
 
 /// What to do with performance statistics.
@@ -492,9 +515,8 @@ pub enum PerformanceCommand {
 /// Which performance is shown, and how often.
 #[derive(Clone, Debug, Args)]
 pub struct PerformanceArguments {
-    /// Only this volume
-    #[arg(long, value_name = "VOLUME")]
-    pub volume: Option<String>,
+    #[command(flatten)]
+    pub name: OptionalVolumeName,
     /// Only this tenant's (also -vserver)
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,

@@ -21,6 +21,8 @@ pub struct Activity {
     pub p999_ns: Option<u64>,
     /// Requests answered.
     pub operations: u64,
+    /// Bytes that they covered.
+    pub bytes: u64,
     /// Requests answered with an error.
     pub errors: u64,
     /// Requests held back by a ceiling.
@@ -144,6 +146,11 @@ fn percentile_ns(buckets: &[LatencyBucket], per_mille: u64) -> Option<u64> {
 }
 
 impl Activity {
+    /// Mean size of requests in bytes; `None` if there were none.
+    pub fn bytes_mean(&self) -> Option<u64> {
+        self.bytes.checked_div(self.operations)
+    }
+
     fn of(sample: &OperationSample, seconds: f64) -> Activity {
         let percentile = |per_mille| percentile_ns(&sample.latency_buckets, per_mille);
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -155,6 +162,7 @@ impl Activity {
             p99_ns: percentile(990),
             p999_ns: percentile(999),
             operations: sample.operations,
+            bytes: sample.bytes,
             errors: sample.errors,
             delayed: sample.delayed,
             delayed_ns: sample.delayed_ns,

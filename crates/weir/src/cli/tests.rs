@@ -487,3 +487,26 @@ fn all_terms_of_a_policy_group_can_be_named() {
     let charge = terms.charge.unwrap();
     assert_eq!((charge.discard, charge.zeroes, charge.flush), (Some(4), None, Some(1)));
 }
+
+#[test]
+fn reasons_are_asked_for_as_performance_is() {
+    for line in [
+        "qos statistics volume latency show",
+        "qos statistics vol latency show vol1 -vserver svm01 --interval 2 --iterations 5 -o yaml",
+        "qos statistics volume latency show -volume vol1",
+        "qos statistics volume characteristics show -VOL vol1 -o json",
+        "qos statistics volume performance show vol1",
+        "qos explain vol1",
+        "QoS Explain -vserver svm01 -volume vol1 -interval 0.5s -o json",
+    ] {
+        assert!(matches!(read(line), Ok(Command::Qos { .. })), "{line}");
+    }
+    for (line, words) in [
+        ("qos explain", "required"),
+        ("qos explain vol1 --interval 61", "'61' is not a number of seconds from 0.1 to 60"),
+        ("qos statistics volume latency show vol1 -volume vol2", "cannot be used with"),
+    ] {
+        let error = read(line).unwrap_err();
+        assert!(error.contains(words), "{line}: {error}");
+    }
+}

@@ -6,6 +6,7 @@ pub mod effect;
 pub mod policy;
 pub mod policy_set;
 pub mod qos;
+pub mod reasons;
 pub mod statistics;
 pub mod status;
 pub mod tenant;

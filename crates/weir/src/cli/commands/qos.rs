@@ -1,8 +1,11 @@
 //! `weir qos`
 
-use super::super::arguments::{PerformanceCommand, QosCommand, StatisticsCommand, VolumeStatisticsCommand};
+use super::super::arguments::{
+    CharacteristicsCommand, LatencyCommand, PerformanceCommand, QosCommand, StatisticsCommand,
+    VolumeStatisticsCommand,
+};
 use super::super::client::{Client, CommandError};
-use super::{policy, policy_set, statistics};
+use super::{policy, policy_set, reasons, statistics};
 
 /// Does what was told about quality of service.
 pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
@@ -13,9 +16,22 @@ pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
         QosCommand::Export => policy_set::export(client),
         QosCommand::Statistics { command } => {
             let StatisticsCommand::Volume { command } = command;
-            let VolumeStatisticsCommand::Performance { command } = command;
-            let PerformanceCommand::Show(arguments) = command;
+            volume_statistics(client, command)
+        }
+        QosCommand::Explain(arguments) => reasons::explain(client, &arguments),
+    }
+}
+
+fn volume_statistics(client: &Client, command: VolumeStatisticsCommand) -> Result<(), CommandError> {
+    match command {
+        VolumeStatisticsCommand::Performance { command: PerformanceCommand::Show(arguments) } => {
             statistics::performance(client, &arguments)
+        }
+        VolumeStatisticsCommand::Latency { command: LatencyCommand::Show(arguments) } => {
+            reasons::latency(client, &arguments)
+        }
+        VolumeStatisticsCommand::Characteristics { command: CharacteristicsCommand::Show(arguments) } => {
+            reasons::characteristics(client, &arguments)
         }
     }
 }

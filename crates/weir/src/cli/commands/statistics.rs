@@ -49,7 +49,7 @@ fn iterations(pace: Pace) -> u64 {
 /// Shows what volumes do, again and again if asked for.
 pub fn performance(client: &Client, arguments: &PerformanceArguments) -> Result<(), CommandError> {
     let mut is_first = true;
-    let sample = || sample(client, arguments.tenant.as_deref(), arguments.volume.as_deref());
+    let sample = || sample(client, arguments.tenant.as_deref(), arguments.name.get());
     repeat(arguments.pace, sample, |interval| {
         let format = arguments.read.output;
         if !std::mem::take(&mut is_first) && format != Format::Json {

@@ -1,0 +1,153 @@
+//! `/v1/volumes/{name}/explanation`
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use weir_types::Scope;
+
+use super::answer::{Answer, Path, Query};
+use super::types::{
+    BindingCause, BindingLimit, DriveNeighbour, ErrorBody, ExplainQuery, LatencyShares, LevelScope,
+    LimitRate, VolumeExplanation,
+};
+use super::{Context, convert};
+use crate::control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
+use crate::control::{ControlError, Outcome};
+
+/// The span that is looked at if none is asked for, in nanoseconds: enough to see bursts and pauses in their
+/// proportion.
+const INTERVAL_NS: u64 = 2_000_000_000;
+/// Spans that can be asked for, in nanoseconds: at least some requests, at most what a caller waits for.
+const INTERVAL_NS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000..=60_000_000_000;
+
+/// Explain what binds a volume now: it is looked at twice, and answered at the end of the span between.
+#[utoipa::path(
+    get, path = "/v1/volumes/{name}/explanation", tag = "statistics", operation_id = "explainVolume",
+    params(("name" = String, Path, description = "The volume"), ExplainQuery),
+    responses((status = 200, description = "What binds it, and what would change that", body = VolumeExplanation),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn explain(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<ExplainQuery>,
+) -> Answer<VolumeExplanation> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let interval = interval(query.interval_ns)?;
+    let earlier = context.run(move |control| control.look_at_volume(tenant.as_ref(), &name)).await?;
+    tokio::time::sleep(interval).await;
+    let explanation = context.run(move |control| control.explain_volume(&earlier)).await?;
+    Ok(Json(explanation.into()))
+}
+
+fn interval(wanted_ns: Option<u64>) -> Outcome<Duration> {
+    let wanted_ns = wanted_ns.unwrap_or(INTERVAL_NS);
+    if INTERVAL_NS_RANGE.contains(&wanted_ns) {
+        return Ok(Duration::from_nanos(wanted_ns));
+    }
+    let (least, most) = (INTERVAL_NS_RANGE.start(), INTERVAL_NS_RANGE.end());
+    let message = format!("an interval of {wanted_ns} ns is not accepted; {least} to {most} ns are");
+    Err(ControlError::invalid(message))
+}
+
+impl From<&Scope> for LevelScope {
+    fn from(scope: &Scope) -> LevelScope {
+        match scope {
+            Scope::Tenant(_) => LevelScope::Tenant,
+            Scope::Group(_) => LevelScope::PolicyGroup,
+            Scope::Volume(_) => LevelScope::Volume,
+        }
+    }
+}
+
+impl From<Cause> for BindingCause {
+    fn from(cause: Cause) -> BindingCause {
+        match cause {
+            Cause::Ceiling => BindingCause::Ceiling,
+            Cause::Floors => BindingCause::Floors,
+            Cause::Queue => BindingCause::Queue,
+            Cause::Media => BindingCause::Media,
+            Cause::Other => BindingCause::Other,
+            Cause::Nothing => BindingCause::Nothing,
+            Cause::Idle => BindingCause::Idle,
+        }
+    }
+}
+
+impl From<&Binding> for BindingLimit {
+    fn from(binding: &Binding) -> BindingLimit {
+        let limit = &binding.limit;
+        BindingLimit {
+            scope: (&limit.scope).into(),
+            name: limit.name.clone(),
+            policy_group: limit.group.as_ref().map(|group| group.name.clone()),
+            limit: limit_name(limit.limit.dimension).to_owned(),
+            rate: match limit.limit.rate {
+                weir_qos::Rate::Sustained => LimitRate::Sustained,
+                weir_qos::Rate::Burst => LimitRate::Burst,
+            },
+            value: limit.value,
+            credit_ns: limit.credit.map(|credit| credit.ns),
+            credit_ns_max: limit.credit.map(|credit| credit.ns_max),
+            since_ns: binding.since_ns,
+            requests: binding.requests,
+            waited_ns: binding.waited_ns,
+        }
+    }
+}
+
+fn shares(situation: &Situation) -> LatencyShares {
+    let time = &situation.time;
+    LatencyShares {
+        delayed: situation.share(time.delayed_ns),
+        floors: situation.share(time.floors_ns),
+        queue: situation.share(time.queue_ns),
+        media: situation.share(time.media_ns),
+        other: situation.share(time.other_ns),
+    }
+}
+
+impl From<Explanation> for VolumeExplanation {
+    fn from(explanation: Explanation) -> VolumeExplanation {
+        let (summary, advice) = (reasons::summary(&explanation), reasons::advice(&explanation));
+        let Explanation { tenant, timestamp_ns, situation, finding } = explanation;
+        let neighbours = situation.place.neighbours.iter();
+        VolumeExplanation {
+            tenant: tenant.into(),
+            timestamp_ns,
+            interval_ns: situation.elapsed_ns,
+            cause: finding.cause.into(),
+            limit: finding.binding.as_ref().map(BindingLimit::from),
+            summary,
+            advice,
+            operations: situation.operations,
+            latency_mean_ns: situation.time.sum_ns().checked_div(situation.operations),
+            concurrency: situation.concurrency(),
+            shares: shares(&situation),
+            limits: situation.bindings.iter().map(BindingLimit::from).collect(),
+            drive: situation.place.drive.clone(),
+            weight: situation.place.weight,
+            portion: situation.place.portion,
+            neighbours: neighbours
+                .map(|other| DriveNeighbour { volume: other.name.clone(), has_floor: other.has_floor })
+                .collect(),
+            volume: situation.volume,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_bounded() {
+        assert_eq!(interval(None).unwrap(), Duration::from_secs(2));
+        assert_eq!(interval(Some(60_000_000_000)).unwrap(), Duration::from_secs(60));
+        for wanted_ns in [0, 99_999_999, 60_000_000_001] {
+            let error = interval(Some(wanted_ns)).unwrap_err();
+            assert!(error.message.contains("100000000 to 60000000000 ns are"), "{}", error.message);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A client that measures the latency of its own requests.
+
+use std::collections::BTreeMap;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crate::common::daemon::Daemon;
+use crate::common::nbd::{Client, WRITE};
+
+/// Bytes of one request.
+const REQUEST_BYTES: u64 = 4096;
+
+/// Writes `count` times with `depth` requests under way; answers the sum of their latencies in nanoseconds.
+pub fn measure(daemon: &Daemon, export: &str, depth: u64, count: u64) -> JoinHandle<u64> {
+    let mut client = Client::attach(&daemon.nbd_socket(), export);
+    std::thread::spawn(move || {
+        let data = [5; REQUEST_BYTES as usize];
+        let (mut sent, mut sum_ns, mut under_way) = (0, 0, BTreeMap::new());
+        while sent < count || !under_way.is_empty() {
+            if sent < count && (under_way.len() as u64) < depth {
+                let at = Instant::now();
+                let cookie =
+                    client.send(WRITE, 0, sent * REQUEST_BYTES, REQUEST_BYTES as u32, &data).unwrap();
+                under_way.insert(cookie, at);
+                sent += 1;
+                continue;
+            }
+            let (cookie, error) = client.reply().unwrap();
+            assert_eq!(error, 0, "a request failed");
+            let at: Instant = under_way.remove(&cookie).unwrap();
+            sum_ns += u64::try_from(at.elapsed().as_nanos()).unwrap();
+        }
+        client.disconnect();
+        sum_ns
+    })
+}
