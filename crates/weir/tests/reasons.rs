@@ -200,6 +200,7 @@ fn what_is_no_ceiling_is_told_apart() {
     assert_eq!(media["advice"], "use a faster drive than em");
     alone.finish();
     let (one, other) = (deep(&daemon, "v1"), deep(&daemon, "v2"));
+    wait_until("both volumes are served", || one.count().min(other.count()) > DEEP);
     let queue = explained(&daemon, "v1", json!({"cause": "queue", "portion": 0.5, "weight": 100}));
     assert_eq!(queue["neighbours"], json!([{"volume": "v2", "has_floor": false}]));
     bind(&daemon, "v2", "floor");

@@ -113,12 +113,21 @@ impl From<Explanation> for VolumeExplanation {
         let (summary, advice) = (reasons::summary(&explanation), reasons::advice(&explanation));
         let Explanation { tenant, timestamp_ns, situation, finding } = explanation;
         let neighbours = situation.place.neighbours.iter();
+        let limit = finding.binding.as_ref().map(BindingLimit::from);
         VolumeExplanation {
             tenant: tenant.into(),
             timestamp_ns,
             interval_ns: situation.elapsed_ns,
             cause: finding.cause.into(),
-            limit: finding.binding.as_ref().map(BindingLimit::from),
+            scope: limit.as_ref().map(|limit| limit.scope),
+            rate: limit.as_ref().map(|limit| limit.rate),
+            value: limit.as_ref().and_then(|limit| limit.value),
+            credit_ns: limit.as_ref().and_then(|limit| limit.credit_ns),
+            credit_ns_max: limit.as_ref().and_then(|limit| limit.credit_ns_max),
+            since_ns: limit.as_ref().map(|limit| limit.since_ns),
+            name: limit.as_ref().map(|limit| limit.name.clone()),
+            policy_group: limit.as_ref().and_then(|limit| limit.policy_group.clone()),
+            limit: limit.map(|limit| limit.limit),
             summary,
             advice,
             operations: situation.operations,

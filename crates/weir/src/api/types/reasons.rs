@@ -104,9 +104,34 @@ pub struct VolumeExplanation {
     pub interval_ns: u64,
     /// What binds it.
     pub cause: BindingCause,
-    /// The limit that does, of a ceiling.
-    #[serde(flatten)]
-    pub limit: Option<BindingLimit>,
+    /// Of a ceiling: at which level it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<LevelScope>,
+    /// The name of that tenant, policy group or volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The policy group that the ceiling comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_group: Option<String>,
+    /// What is limited; see `limits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Which of its rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<LimitRate>,
+    /// The rate at present, in operations or bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+    /// Burst credit that is left, in nanoseconds at the burst rate; absent without a burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit_ns: Option<u64>,
+    /// The most that can be saved, in nanoseconds at the burst rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit_ns_max: Option<u64>,
+    /// Since when the ceiling has held requests back without a pause of more than a second, by the clock of
+    /// statistics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<u64>,
     /// What binds it, in a sentence.
     pub summary: String,
     /// What would change it.

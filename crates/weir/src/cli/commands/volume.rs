@@ -219,7 +219,10 @@ fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
         ("Queue Depth", format!("{} ({} delayed)", sample.queue_depth, sample.queue_depth_delayed)),
         ("Delayed Requests", total.delayed.to_string()),
         ("Delayed by Limiter", output::rough_time(Some(total.delayed_ns))),
+        ("Behind Floors", output::rough_time(Some(total.floors_ns))),
+        ("In Line for Media", output::rough_time(Some(total.queue_ns))),
         ("Served by Media", output::rough_time(Some(total.media_ns))),
+        ("Otherwise", output::rough_time(Some(total.other_ns))),
     ]
 }
 
