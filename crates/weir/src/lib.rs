@@ -11,3 +11,4 @@ pub mod exports;
 pub mod metrics;
 pub mod statistics;
 pub mod store;
+pub mod trace;

@@ -168,7 +168,7 @@ fn effective_ceilings(levels: &[Level]) -> Vec<EffectiveField> {
 }
 
 /// The path by which the data plane serves a volume. Tenants share, also those that no policy speaks of.
-fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel> {
+pub(super) fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel> {
     let top = Scope::Tenant(volume.tenant.clone());
     let has_top = levels.first().is_some_and(|level| level.scope == top);
     let tenant = (!has_top).then(|| PolicyLevel { scope: top, terms: Terms::default() });

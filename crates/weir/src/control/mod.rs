@@ -17,6 +17,7 @@ mod levels;
 mod model;
 mod policies;
 mod rebuild;
+mod recording;
 pub mod records;
 mod startup;
 mod statistics;
@@ -46,6 +47,7 @@ pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
 use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+pub use recording::{RecordVolumes, RunningRecording};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use tenants::{ModifyTenant, TenantView};
