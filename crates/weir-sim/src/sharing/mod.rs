@@ -95,6 +95,8 @@ impl std::fmt::Display for Plan {
 pub struct Event {
     /// Index of the workload in the plan.
     pub node: usize,
+    /// Its length in bytes.
+    pub bytes: u64,
     /// When it was asked for.
     pub asked_ns: u64,
     /// When its ceilings let it go.

@@ -290,7 +290,7 @@ impl<'a, C: Clients> World<'a, C> {
 
     /// Notes a request that will be made.
     fn expect(&mut self, at_ns: u64, demand: Demand) {
-        let event = Event { node: demand.node, ..Event::default() };
+        let event = Event { node: demand.node, bytes: demand.bytes.into(), ..Event::default() };
         let ticket = self.open.insert(Open { demand, event, position: 0, pieces_left: 0, accounted_ns: 0 });
         self.enter(at_ns, Happening::Ask(ticket));
     }

@@ -1,6 +1,7 @@
 //! The bodies of requests and answers: JSON in base units (bytes, bytes per second, nanoseconds).
 
 mod drives;
+mod recordings;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
 pub use crate::control::alarms::AlarmSource;
 pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, VolumeDrive};
+pub use recordings::RecordingCreate;
 
 /// What a volume, pool or drive delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]

@@ -44,3 +44,9 @@ pub const TRACE_BYTES_MAX: u64 = 256 << 20;
 
 /// Largest trace if nothing else is said, in bytes: 900 000 requests.
 pub const TRACE_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// Requests of a made-up load that are open at a time: those of a hundred saturated connections.
+pub const MADE_UP_REQUESTS_MAX: u64 = 100 * weir_types::bounds::CONNECTION_REQUESTS_MAX as u64;
+
+/// Longest made-up load, in seconds.
+pub const MADE_UP_SECONDS_MAX: u32 = RECORDING_SECONDS_MAX;

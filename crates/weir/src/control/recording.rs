@@ -74,14 +74,20 @@ impl RecordVolumes {
                 self.seconds
             )));
         }
-        let least = (trace::HEADER_BYTES_MAX + RECORD_BYTES) as u64;
+        Ok(())
+    }
+
+    /// The requests for which there is room behind a header.
+    fn records_max(&self, header: &Header) -> Outcome<u64> {
+        let before = trace::header_bytes(header).map_err(ControlError::refused)?;
+        let least = before + RECORD_BYTES as u64;
         if !(least..=TRACE_BYTES_MAX).contains(&self.bytes_max) {
             return Err(ControlError::invalid(format!(
-                "a trace of up to {} bytes cannot be made; {least} to {TRACE_BYTES_MAX} are accepted",
+                "a trace of these volumes of up to {} bytes cannot be made; {least} to {TRACE_BYTES_MAX} are accepted",
                 self.bytes_max
             )));
         }
-        Ok(())
+        Ok((self.bytes_max - before) / RECORD_BYTES as u64)
     }
 }
 
@@ -129,8 +135,9 @@ impl Control {
         let volumes = self.volumes_to_record(request)?;
         let header = describe(&self.model(), &volumes, request.seconds);
         let ids: Vec<VolumeId> = volumes.iter().map(|(volume, _)| volume.id).collect();
-        let records_max = (request.bytes_max - trace::HEADER_BYTES_MAX as u64) / RECORD_BYTES as u64;
-        let recording = self.data_plane.start_recording(&ids, header.duration_ns, records_max)?;
+        let records_max = request.records_max(&header)?;
+        let recording = self.data_plane.start_recording(&ids, header.duration_ns, records_max);
+        let recording = recording.map_err(|error| ControlError::refused(error.to_string()))?;
         let data_plane = Arc::clone(&self.data_plane);
         Ok(RunningRecording { recording, data_plane, volumes: ids, header })
     }

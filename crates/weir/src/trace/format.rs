@@ -2,7 +2,7 @@
 
 use weir_qos::Kind;
 
-use super::{Record, Trace};
+use super::{Header, Record, Trace};
 
 /// What every trace begins with.
 pub const MAGIC: [u8; 8] = *b"WEIRTRCE";
@@ -25,15 +25,28 @@ pub const KINDS: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Discard, Kind::Zero
 /// The flag of a request that was answered with an error.
 pub const FLAG_FAILED: u8 = 1;
 
+fn header_json(header: &Header) -> Result<Vec<u8>, String> {
+    let json = serde_json::to_vec(header).map_err(|error| error.to_string())?;
+    if json.len() > HEADER_BYTES_MAX {
+        return Err(format!("the header of the trace has {} bytes; {HEADER_BYTES_MAX} are the most", json.len()));
+    }
+    Ok(json)
+}
+
+/// Bytes of a trace before its first record.
+///
+/// # Errors
+/// As [`encode`].
+pub fn header_bytes(header: &Header) -> Result<u64, String> {
+    header_json(header).map(|json| (PREFIX_BYTES + json.len()) as u64)
+}
+
 /// Writes a trace.
 ///
 /// # Errors
 /// If the header has no form as JSON, or one that is too long.
 pub fn encode(trace: &Trace) -> Result<Vec<u8>, String> {
-    let header = serde_json::to_vec(&trace.header).map_err(|error| error.to_string())?;
-    if header.len() > HEADER_BYTES_MAX {
-        return Err(format!("the header of the trace has {} bytes; {HEADER_BYTES_MAX} are the most", header.len()));
-    }
+    let header = header_json(&trace.header)?;
     let mut bytes = Vec::with_capacity(PREFIX_BYTES + header.len() + trace.records.len() * RECORD_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(VERSION.to_le_bytes());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weir_qos::Kind;
 use weir_types::{Emulation, Name, Scope, Terms};
 
-pub use format::{HEADER_BYTES_MAX, RECORD_BYTES, encode};
+pub use format::{RECORD_BYTES, encode, header_bytes};
 pub use read::{TraceError, decode};
 
 /// Everything that was recorded.

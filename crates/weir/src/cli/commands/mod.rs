@@ -6,6 +6,8 @@ pub mod effect;
 pub mod policy;
 pub mod policy_set;
 pub mod qos;
+pub mod record;
+pub mod simulate;
 pub mod statistics;
 pub mod status;
 pub mod tenant;
