@@ -69,7 +69,8 @@ fn what_was_recorded_goes_again_as_it_went() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least);
-        let emulation = Emulation { iops: between(500, 5000), bytes_per_second: None, latency_ns: between(0, 900_000) };
+        let emulation =
+            Emulation { iops: between(500, 5000), bytes_per_second: None, latency_ns: between(0, 900_000) };
         let connections = between(1, 4) as usize;
         let group = if between(0, 2) == 0 { limited(between(300, 4000)) } else { Terms::default() };
         let volumes = [limited(between(200, 3000)), limited(between(200, 3000))];
@@ -151,8 +152,15 @@ fn a_connection_has_no_more_open_than_it_may() {
     let emulation = Emulation { iops: 1, bytes_per_second: None, latency_ns: 0 };
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
     // All at once, as no client could send them: more than any queue has room for.
-    let demand =
-        Demand { node: 3, name: 0, kind: Kind::Read, bytes: 32 << 20, offset: 512, work: Work::Turns, after_ns: 0 };
+    let demand = Demand {
+        node: 3,
+        name: 0,
+        kind: Kind::Read,
+        bytes: 32 << 20,
+        offset: 512,
+        work: Work::Turns,
+        after_ns: 0,
+    };
     let records = vec![Recorded { demand, arrived_ns: 0, answered_ns: SECOND_NS }; 200_000];
     let mut answered = 0;
     replay(&stage, &records, |_| answered += 1);

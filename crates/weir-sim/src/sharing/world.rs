@@ -387,7 +387,10 @@ impl<'a, C: Clients> World<'a, C> {
             open.position = next;
             open.pieces_left += 1;
             let cost = self.drives[drive].pool.cost(demand.kind, bytes, position == 0);
-            self.stand_in_line(drive, Piece { ticket, cost, since_ns: self.now_ns, queue_ns: 0, floors_ns: 0 });
+            self.stand_in_line(
+                drive,
+                Piece { ticket, cost, since_ns: self.now_ns, queue_ns: 0, floors_ns: 0 },
+            );
         }
     }
 
@@ -434,7 +437,8 @@ impl<'a, C: Clients> World<'a, C> {
         self.feed(node, drive);
         let open = &mut self.open.all[piece.ticket];
         open.pieces_left -= 1;
-        if open.pieces_left == 0 && open.position >= u64::from(bytes_of(open.demand.kind, open.demand.bytes)) {
+        if open.pieces_left == 0 && open.position >= u64::from(bytes_of(open.demand.kind, open.demand.bytes))
+        {
             match open.demand.after_ns {
                 0 => self.answer(piece.ticket),
                 after_ns => self.enter(now_ns.saturating_add(after_ns), Happening::Answer(piece.ticket)),
@@ -464,7 +468,8 @@ impl Open {
         let since_ns = now_ns.saturating_sub(self.accounted_ns);
         let media_ns = now_ns.saturating_sub(piece.since_ns).min(since_ns);
         let queue_ns = piece.queue_ns.min(since_ns - media_ns);
-        let floors_ns = u128::from(queue_ns) * u128::from(piece.floors_ns) / u128::from(piece.queue_ns.max(1));
+        let floors_ns =
+            u128::from(queue_ns) * u128::from(piece.floors_ns) / u128::from(piece.queue_ns.max(1));
         self.event.queue_ns += queue_ns;
         self.event.floors_ns += floors_ns as u64;
         self.accounted_ns = now_ns;

@@ -9,8 +9,8 @@ use weir_types::{DriveId, Name, VolumeId};
 use super::apply::PolicySet;
 use super::error::Outcome;
 use super::model::Model;
-use super::records::{DEFAULT_CLASS, DEFAULT_DRIVE, DEFAULT_TENANT, TenantRecord, VolumeRecord, VolumeState};
 use super::recording::trace_levels;
+use super::records::{DEFAULT_CLASS, DEFAULT_DRIVE, DEFAULT_TENANT, TenantRecord, VolumeRecord, VolumeState};
 use crate::trace::Header;
 
 /// Size of a volume that the set names and the trace does not have, in bytes: it does nothing.
@@ -42,7 +42,8 @@ fn model_of(header: &Header, set: &PolicySet) -> Model {
     let entries = set.volumes.iter().flatten();
     let named = entries.map(|entry| (entry.tenant.clone(), entry.name.clone(), ABSENT_VOLUME_BYTES));
     let recorded = header.volumes.iter();
-    let recorded = recorded.map(|volume| (Some(volume.tenant.clone()), volume.name.clone(), volume.size_bytes));
+    let recorded =
+        recorded.map(|volume| (Some(volume.tenant.clone()), volume.name.clone(), volume.size_bytes));
     let tenants: BTreeSet<Name> = [default()]
         .into_iter()
         .chain(header.volumes.iter().map(|volume| volume.tenant.clone()))
@@ -52,7 +53,8 @@ fn model_of(header: &Header, set: &PolicySet) -> Model {
         .chain(set.adaptive_policy_groups.iter().flatten().filter_map(|entry| entry.tenant.clone()))
         .collect();
     for name in tenants {
-        let record = TenantRecord { name, policy_group: None, template: None, created_at: Timestamp::UNIX_EPOCH };
+        let record =
+            TenantRecord { name, policy_group: None, template: None, created_at: Timestamp::UNIX_EPOCH };
         model.put_tenant(record, 0);
     }
     for ((tenant, name, size_bytes), number) in recorded.chain(named).zip(1..) {

@@ -48,8 +48,8 @@ use model::Model;
 pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
-use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
 pub use recording::{RecordVolumes, RunningRecording};
+use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use tenants::{ModifyTenant, TenantView};

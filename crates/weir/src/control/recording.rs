@@ -121,7 +121,10 @@ pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64
     // What the path has more than the levels is the tenant, at its top.
     let tenant = (path.len() > names.len()).then(|| volume.tenant.clone());
     let names = tenant.into_iter().chain(names);
-    path.into_iter().zip(names).map(|(level, name)| TraceLevel { scope: level.scope, name, terms: level.terms }).collect()
+    path.into_iter()
+        .zip(names)
+        .map(|(level, name)| TraceLevel { scope: level.scope, name, terms: level.terms })
+        .collect()
 }
 
 impl Control {

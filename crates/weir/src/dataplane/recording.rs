@@ -147,7 +147,8 @@ impl DataPlane {
         for (&volume, number) in volumes.iter().zip(0..) {
             let tap = Some(Tap { recording: Arc::clone(&recording), volume: number });
             let reactor = self.reactor_of(volume);
-            let begun = reactor.and_then(|reactor| self.ask(reactor, volume, |done| Command::Tap { volume, tap, done }));
+            let begun = reactor
+                .and_then(|reactor| self.ask(reactor, volume, |done| Command::Tap { volume, tap, done }));
             if let Err(error) = begun {
                 self.stop_recording(volumes);
                 return Err(error);
@@ -162,7 +163,9 @@ impl DataPlane {
         for &volume in volumes {
             let reactor = self.reactor_of(volume);
             // A reactor that has stopped notes nothing any more.
-            let _ = reactor.and_then(|reactor| self.ask(reactor, volume, |done| Command::Tap { volume, tap: None, done }));
+            let _ = reactor.and_then(|reactor| {
+                self.ask(reactor, volume, |done| Command::Tap { volume, tap: None, done })
+            });
         }
     }
 }
@@ -192,7 +195,8 @@ mod tests {
         flush.request.command = NbdCommand::Cache;
         tap.note(0, 5, 300, &flush);
         let records = recording.take();
-        let found: Vec<_> = records.iter().map(|r| (r.kind, r.connection, r.arrived_ns, r.latency_ns)).collect();
+        let found: Vec<_> =
+            records.iter().map(|r| (r.kind, r.connection, r.arrived_ns, r.latency_ns)).collect();
         let read = |arrived_ns, latency_ns| (Kind::Read, 0x10005, arrived_ns, latency_ns);
         assert_eq!(found, [(Kind::Flush, 5, 100, 100), read(0, 20), read(900, 100)]);
         assert!(records.iter().all(|record| record.volume == 3) && recording.take().is_empty());

@@ -49,7 +49,8 @@ pub struct VolumePrediction {
 pub fn of_trace(trace: &Trace) -> Prediction {
     let header = &trace.header;
     let mut scene = Scene::new(header);
-    let records: Vec<Recorded> = trace.records.iter().map(|record| recorded(&mut scene, header, record)).collect();
+    let records: Vec<Recorded> =
+        trace.records.iter().map(|record| recorded(&mut scene, header, record)).collect();
     let mut tallies = scene.tallies();
     let until_ns = replay(&scene.stage, &records, |event| scene.count(&mut tallies, event));
     let mut measured: Vec<Tally> = header.volumes.iter().map(|_| Tally::default()).collect();
@@ -66,7 +67,8 @@ pub fn of_spec(header: &Header, spec: &Spec) -> Prediction {
     for (volume, load) in spec.loads.iter().enumerate() {
         for connection in 0..load.connections {
             let node = scene.leaf(volume, connection);
-            let (depth, bytes, read_percent, think_ns) = (load.depth, load.bytes, load.read_percent, load.think_ns);
+            let (depth, bytes, read_percent, think_ns) =
+                (load.depth, load.bytes, load.read_percent, load.think_ns);
             clients.push(MadeUp { node, depth, bytes, read_percent, think_ns });
         }
     }
@@ -83,10 +85,11 @@ fn prediction(
     recorded: Vec<Option<Figures>>,
 ) -> Prediction {
     let seconds = until_ns as f64 / SECOND_NS;
-    let volumes = scene.header.volumes.iter().zip(tallies).zip(recorded).map(|((volume, tally), recorded)| {
-        let (tenant, name) = (volume.tenant.to_string(), volume.name.to_string());
-        VolumePrediction { tenant, volume: name, predicted: scene.figures(tally, seconds), recorded }
-    });
+    let volumes =
+        scene.header.volumes.iter().zip(tallies).zip(recorded).map(|((volume, tally), recorded)| {
+            let (tenant, name) = (volume.tenant.to_string(), volume.name.to_string());
+            VolumePrediction { tenant, volume: name, predicted: scene.figures(tally, seconds), recorded }
+        });
     Prediction { seconds, is_cut_short: until_ns < scene.stage.duration_ns, volumes: volumes.collect() }
 }
 

@@ -58,7 +58,9 @@ impl Spec {
         let loads = parts.map(VolumeLoad::parse).collect::<Result<Vec<_>, _>>()?;
         if !(1..=RECORDING_VOLUMES_MAX).contains(&loads.len()) {
             let count = loads.len();
-            return Err(format!("{count} volumes are not 1 to {RECORDING_VOLUMES_MAX}; accepted is {EXPECTED}"));
+            return Err(format!(
+                "{count} volumes are not 1 to {RECORDING_VOLUMES_MAX}; accepted is {EXPECTED}"
+            ));
         }
         for (index, load) in loads.iter().enumerate() {
             if loads[..index].iter().any(|other| (&other.tenant, &other.name) == (&load.tenant, &load.name)) {
@@ -68,7 +70,9 @@ impl Spec {
         let open: u64 = loads.iter().map(|load| u64::from(load.depth) * u64::from(load.connections)).sum();
         match open <= MADE_UP_REQUESTS_MAX {
             true => Ok(Spec { loads }),
-            false => Err(format!("{open} requests would be open at a time; {MADE_UP_REQUESTS_MAX} are the most")),
+            false => {
+                Err(format!("{open} requests would be open at a time; {MADE_UP_REQUESTS_MAX} are the most"))
+            }
         }
     }
 
@@ -115,7 +119,9 @@ impl VolumeLoad {
             "read" => self.read_percent = number(key, value.trim_end_matches('%'), 0..=100)?,
             "think" => {
                 let ns = parse_time(value).map_err(|error| error.to_string())?;
-                self.think_ns = Some(ns).filter(|ns| *ns <= THINK_NS_MAX).ok_or("a think time of up to 3600s is accepted")?;
+                self.think_ns = Some(ns)
+                    .filter(|ns| *ns <= THINK_NS_MAX)
+                    .ok_or("a think time of up to 3600s is accepted")?;
             }
             "connections" => self.connections = number(key, value, 1..=CONNECTIONS_PER_REACTOR_MAX as u32)?,
             "capacity" => self.capacity_bytes = bytes(key, value, 4096..=VOLUME_SIZE_BYTES_MAX)?,
@@ -146,7 +152,9 @@ fn number(key: &str, value: &str, range: RangeInclusive<u32>) -> Result<u32, Str
 fn bytes(key: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let size = Size::parse(value, 1).map_err(|error| format!("'{key}={value}': {error}"))?;
     let accepted = Some(size.0).filter(|bytes| range.contains(bytes));
-    accepted.ok_or_else(|| format!("'{key}={value}' is not from {} to {}", Size(*range.start()), Size(*range.end())))
+    accepted.ok_or_else(|| {
+        format!("'{key}={value}' is not from {} to {}", Size(*range.start()), Size(*range.end()))
+    })
 }
 
 #[cfg(test)]
@@ -155,8 +163,11 @@ mod tests {
 
     #[test]
     fn loads_read_as_documented() {
-        let spec = Spec::parse("vol1:depth=32,size=4KiB,read=70%; svm01/vol2: depth=4, size=64KiB, think=1ms ;v3").unwrap();
-        let found: Vec<_> = spec.loads.iter().map(|l| (l.depth, l.bytes, l.read_percent, l.think_ns)).collect();
+        let spec =
+            Spec::parse("vol1:depth=32,size=4KiB,read=70%; svm01/vol2: depth=4, size=64KiB, think=1ms ;v3")
+                .unwrap();
+        let found: Vec<_> =
+            spec.loads.iter().map(|l| (l.depth, l.bytes, l.read_percent, l.think_ns)).collect();
         assert_eq!(found, [(32, 4096, 70, 0), (4, 65_536, 100, 1_000_000), (1, 4096, 100, 0)]);
         assert_eq!(spec.loads[1].tenant.as_str(), "svm01");
         let spec = Spec::parse("v:connections=3,capacity=10GiB,read=0").unwrap();

@@ -62,7 +62,8 @@ impl<'a> Scene<'a> {
     pub fn leaf(&mut self, volume: usize, connection: u32) -> usize {
         *self.leaves.entry((volume, connection)).or_insert_with(|| {
             let drive = self.header.volumes[volume].drive;
-            let (parent, terms, place) = (Some(self.volumes[volume]), Terms::default(), Place::Leaf(Some(drive)));
+            let (parent, terms, place) =
+                (Some(self.volumes[volume]), Terms::default(), Place::Leaf(Some(drive)));
             self.stage.nodes.push(StageNode { parent, terms, place });
             self.levels.push(None);
             let node = self.stage.nodes.len() - 1;
@@ -96,7 +97,12 @@ impl<'a> Scene<'a> {
             Scope::Group(_) => "policy group",
             Scope::Volume(_) => "volume",
         };
-        Some(BoundBy { level: kind, name: level.name.to_string(), limit: limit_in_words(&level.terms, limit), share })
+        Some(BoundBy {
+            level: kind,
+            name: level.name.to_string(),
+            limit: limit_in_words(&level.terms, limit),
+            share,
+        })
     }
 }
 

@@ -28,7 +28,10 @@ pub const FLAG_FAILED: u8 = 1;
 fn header_json(header: &Header) -> Result<Vec<u8>, String> {
     let json = serde_json::to_vec(header).map_err(|error| error.to_string())?;
     if json.len() > HEADER_BYTES_MAX {
-        return Err(format!("the header of the trace has {} bytes; {HEADER_BYTES_MAX} are the most", json.len()));
+        return Err(format!(
+            "the header of the trace has {} bytes; {HEADER_BYTES_MAX} are the most",
+            json.len()
+        ));
     }
     Ok(json)
 }

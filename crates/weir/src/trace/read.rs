@@ -63,7 +63,9 @@ pub fn decode(bytes: &[u8]) -> Result<Trace, TraceError> {
     }
     let (header_bytes, records) = (prefix.u32() as usize, prefix.u64());
     if header_bytes > HEADER_BYTES_MAX {
-        return Err(TraceError::Header(format!("it has {header_bytes} bytes; {HEADER_BYTES_MAX} are the most")));
+        return Err(TraceError::Header(format!(
+            "it has {header_bytes} bytes; {HEADER_BYTES_MAX} are the most"
+        )));
     }
     let before = (PREFIX_BYTES + header_bytes) as u64;
     let expected = before.saturating_add(records.saturating_mul(RECORD_BYTES as u64));
@@ -75,7 +77,9 @@ pub fn decode(bytes: &[u8]) -> Result<Trace, TraceError> {
         serde_json::from_slice(header).map_err(|error| TraceError::Header(error.to_string()))?;
     check_header(&header).map_err(TraceError::Header)?;
     let records = records.chunks_exact(RECORD_BYTES).enumerate().map(|(index, bytes)| {
-        take(bytes).and_then(|record| check(&header, record)).map_err(|what| TraceError::Record { index, what })
+        take(bytes)
+            .and_then(|record| check(&header, record))
+            .map_err(|what| TraceError::Record { index, what })
     });
     let records = records.collect::<Result<_, _>>()?;
     Ok(Trace { header, records })

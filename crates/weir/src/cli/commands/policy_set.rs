@@ -42,7 +42,8 @@ pub fn export(client: &Client) -> Result<(), CommandError> {
 
 /// Reads the policies and bindings of a file.
 pub fn read_file(file: &Path) -> Result<PoliciesApply, CommandError> {
-    let failed = |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", file.display()));
+    let failed =
+        |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", file.display()));
     let text = read(file).map_err(|error| failed(&error))?;
     let policies = parse(&text).map_err(|error| failed(&error))?;
     Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true })

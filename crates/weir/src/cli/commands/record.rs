@@ -30,7 +30,11 @@ pub fn record(client: &Client, arguments: RecordArguments) -> Result<(), Command
     file.set_len(0).and_then(|()| file.write_all(&bytes)).map_err(in_file)?;
     let header = &trace.header;
     let recorded = header.duration_ns as f64 / 1e9;
-    output::print(&format!("{} requests of {recorded:.1} s are in '{}'", trace.records.len(), path.display()))?;
+    output::print(&format!(
+        "{} requests of {recorded:.1} s are in '{}'",
+        trace.records.len(),
+        path.display()
+    ))?;
     if header.is_cut_short {
         let words = "cut short: the file has become as large as it may (--limit)";
         output::print(words)?;

@@ -41,7 +41,8 @@ fn predict(arguments: &SimulateArguments) -> Result<Prediction, CommandError> {
 
 fn put_under_file(header: &mut Header, policies: Option<&Path>) -> Result<(), CommandError> {
     let Some(path) = policies else { return Ok(()) };
-    let in_file = |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", path.display()));
+    let in_file =
+        |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", path.display()));
     let set = policy_set::read_file(path)?;
     let set = crate::api::read_set(set).map_err(|error| in_file(&error))?;
     put_under(header, &set).map_err(|error| in_file(&error))
