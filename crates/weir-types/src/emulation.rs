@@ -55,7 +55,7 @@ impl Emulation {
             let is_repeated = match key.trim().to_ascii_lowercase().as_str() {
                 "iops" => iops.replace(parse_iops(value)?).is_some(),
                 "bandwidth" => bandwidth.replace(parse_bandwidth(value)?).is_some(),
-                "latency" => latency_ns.replace(parse_latency(value)?).is_some(),
+                "latency" => latency_ns.replace(parse_time(value)?).is_some(),
                 _ => return Err(UnitError::new(key, "one of iops, bandwidth and latency")),
             };
             if is_repeated {
@@ -94,7 +94,11 @@ fn parse_bandwidth(text: &str) -> Result<Option<u64>, UnitError> {
     }
 }
 
-fn parse_latency(text: &str) -> Result<u64, UnitError> {
+/// Reads a latency or another time such as `200us` or `1.5ms`, in nanoseconds.
+///
+/// # Errors
+/// If it has no unit, or is not a whole number of nanoseconds.
+pub fn parse_time(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError::new(text, "a latency with its unit (ns, us, ms or s), such as 200us");
     let (number, unit) = split_number(text).ok_or_else(error)?;
     if unit.is_empty() && number == "0" {

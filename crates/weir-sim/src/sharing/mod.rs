@@ -2,16 +2,19 @@
 //! clients and imagined media.
 //!
 //! A [`Plan`] says who there is, what each may do and what each asks for; [`run`] plays it and gives the
-//! [`History`]; [`oracle`] says by naive arithmetic what must be true of it.
+//! [`History`]; [`oracle`] says by naive arithmetic what must be true of it. [`replay`] plays what was recorded, or
+//! made up, under any policies.
 
 pub mod chance;
 pub mod oracle;
-mod world;
+mod planned;
+pub mod replay;
+pub mod world;
 
-use weir_qos::Kind;
+use weir_qos::{Kind, Limit};
 use weir_types::Terms;
 
-pub use world::run;
+pub use planned::run;
 
 /// One workload of a plan.
 #[derive(Clone, Debug)]
@@ -88,20 +91,26 @@ impl std::fmt::Display for Plan {
 }
 
 /// One request, from being asked for to being answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Index of the workload in the plan.
     pub node: usize,
+    /// Its length in bytes.
+    pub bytes: u64,
     /// When it was asked for.
     pub asked_ns: u64,
     /// When its ceilings let it go.
     pub admitted_ns: u64,
-    /// When it went to the media.
+    /// When the last piece of it went to the media.
     pub started_ns: u64,
     /// When it was answered.
     pub answered_ns: u64,
-    /// Part of the time before `started_ns` in which others went first because of their floors.
+    /// Time in line for the media, in nanoseconds.
+    pub queue_ns: u64,
+    /// Part of it in which others went first because of their floors, in nanoseconds.
     pub floors_ns: u64,
+    /// The node and the limit that held it until it was admitted, if one did.
+    pub bound_by: Option<(usize, Limit)>,
 }
 
 /// All requests that were answered, in the order of their answers.

@@ -1,28 +1,194 @@
-//! Playing a plan.
+//! Playing clients on a stage in virtual time: the very tree and pools that serve requests, under imagined clients
+//! and imagined media.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_qos::{Cost, MediaModel, MediaRates, NodeId, Pool, ROOT, Tree, Verdict};
+use weir_qos::{Cost, Kind, Limit, MediaModel, NodeId, Pool, ROOT, Tree, Verdict};
+use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_REQUESTS_MAX};
+use weir_types::{Emulation, Terms};
+use weir_volume::EmulatedMedia;
+use weir_volume::geometry::next_piece;
 
-use super::{Event, History, Load, Media, Plan};
+use super::Event;
 use crate::random::Random;
 
-/// A request by its number.
+/// A request by its place in the list of those that are open.
 type Ticket = usize;
 
-/// What happens at an instant; in this order, if several do at once.
+/// A drive that workloads share.
+#[derive(Clone, Copy, Debug)]
+pub struct Drive {
+    /// What the scheduler takes it to deliver.
+    pub model: MediaModel,
+    /// How it behaves; `None` where each request says how long it takes.
+    pub emulation: Option<Emulation>,
+    /// Operations that its pool keeps in flight; `None` if it has to find out.
+    pub queue_target: Option<u32>,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Others stand below it.
+    Inner,
+    /// It asks, and a drive serves it; without one it is answered as soon as its ceilings let it go.
+    Leaf(Option<usize>),
+}
+
+/// A workload, or what stands above some.
+#[derive(Clone, Copy, Debug)]
+pub struct StageNode {
+    /// Index of its parent, which comes before it; `None` directly below the root.
+    pub parent: Option<usize>,
+    /// What it may do.
+    pub terms: Terms,
+    /// Whether it asks.
+    pub place: Place,
+}
+
+/// What clients play on.
+#[derive(Clone, Debug, Default)]
+pub struct Stage {
+    /// The nodes.
+    pub nodes: Vec<StageNode>,
+    /// The drives.
+    pub drives: Vec<Drive>,
+    /// How long it lasts, in nanoseconds.
+    pub duration_ns: u64,
+    /// How late the scheduler may wake up, in nanoseconds.
+    pub late_ns_max: u64,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// What a request takes once its ceilings let it go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Turns of an emulated drive.
+    Turns,
+    /// This time of a drive, in nanoseconds.
+    Time(u64),
+    /// This time, in nanoseconds, of no drive at all, as for what was never written.
+    Beside(u64),
+}
+
+/// A request that a client makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// The leaf.
+    pub node: usize,
+    /// What the client knows it by.
+    pub name: usize,
+    /// What it does.
+    pub kind: Kind,
+    /// Bytes of it.
+    pub bytes: u32,
+    /// Where they begin.
+    pub offset: u64,
+    /// What it takes.
+    pub work: Work,
+    /// Time from the end of that to the answer, in nanoseconds.
+    pub after_ns: u64,
+}
+
+/// Who asks.
+pub trait Clients {
+    /// The first requests, with their instants.
+    fn begin(&mut self) -> Vec<(u64, Demand)>;
+
+    /// A request was let go by its ceilings.
+    fn admitted(&mut self, _at_ns: u64, _node: usize) {}
+
+    /// A request was answered: how it went, and its name. Adds the requests that follow, with their instants.
+    fn answered(&mut self, event: &Event, name: usize, next: &mut Vec<(u64, Demand)>);
+
+    /// True if nothing more is to be played.
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// What happens at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    /// The media answer.
+    /// The media are done with a piece.
+    PieceDone(usize),
+    /// A request is answered.
     Answer(Ticket),
     /// The scheduler wakes up.
     Wake,
     /// A client asks.
-    Ask(usize),
+    Ask(Ticket),
 }
 
-struct World<'a> {
-    plan: &'a Plan,
+/// A request that is not answered.
+#[derive(Clone, Copy)]
+struct Open {
+    demand: Demand,
+    event: Event,
+    /// Bytes that pieces were made for.
+    position: u64,
+    pieces_left: u32,
+    /// Up to which instant its time is accounted for.
+    accounted_ns: u64,
+}
+
+/// A part of a request that the media serve at once.
+#[derive(Clone, Copy)]
+struct Piece {
+    ticket: Ticket,
+    cost: Cost,
+    since_ns: u64,
+    queue_ns: u64,
+    floors_ns: u64,
+}
+
+/// What of a leaf's requests is under way, within the bounds of a connection.
+#[derive(Clone, Default)]
+struct Line {
+    requests: usize,
+    /// Requests that are not read before others are answered.
+    unread: VecDeque<Ticket>,
+    held_bytes: u64,
+    /// Admitted requests that need buffers to go on.
+    starving: VecDeque<Ticket>,
+}
+
+/// A list in which places are used again.
+struct Places<T> {
+    all: Vec<T>,
+    free: Vec<usize>,
+}
+
+impl<T> Places<T> {
+    fn new() -> Places<T> {
+        Places { all: Vec::new(), free: Vec::new() }
+    }
+
+    fn insert(&mut self, value: T) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.all[place] = value;
+                place
+            }
+            None => {
+                self.all.push(value);
+                self.all.len() - 1
+            }
+        }
+    }
+}
+
+/// A drive with who stands in line for it.
+struct Media {
+    pool: Pool<usize>,
+    leaves: Vec<Option<NodeId>>,
+    emulated: Option<EmulatedMedia>,
+}
+
+struct World<'a, C> {
+    stage: &'a Stage,
+    clients: &'a mut C,
     random: Random,
     now_ns: u64,
     agenda: BTreeSet<(u64, u64, Happening)>,
@@ -30,85 +196,90 @@ struct World<'a> {
     entries: u64,
     wake_ns: Option<u64>,
     tree: Tree<Ticket>,
-    leaves: Vec<NodeId>,
-    pool: Option<(Pool<Ticket>, Vec<NodeId>)>,
-    costs: Vec<Cost>,
-    requests: Vec<Event>,
-    media_free_at: f64,
-    history: History,
+    leaves: Vec<Option<NodeId>>,
+    lines: Vec<Line>,
+    /// Which node of the stage a node of the tree is.
+    nodes: BTreeMap<NodeId, usize>,
+    drives: Vec<Media>,
+    open: Places<Open>,
+    pieces: Places<Piece>,
 }
 
-/// Plays a plan to its end.
-pub fn run(plan: &Plan) -> History {
-    let mut world = World::new(plan);
-    while let Some((at_ns, _, happening)) = world.agenda.pop_first().filter(|next| next.0 < plan.duration_ns)
+/// Plays clients on a stage to its end, and answers how many operations the pools keep in flight then.
+pub fn play<C: Clients>(stage: &Stage, clients: &mut C) -> Vec<u32> {
+    let mut world = World::new(stage, clients);
+    while let Some((at_ns, _, happening)) = world.agenda.pop_first().filter(|next| next.0 < stage.duration_ns)
     {
+        if world.clients.is_done() {
+            break;
+        }
         world.now_ns = at_ns;
         match happening {
-            Happening::Ask(node) => world.ask(node),
+            Happening::Ask(ticket) => world.ask(ticket),
+            Happening::PieceDone(piece) => world.piece_done(piece),
             Happening::Answer(ticket) => world.answer(ticket),
             Happening::Wake => world.wake_ns = None,
         }
         // A daemon does nothing between two wake-ups: if it is late, what is due waits for it.
-        if plan.late_ns_max == 0 || happening == Happening::Wake {
+        if stage.late_ns_max == 0 || happening == Happening::Wake {
             world.release();
         }
         world.set_wake();
     }
-    if let Some((pool, _)) = &world.pool {
-        world.history.depth = pool.depth().operations();
-    }
-    world.history
+    world.drives.iter().map(|drive| drive.pool.depth().operations()).collect()
 }
 
-/// Enters all nodes of a plan in a tree.
-fn plant<T: Copy>(tree: &mut Tree<T>, plan: &Plan, without_ceilings: bool) -> Vec<NodeId> {
-    let mut ids: Vec<NodeId> = Vec::new();
-    for node in &plan.nodes {
-        let parent = node.parent.map_or(ROOT, |parent| ids[parent]);
+/// Enters all nodes of a stage in a tree: for ceilings, or those that share a drive. Answers the nodes that are in it
+/// by their index on the stage.
+fn plant<T: Copy>(tree: &mut Tree<T>, stage: &Stage, drive: Option<usize>) -> Vec<Option<NodeId>> {
+    let mut ids: Vec<Option<NodeId>> = Vec::new();
+    for node in &stage.nodes {
+        let parent = node.parent.map_or(Some(ROOT), |parent| ids[parent]).expect("parents are inner nodes");
         let mut terms = node.terms;
-        if without_ceilings {
+        if drive.is_some() {
             (terms.limits, terms.burst) = (Default::default(), None);
         }
-        ids.push(match node.load {
-            Some(_) => tree.add_leaf(parent, &terms, 0),
-            None => tree.add_inner(parent, &terms, 0),
+        ids.push(match node.place {
+            Place::Inner => Some(tree.add_inner(parent, &terms, 0)),
+            Place::Leaf(of) if drive.is_none() || of == drive => Some(tree.add_leaf(parent, &terms, 0)),
+            Place::Leaf(_) => None,
         });
     }
     ids
 }
 
-impl<'a> World<'a> {
-    fn new(plan: &'a Plan) -> World<'a> {
+impl Media {
+    fn new(stage: &Stage, index: usize) -> Media {
+        let Drive { model, emulation, queue_target } = stage.drives[index];
+        let mut pool = Pool::new(model, queue_target, 0);
+        let leaves = plant(&mut pool.tree, stage, Some(index));
+        Media { pool, leaves, emulated: emulation.map(EmulatedMedia::new) }
+    }
+}
+
+impl<'a, C: Clients> World<'a, C> {
+    fn new(stage: &'a Stage, clients: &'a mut C) -> World<'a, C> {
         let mut tree = Tree::new(0);
-        let leaves = plant(&mut tree, plan, false);
-        let pool = plan.media.map(|media| {
-            let rates = MediaRates { iops: media.iops, bytes_per_second: media.bytes_per_second };
-            let mut pool = Pool::new(MediaModel::even(rates), media.queue_target, 0);
-            let leaves = plant(&mut pool.tree, plan, true);
-            (pool, leaves)
-        });
+        let leaves = plant(&mut tree, stage, None);
+        let nodes = leaves.iter().enumerate().filter_map(|(index, id)| Some(((*id)?, index))).collect();
+        let first = clients.begin();
         let mut world = World {
-            plan,
-            random: Random::new(plan.seed),
+            stage,
+            clients,
+            random: Random::new(stage.seed),
             now_ns: 0,
             agenda: BTreeSet::new(),
             entries: 0,
             wake_ns: None,
             tree,
             leaves,
-            pool,
-            costs: Vec::new(),
-            requests: Vec::new(),
-            media_free_at: 0.0,
-            history: History::default(),
+            lines: vec![Line::default(); stage.nodes.len()],
+            nodes,
+            drives: (0..stage.drives.len()).map(|index| Media::new(stage, index)).collect(),
+            open: Places::new(),
+            pieces: Places::new(),
         };
-        for (node, planned) in plan.nodes.iter().enumerate() {
-            let load = planned.load.iter();
-            for (from_ns, depth) in load.flat_map(|load| load.active.iter().map(|a| (a.0, load.depth))) {
-                (0..depth).for_each(|_| world.enter(from_ns, Happening::Ask(node)));
-            }
-        }
+        first.into_iter().for_each(|(at_ns, demand)| world.expect(at_ns, demand));
         world
     }
 
@@ -117,27 +288,37 @@ impl<'a> World<'a> {
         self.agenda.insert((at_ns, self.entries, happening));
     }
 
-    fn load(&self, node: usize) -> &'a Load {
-        self.plan.nodes[node].load.as_ref().expect("only nodes with a load ask")
+    /// Notes a request that will be made.
+    fn expect(&mut self, at_ns: u64, demand: Demand) {
+        let event = Event { node: demand.node, bytes: demand.bytes.into(), ..Event::default() };
+        let ticket = self.open.insert(Open { demand, event, position: 0, pieces_left: 0, accounted_ns: 0 });
+        self.enter(at_ns, Happening::Ask(ticket));
     }
 
-    fn ask(&mut self, node: usize) {
-        let load = self.load(node);
-        let now_ns = self.now_ns;
-        let ticket = self.requests.len();
-        let nothing =
-            Event { node, asked_ns: now_ns, admitted_ns: 0, started_ns: 0, answered_ns: 0, floors_ns: 0 };
-        self.requests.push(nothing);
-        let cost = Cost::of(load.kind, load.bytes);
-        self.costs.push(cost);
-        if self.tree.arrive(now_ns, self.leaves[node], ticket, cost) == Verdict::Run {
-            self.admitted(ticket);
+    fn ask(&mut self, ticket: Ticket) {
+        let open = &mut self.open.all[ticket];
+        let line = &mut self.lines[open.demand.node];
+        if line.requests >= CONNECTION_REQUESTS_MAX {
+            return line.unread.push_back(ticket);
+        }
+        line.requests += 1;
+        open.event.asked_ns = self.now_ns;
+        let Demand { node, kind, bytes, .. } = open.demand;
+        let leaf = self.leaves[node].expect("every leaf is under the ceilings");
+        let cost = Cost::of(kind, bytes_of(kind, bytes));
+        if kind == Kind::Flush {
+            // What it makes stable is written already.
+            self.tree.pass(self.now_ns, leaf, cost);
+            self.admitted(ticket, None);
+        } else if self.tree.arrive(self.now_ns, leaf, ticket, cost) == Verdict::Run {
+            self.admitted(ticket, None);
         }
     }
 
     fn release(&mut self) {
         while let Some(released) = self.tree.release(self.now_ns) {
-            self.admitted(released.ticket);
+            let bound_by = released.bound_by.and_then(|(node, limit)| Some((*self.nodes.get(&node)?, limit)));
+            self.admitted(released.ticket, bound_by);
         }
     }
 
@@ -146,7 +327,7 @@ impl<'a> World<'a> {
         if self.wake_ns.is_some_and(|wake_ns| wake_ns <= next_ns.max(self.now_ns)) {
             return;
         }
-        let late_ns = match self.plan.late_ns_max {
+        let late_ns = match self.stage.late_ns_max {
             0 => 0,
             max => self.random.below(max),
         };
@@ -155,47 +336,150 @@ impl<'a> World<'a> {
         self.enter(at_ns, Happening::Wake);
     }
 
-    fn admitted(&mut self, ticket: Ticket) {
+    fn admitted(&mut self, ticket: Ticket, bound_by: Option<(usize, Limit)>) {
         let now_ns = self.now_ns;
-        let node = self.requests[ticket].node;
-        self.requests[ticket].admitted_ns = now_ns;
-        self.history.admissions.push((now_ns, node));
-        let Some((pool, leaves)) = &mut self.pool else {
-            self.requests[ticket].started_ns = now_ns;
-            return self.enter(now_ns, Happening::Answer(ticket));
+        let open = &mut self.open.all[ticket];
+        open.accounted_ns = now_ns;
+        (open.event.admitted_ns, open.event.started_ns, open.event.bound_by) = (now_ns, now_ns, bound_by);
+        let demand = open.demand;
+        self.clients.admitted(now_ns, demand.node);
+        let drive = match self.stage.nodes[demand.node].place {
+            Place::Leaf(drive) => drive.map(|drive| (drive, &self.drives[drive])),
+            Place::Inner => unreachable!("only leaves ask"),
         };
-        let load = self.plan.nodes[node].load.as_ref().expect("only nodes with a load ask");
-        let cost = pool.cost(load.kind, load.bytes, true);
-        self.costs[ticket] = cost;
-        if pool.arrive(now_ns, leaves[node], ticket, cost) == Verdict::Run {
-            self.start(ticket);
+        let end_ns = match (demand.work, drive) {
+            (Work::Beside(ns), _) => Some(now_ns.saturating_add(ns)),
+            (_, None) => Some(now_ns),
+            (Work::Time(ns), _) if demand.kind == Kind::Flush => Some(now_ns.saturating_add(ns)),
+            (Work::Turns, Some((_, media))) if demand.kind == Kind::Flush => {
+                Some(media.emulated.as_ref().map_or(now_ns, |emulated| emulated.flush(now_ns)))
+            }
+            _ => None,
+        };
+        match (end_ns, drive) {
+            (None, Some((drive, _))) => {
+                self.lines[demand.node].starving.push_back(ticket);
+                self.feed(demand.node, drive);
+            }
+            (end_ns, _) => {
+                let end_ns = end_ns.unwrap_or(now_ns).saturating_add(demand.after_ns);
+                self.enter(end_ns, Happening::Answer(ticket));
+            }
         }
     }
 
-    fn start(&mut self, ticket: Ticket) {
-        let Media { latency_ns, .. } = self.plan.media.expect("only media start operations");
-        self.requests[ticket].started_ns = self.now_ns;
-        let from = self.media_free_at.max(self.now_ns as f64);
-        self.media_free_at = from + f64::from(self.costs[ticket].media_ns);
-        self.enter(self.media_free_at as u64 + latency_ns, Happening::Answer(ticket));
+    /// Puts as many pieces of a leaf's requests in line for its drive as the bounds allow.
+    fn feed(&mut self, node: usize, drive: usize) {
+        while let Some(&ticket) = self.lines[node].starving.front() {
+            let Open { demand, position, .. } = self.open.all[ticket];
+            let length = u64::from(bytes_of(demand.kind, demand.bytes));
+            let bytes = next_piece(demand.offset, length, position).map_or(0, |part| part.length);
+            let line = &mut self.lines[node];
+            if line.held_bytes + u64::from(bytes) > CONNECTION_BUFFER_BYTES_MAX as u64 {
+                return;
+            }
+            line.held_bytes += u64::from(bytes);
+            let next = position + u64::from(bytes);
+            if next >= length {
+                line.starving.pop_front();
+            }
+            let open = &mut self.open.all[ticket];
+            open.position = next;
+            open.pieces_left += 1;
+            let cost = self.drives[drive].pool.cost(demand.kind, bytes, position == 0);
+            self.stand_in_line(
+                drive,
+                Piece { ticket, cost, since_ns: self.now_ns, queue_ns: 0, floors_ns: 0 },
+            );
+        }
+    }
+
+    fn stand_in_line(&mut self, drive: usize, piece: Piece) {
+        let node = self.open.all[piece.ticket].demand.node;
+        let media = &mut self.drives[drive];
+        let leaf = media.leaves[node].expect("a leaf stands in line for its drive");
+        let index = self.pieces.insert(piece);
+        if media.pool.arrive(self.now_ns, leaf, index, piece.cost) == Verdict::Run {
+            self.start(drive, index);
+        }
+    }
+
+    fn start(&mut self, drive: usize, piece: usize) {
+        let now_ns = self.now_ns;
+        let Piece { ticket, cost, .. } = self.pieces.all[piece];
+        self.pieces.all[piece].since_ns = now_ns;
+        let open = &mut self.open.all[ticket];
+        open.event.started_ns = now_ns;
+        let end_ns = match (open.demand.work, &mut self.drives[drive].emulated) {
+            (Work::Time(ns) | Work::Beside(ns), _) => now_ns.saturating_add(ns),
+            (Work::Turns, Some(emulated)) => emulated.submit(now_ns, cost.bytes.into()),
+            (Work::Turns, None) => now_ns + u64::from(cost.media_ns),
+        };
+        self.enter(end_ns, Happening::PieceDone(piece));
+    }
+
+    fn piece_done(&mut self, index: usize) {
+        let now_ns = self.now_ns;
+        let piece = self.pieces.all[index];
+        self.pieces.free.push(index);
+        self.open.all[piece.ticket].account(now_ns, &piece);
+        let node = self.open.all[piece.ticket].demand.node;
+        let Place::Leaf(Some(drive)) = self.stage.nodes[node].place else {
+            unreachable!("only drives serve pieces")
+        };
+        self.lines[node].held_bytes -= u64::from(piece.cost.bytes);
+        self.drives[drive].pool.completed(now_ns, piece.cost);
+        while let Some(granted) = self.drives[drive].pool.release(now_ns) {
+            let piece = &mut self.pieces.all[granted.ticket];
+            (piece.queue_ns, piece.floors_ns) = (granted.waited_ns, granted.waited_for_floors_ns);
+            self.start(drive, granted.ticket);
+        }
+        self.feed(node, drive);
+        let open = &mut self.open.all[piece.ticket];
+        open.pieces_left -= 1;
+        if open.pieces_left == 0 && open.position >= u64::from(bytes_of(open.demand.kind, open.demand.bytes))
+        {
+            match open.demand.after_ns {
+                0 => self.answer(piece.ticket),
+                after_ns => self.enter(now_ns.saturating_add(after_ns), Happening::Answer(piece.ticket)),
+            }
+        }
     }
 
     fn answer(&mut self, ticket: Ticket) {
-        let now_ns = self.now_ns;
-        self.requests[ticket].answered_ns = now_ns;
-        self.history.events.push(self.requests[ticket]);
-        if let Some((pool, _)) = &mut self.pool {
-            pool.completed(now_ns, self.costs[ticket]);
-            while let Some(granted) = self.pool.as_mut().and_then(|(pool, _)| pool.release(now_ns)) {
-                self.requests[granted.ticket].floors_ns = granted.waited_for_floors_ns;
-                self.start(granted.ticket);
-            }
+        let Open { demand, mut event, .. } = self.open.all[ticket];
+        self.open.free.push(ticket);
+        event.answered_ns = self.now_ns;
+        let mut next = Vec::new();
+        self.clients.answered(&event, demand.name, &mut next);
+        next.into_iter().for_each(|(at_ns, demand)| self.expect(at_ns, demand));
+        let line = &mut self.lines[demand.node];
+        line.requests -= 1;
+        if let Some(unread) = line.unread.pop_front() {
+            self.ask(unread);
         }
-        let node = self.requests[ticket].node;
-        let load = self.load(node);
-        let again_ns = now_ns + load.think_ns;
-        if load.active.iter().any(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&again_ns)) {
-            self.enter(again_ns, Happening::Ask(node));
-        }
+    }
+}
+
+impl Open {
+    /// Accounts for the time since the last piece ended, by what the one that has ended now did in it: pieces overlap,
+    /// and no time counts twice. The data plane does the same.
+    fn account(&mut self, now_ns: u64, piece: &Piece) {
+        let since_ns = now_ns.saturating_sub(self.accounted_ns);
+        let media_ns = now_ns.saturating_sub(piece.since_ns).min(since_ns);
+        let queue_ns = piece.queue_ns.min(since_ns - media_ns);
+        let floors_ns =
+            u128::from(queue_ns) * u128::from(piece.floors_ns) / u128::from(piece.queue_ns.max(1));
+        self.event.queue_ns += queue_ns;
+        self.event.floors_ns += floors_ns as u64;
+        self.accounted_ns = now_ns;
+    }
+}
+
+/// Bytes that a request moves.
+fn bytes_of(kind: Kind, bytes: u32) -> u32 {
+    match kind {
+        Kind::Read | Kind::Write => bytes,
+        Kind::Discard | Kind::Zeroes | Kind::Flush => 0,
     }
 }

@@ -12,6 +12,7 @@ mod metrics;
 mod policies;
 mod policy_set;
 mod policy_types;
+mod recordings;
 mod statistics;
 mod status;
 mod tenants;
@@ -33,6 +34,7 @@ use utoipa_axum::routes;
 
 pub use documents::openapi_document;
 pub use listen::{ApiListeners, ListenError};
+pub(crate) use policy_set::read_set;
 
 use crate::control::Control;
 use crate::control::bounds::{API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_WORKERS_MAX};
@@ -92,6 +94,7 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
         .routes(routes!(volumes::resize))
+        .routes(routes!(recordings::record))
         .routes(routes!(policies::list, policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))
         .routes(routes!(policies::rename))

@@ -57,7 +57,8 @@ fn entries<T, E>(
     numbered.collect::<Outcome<Vec<_>>>().map(Some)
 }
 
-fn read_set(request: PoliciesApply) -> Outcome<control::PolicySet> {
+/// Reads a set with every value checked.
+pub(crate) fn read_set(request: PoliciesApply) -> Outcome<control::PolicySet> {
     let (set, lines) = (request.policies, request.lines);
     Ok(control::PolicySet {
         tenants: entries("tenants", &lines.tenants, set.tenants, tenant)?,

@@ -2,6 +2,7 @@
 
 mod drives;
 mod reasons;
+mod recordings;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, Volu
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
+pub use recordings::RecordingCreate;
 
 /// What a volume, pool or drive delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]

@@ -1,6 +1,7 @@
 //! The commands and their options.
 
 mod drive;
+mod dry_run;
 mod reasons;
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use weir_types::units::Size;
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::IoPriority;
 pub use drive::DriveCommand;
+pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
 
 /// Block storage with exact limits.
@@ -290,6 +292,9 @@ pub enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Record what volumes are asked for, for 'qos simulate'
+    #[command(after_help = "Example:\n  weir volume record vol1 vol2 --output load.trace --seconds 60")]
+    Record(RecordArguments),
     /// Delete a volume and all its data
     #[command(after_help = "Example:\n  weir volume delete vol1")]
     Delete {
@@ -451,6 +456,14 @@ pub enum QosCommand {
         after_help = "Example:\n  weir qos explain vol1\n  weir qos explain -vserver svm01 -volume vol1 --interval 10"
     )]
     Explain(ExplainArguments),
+    /// Play a recorded or made-up load under policies, and show what each volume would get and wait
+    ///
+    /// Needs no daemon and changes nothing. A section that the file of policies lacks is empty; tenants and volumes that
+    /// the load does not have are taken to do nothing.
+    #[command(
+        after_help = "Example:\n  weir qos simulate --trace load.trace --policies policies.yaml\n  weir qos simulate --synthetic 'vol1:depth=32,size=4KiB,read=70%;vol2:depth=4,size=64KiB,think=1ms' --drive iops=21000,latency=200us"
+    )]
+    Simulate(SimulateArguments),
     /// See what volumes do
     #[command(after_help = "Example:\n  weir qos statistics volume performance show --interval 1")]
     Statistics {

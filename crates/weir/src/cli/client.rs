@@ -100,6 +100,20 @@ impl Client {
         self.answer(self.request(Method::POST, path, query).json(body))
     }
 
+    /// Has something done that takes `during`, and answers its bytes.
+    pub fn fetch(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        during: Duration,
+    ) -> Result<Vec<u8>, CommandError> {
+        let request = self.request(Method::POST, path, &[]).json(body).timeout(during + TIMEOUT);
+        let bytes = self.send(request)?.bytes().map_err(|error| {
+            CommandError::Failed(format!("the daemon's answer ended early: {}", chain(&error)))
+        })?;
+        Ok(bytes.into())
+    }
+
     /// Replaces something as a whole.
     pub fn put<T: DeserializeOwned>(
         &self,

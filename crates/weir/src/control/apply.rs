@@ -479,6 +479,14 @@ impl Control {
     }
 }
 
+/// Brings records in memory to what a set says, without a catalogue.
+pub(super) fn put(model: &mut Model, set: &PolicySet) -> Outcome<()> {
+    let plan = plan(model, set, 0)?;
+    let changes = Changes::between(model, &plan);
+    remember(model, &changes, 0);
+    Ok(())
+}
+
 /// Enters what was written.
 fn remember(model: &mut Model, changes: &Changes, revision: u64) {
     for (old, new) in &changes.groups {

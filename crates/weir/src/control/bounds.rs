@@ -32,3 +32,21 @@ pub const ALARMS_SHOWN_MAX: usize = 256;
 /// Largest body of an API request that brings all policies at once, in bytes: some hundred for every policy group
 /// and every volume that there can be.
 pub const API_POLICIES_BYTES_MAX: usize = 16 << 20;
+
+/// Longest recording of requests, in seconds: what one API request may take.
+pub const RECORDING_SECONDS_MAX: u32 = 600;
+
+/// Volumes that one recording may have: more than anybody compares.
+pub const RECORDING_VOLUMES_MAX: usize = 256;
+
+/// Largest trace, in bytes: 3.7 million requests, which the daemon holds in memory until they are fetched.
+pub const TRACE_BYTES_MAX: u64 = 256 << 20;
+
+/// Largest trace if nothing else is said, in bytes: 900 000 requests.
+pub const TRACE_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// Requests of a made-up load that are open at a time: those of a hundred saturated connections.
+pub const MADE_UP_REQUESTS_MAX: u64 = 100 * weir_types::bounds::CONNECTION_REQUESTS_MAX as u64;
+
+/// Longest made-up load, in seconds.
+pub const MADE_UP_SECONDS_MAX: u32 = RECORDING_SECONDS_MAX;

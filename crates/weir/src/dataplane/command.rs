@@ -8,6 +8,7 @@ use weir_types::VolumeId;
 use super::VolumeSpec;
 use super::connection::NewConnection;
 use super::emulation::SharedMedia;
+use super::recording::Tap;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
 use crate::statistics::VolumeStatistics;
 
@@ -50,6 +51,12 @@ pub(super) enum Command {
     },
     /// Terms were changed where they stand: what may go now is let go.
     LookAtDomains {
+        done: SyncSender<()>,
+    },
+    /// Begin to record a volume, or end it.
+    Tap {
+        volume: VolumeId,
+        tap: Option<Tap>,
         done: SyncSender<()>,
     },
     Retire {

@@ -12,6 +12,7 @@ mod pace;
 mod patience;
 mod reactor;
 mod receive;
+mod recording;
 mod send;
 mod serve;
 mod served_volume;
@@ -39,6 +40,7 @@ pub use connection::NewConnection;
 use emulation::SharedMedia;
 use helper::Helper;
 use reactor::{Alarms, Reactor, Ties};
+pub use recording::Recording;
 pub use sharing::PolicyLevel;
 use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
 
@@ -80,6 +82,9 @@ pub enum DataPlaneError {
     /// The volume is not open here.
     #[error("volume {0} is not open")]
     UnknownVolume(VolumeId),
+    /// Another recording runs.
+    #[error("another recording is under way; one runs at a time")]
+    Recording,
     /// The reactor's thread has ended.
     #[error("the reactor of volume {0} has stopped")]
     Stopped(VolumeId),
@@ -110,6 +115,8 @@ pub struct DataPlane {
     commons: Arc<Commons>,
     /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
     media: Mutex<BTreeMap<DriveId, SharedMedia>>,
+    /// The recording that runs, if one does.
+    recording: Mutex<Weak<Recording>>,
     alarms: Alarms,
 }
 
@@ -150,6 +157,7 @@ impl DataPlane {
             pools: Mutex::default(),
             commons,
             media: Mutex::default(),
+            recording: Mutex::default(),
             alarms,
         }))
     }

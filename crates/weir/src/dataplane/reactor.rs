@@ -65,7 +65,7 @@ pub(super) struct Reactor {
     clock: Clock,
     commands: Receiver<Command>,
     alarms: Alarms,
-    by_id: BTreeMap<VolumeId, VolumeIndex>,
+    pub by_id: BTreeMap<VolumeId, VolumeIndex>,
     /// The reactor's number.
     pub index: usize,
     pub commons: Arc<Commons>,
@@ -217,6 +217,10 @@ impl Reactor {
                 Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
                 Command::LookAtDomains { done } => {
                     self.look_at_domains();
+                    answer(done);
+                }
+                Command::Tap { volume, tap, done } => {
+                    self.tap(volume, tap);
                     answer(done);
                 }
                 Command::Retire { volume, extent, message } => self.retire(volume, extent, &message),

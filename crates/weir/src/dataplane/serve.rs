@@ -368,6 +368,9 @@ impl Reactor {
             Command::Write { .. } => volume.statistics.write.record(served),
             _ => volume.statistics.other.record(served),
         }
+        if let Some(tap) = &volume.tap {
+            tap.note(self.index, index, self.now_ns, request);
+        }
         volume.publish();
     }
 

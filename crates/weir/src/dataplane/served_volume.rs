@@ -13,6 +13,7 @@ use weir_volume::{Action, OperationId, Volume};
 
 use super::VolumeSpec;
 use super::emulation::Emulated;
+use super::recording::Tap;
 use super::sharing::{PoolPlace, Shaping};
 use super::token::ConnectionIndex;
 use crate::statistics::VolumeStatistics;
@@ -86,6 +87,8 @@ pub(super) struct ServedVolume {
     pub lacks_zero_range: bool,
     /// The emulated drive that it is on.
     pub emulated: Option<Emulated>,
+    /// Its part in a recording, while there is one.
+    pub tap: Option<Tap>,
     directory: PathBuf,
     files: Vec<Option<Descriptor>>,
     contexts: Vec<Option<Context>>,
@@ -113,6 +116,7 @@ impl ServedVolume {
             fault_message: None,
             lacks_zero_range: false,
             emulated: None,
+            tap: None,
             directory: spec.directory,
             files: Vec::new(),
             contexts: Vec::new(),

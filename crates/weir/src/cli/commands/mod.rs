@@ -7,6 +7,8 @@ pub mod policy;
 pub mod policy_set;
 pub mod qos;
 pub mod reasons;
+pub mod record;
+pub mod simulate;
 pub mod statistics;
 pub mod status;
 pub mod tenant;

@@ -40,6 +40,15 @@ pub fn export(client: &Client) -> Result<(), CommandError> {
     output::print(&serde_norway::to_string(&set).map_err(CommandError::failed)?)
 }
 
+/// Reads the policies and bindings of a file.
+pub fn read_file(file: &Path) -> Result<PoliciesApply, CommandError> {
+    let failed =
+        |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", file.display()));
+    let text = read(file).map_err(|error| failed(&error))?;
+    let policies = parse(&text).map_err(|error| failed(&error))?;
+    Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true })
+}
+
 /// Reads a file, or standard input for `-`, as far as the daemon would take it.
 fn read(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();

@@ -5,7 +5,7 @@ use super::super::arguments::{
     VolumeStatisticsCommand,
 };
 use super::super::client::{Client, CommandError};
-use super::{policy, policy_set, reasons, statistics};
+use super::{policy, policy_set, reasons, simulate, statistics};
 
 /// Does what was told about quality of service.
 pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
@@ -14,6 +14,7 @@ pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
         QosCommand::AdaptivePolicyGroup { command } => policy::adaptive(client, command),
         QosCommand::Apply { file, dry_run } => policy_set::apply(client, &file, dry_run),
         QosCommand::Export => policy_set::export(client),
+        QosCommand::Simulate(arguments) => simulate::simulate(arguments),
         QosCommand::Statistics { command } => {
             let StatisticsCommand::Volume { command } = command;
             volume_statistics(client, command)

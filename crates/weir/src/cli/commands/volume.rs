@@ -7,7 +7,7 @@ use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
-use super::{effect, statistics};
+use super::{effect, record, statistics};
 use crate::api::types::{
     BoundPolicy, IoPriority, OperationSample, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify,
     VolumeResize, VolumeSample,
@@ -63,6 +63,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             let query = [("tenant", tenant.tenant.as_deref())];
             client.post::<Volume>(&path, &query, &request).map(|_| ())
         }
+        VolumeCommand::Record(arguments) => record::record(client, arguments),
         VolumeCommand::Delete { name, tenant, force } => {
             let force = force.then_some("true");
             client.delete(&path(name.get()), &[("tenant", tenant.tenant.as_deref()), ("force", force)])

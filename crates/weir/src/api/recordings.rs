@@ -1,0 +1,56 @@
+//! `/v1/recordings`
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use tokio::time::{Instant, sleep};
+use weir_types::Name;
+
+use super::answer::{ApiError, Body};
+use super::types::{ErrorBody, RecordingCreate};
+use super::{Context, convert};
+use crate::control::bounds::TRACE_BYTES_DEFAULT;
+use crate::control::{Outcome, RecordVolumes, RunningRecording};
+
+/// How often is looked whether a recording has become as large as it may.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Record what volumes are asked for, and answer the trace. Ends when the time is over, when the trace has become as
+/// large as it may, or when the client hangs up.
+#[utoipa::path(
+    post, path = "/v1/recordings", tag = "volumes", operation_id = "recordVolumes", request_body = RecordingCreate,
+    responses((status = 200, description = "The trace, in the form that docs/trace.md describes", body = Vec<u8>,
+               content_type = "application/octet-stream"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn record(
+    State(context): State<Context>,
+    Body(request): Body<RecordingCreate>,
+) -> Result<impl IntoResponse, ApiError> {
+    let request = read(request)?;
+    let end = Duration::from_secs(request.seconds.into());
+    let recording = context.run(move |control| control.start_recording(&request)).await?;
+    let end = Instant::now() + end;
+    while Instant::now() < end && !recording.is_full() {
+        sleep(LOOK.min(end - Instant::now())).await;
+    }
+    let trace = context.run(move |_| RunningRecording::finish(recording)).await?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], trace))
+}
+
+fn read(request: RecordingCreate) -> Outcome<RecordVolumes> {
+    let tenant = convert::optional_name(request.tenant.as_deref())?;
+    let volume = |text: &String| -> Outcome<(Option<Name>, Name)> {
+        match text.split_once('/') {
+            Some((tenant, name)) => Ok((Some(convert::name(tenant)?), convert::name(name)?)),
+            None => Ok((tenant.clone(), convert::name(text)?)),
+        }
+    };
+    Ok(RecordVolumes {
+        volumes: request.volumes.iter().map(volume).collect::<Outcome<_>>()?,
+        seconds: request.seconds,
+        bytes_max: request.limit_bytes.unwrap_or(TRACE_BYTES_DEFAULT),
+    })
+}

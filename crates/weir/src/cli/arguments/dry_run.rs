@@ -1,0 +1,79 @@
+//! The options of recordings and dry runs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weir_types::Emulation;
+use weir_types::units::Size;
+
+use super::ReadArguments;
+use crate::control::bounds::{MADE_UP_SECONDS_MAX, RECORDING_SECONDS_MAX};
+use crate::dry_run::spec::Spec;
+
+/// What is recorded.
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// The volumes, as NAME or TENANT/NAME
+    #[arg(value_name = "VOLUME", required = true)]
+    pub volumes: Vec<String>,
+    /// Tenant of those that name none (also -vserver) [default: 'default', else the only one that has it]
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// For how long
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RECORDING_SECONDS_MAX as i64))]
+    pub seconds: u32,
+    /// End it when the file has this size [default: 64MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub limit: Option<Size>,
+}
+
+/// Reads a size; a bare number counts in bytes.
+fn bytes(text: &str) -> Result<Size, weir_types::UnitError> {
+    Size::parse(text, 1)
+}
+
+/// What is played under which policies.
+#[derive(Debug, Args)]
+pub struct SimulateArguments {
+    #[command(flatten)]
+    pub load: LoadArguments,
+    /// All policies and bindings, in the form of 'qos export' [default: those of the trace, or none]
+    #[arg(long, value_name = "FILE")]
+    pub policies: Option<PathBuf>,
+    /// Play on a drive of this many operations per second, this bandwidth and this latency [default: those of the
+    /// trace]
+    #[arg(
+        long,
+        value_name = "iops=N,bandwidth=RATE,latency=TIME",
+        value_parser = Emulation::parse,
+        allow_hyphen_values = true,
+        required_unless_present = "trace"
+    )]
+    pub drive: Option<Emulation>,
+    /// How long a made-up load lasts [default: 10]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=MADE_UP_SECONDS_MAX as i64),
+        conflicts_with = "trace"
+    )]
+    pub seconds: Option<u32>,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
+
+/// The load.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct LoadArguments {
+    /// Play what 'volume record' wrote
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Play a made-up load: VOLUME:depth=N,size=SIZE,read=PERCENT,think=TIME,connections=N,capacity=SIZE; several
+    /// volumes with ';' between them
+    #[arg(long, value_name = "SPEC", value_parser = Spec::parse)]
+    pub synthetic: Option<Spec>,
+}

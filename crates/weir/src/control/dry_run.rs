@@ -1,0 +1,83 @@
+//! What volumes of a trace would stand under if all policies were as a set says. Nothing here concerns the daemon: the
+//! rules are its own, on records that are made for the purpose.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use weir_types::{DriveId, Name, VolumeId};
+
+use super::apply::PolicySet;
+use super::error::Outcome;
+use super::model::Model;
+use super::recording::trace_levels;
+use super::records::{DEFAULT_CLASS, DEFAULT_DRIVE, DEFAULT_TENANT, TenantRecord, VolumeRecord, VolumeState};
+use crate::trace::Header;
+
+/// Size of a volume that the set names and the trace does not have, in bytes: it does nothing.
+const ABSENT_VOLUME_BYTES: u64 = 1 << 30;
+
+/// The name of the drive that every daemon has.
+pub fn default_drive_name() -> Name {
+    Name::new(DEFAULT_DRIVE).expect("the name of the default drive is one")
+}
+
+/// Puts the volumes of a header under the policies of a set. A section that the set lacks is empty; tenants and volumes
+/// that it names and the header does not have are taken to exist and do nothing.
+///
+/// # Errors
+/// What applying the set would be refused for.
+pub fn put_under(header: &mut Header, set: &PolicySet) -> Outcome<()> {
+    let mut model = model_of(header, set);
+    super::apply::put(&mut model, set)?;
+    for volume in &mut header.volumes {
+        let record = model.volume(Some(&volume.tenant), &volume.name)?.record.clone();
+        volume.levels = trace_levels(&model, &record, volume.used_bytes);
+    }
+    Ok(())
+}
+
+fn model_of(header: &Header, set: &PolicySet) -> Model {
+    let mut model = Model::default();
+    let default = || Name::new(DEFAULT_TENANT).expect("the name of the default tenant is one");
+    let entries = set.volumes.iter().flatten();
+    let named = entries.map(|entry| (entry.tenant.clone(), entry.name.clone(), ABSENT_VOLUME_BYTES));
+    let recorded = header.volumes.iter();
+    let recorded =
+        recorded.map(|volume| (Some(volume.tenant.clone()), volume.name.clone(), volume.size_bytes));
+    let tenants: BTreeSet<Name> = [default()]
+        .into_iter()
+        .chain(header.volumes.iter().map(|volume| volume.tenant.clone()))
+        .chain(set.tenants.iter().flatten().map(|entry| entry.name.clone()))
+        .chain(set.volumes.iter().flatten().filter_map(|entry| entry.tenant.clone()))
+        .chain(set.policy_groups.iter().flatten().filter_map(|entry| entry.tenant.clone()))
+        .chain(set.adaptive_policy_groups.iter().flatten().filter_map(|entry| entry.tenant.clone()))
+        .collect();
+    for name in tenants {
+        let record =
+            TenantRecord { name, policy_group: None, template: None, created_at: Timestamp::UNIX_EPOCH };
+        model.put_tenant(record, 0);
+    }
+    for ((tenant, name, size_bytes), number) in recorded.chain(named).zip(1..) {
+        if model.volume(tenant.as_ref(), &name).is_ok() {
+            continue;
+        }
+        let tenant = tenant.unwrap_or_else(default);
+        model.put_volume(volume_record(number, tenant, name, size_bytes), 0);
+    }
+    model
+}
+
+fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> VolumeRecord {
+    VolumeRecord {
+        id: VolumeId(uuid::Uuid::from_u128(number)),
+        tenant,
+        name,
+        size_bytes,
+        drive: DriveId::DEFAULT,
+        io_priority: DEFAULT_CLASS,
+        policy_group: None,
+        is_read_only: false,
+        state: VolumeState::Online,
+        created_at: Timestamp::UNIX_EPOCH,
+    }
+}
