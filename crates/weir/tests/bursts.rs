@@ -2,6 +2,8 @@
 //!
 //! Times are compared with each other only: how long requests take while there is credit, and after.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 #[path = "ceilings/saturating.rs"]
 mod saturating;
