@@ -145,7 +145,7 @@ fn a_recording_is_bounded_and_one_runs_at_a_time() {
     let said = daemon.ok(&command);
     assert!(said.contains("cut short: the file has become as large as it may"), "{said}");
     let bytes = std::fs::metadata(&path).unwrap().len();
-    assert!((20 << 10) - 72 <= bytes && bytes <= 20 << 10, "{bytes}");
+    assert!(((20 << 10) - 72..=20 << 10).contains(&bytes), "{bytes}");
     let prediction = predict(&["--trace", &trace]);
     assert!(number(&prediction["volumes"][0]["predicted"]["requests"]) > 100.0, "{prediction}");
     load.finish();

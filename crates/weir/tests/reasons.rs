@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::daemon::Daemon;
-use common::nbd::Client;
+use common::nbd::{Client, WRITE};
 use common::wait_until;
 use measured::measure;
 use saturating::Saturating;
@@ -213,6 +213,20 @@ fn what_is_no_ceiling_is_told_apart() {
     let gauges =
         |daemon: &Daemon| daemon.json(&["volume", "inspect", "v1"])["statistics"]["queue_depth"].clone();
     wait_until("nothing is under way any more", || gauges(&daemon) == 0);
+}
+
+#[test]
+fn what_is_under_way_is_seen_before_anything_is_answered() {
+    let daemon = scene("iops=1000,latency=10s", &["v1"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "v1");
+    for number in 0..3u64 {
+        client.send(WRITE, 0, number * 4096, 4096, &[1; 4096]).unwrap();
+    }
+    let statistics = || daemon.json(&["volume", "inspect", "v1"])["statistics"].clone();
+    wait_until("requests under way are counted", || number(&statistics()["queue_depth"]) == 3);
+    assert_eq!(number(&statistics()["write"]["operations"]), 0);
+    let media = explained(&daemon, "v1", json!({"cause": "media", "operations": 0}));
+    assert!(media["summary"].as_str().unwrap().starts_with("The media of drive em"), "{media:#}");
 }
 
 fn deep(daemon: &Daemon, volume: &str) -> Saturating {

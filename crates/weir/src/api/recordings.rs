@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use weir_types::Name;
 
 use super::answer::{ApiError, Body};
-use super::types::{ErrorBody, RecordingCreate};
+use super::types::{ErrorBody, RecordingCreate, TraceFile};
 use super::{Context, convert};
 use crate::control::bounds::TRACE_BYTES_DEFAULT;
 use crate::control::{Outcome, RecordVolumes, RunningRecording};
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// large as it may, or when the client hangs up.
 #[utoipa::path(
     post, path = "/v1/recordings", tag = "volumes", operation_id = "recordVolumes", request_body = RecordingCreate,
-    responses((status = 200, description = "The trace, in the form that docs/trace.md describes", body = Vec<u8>,
+    responses((status = 200, description = "The trace, in the form that docs/trace.md describes", body = TraceFile,
                content_type = "application/octet-stream"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
@@ -36,7 +36,7 @@ pub(super) async fn record(
     while Instant::now() < end && !recording.is_full() {
         sleep(LOOK.min(end - Instant::now())).await;
     }
-    let trace = context.run(move |_| RunningRecording::finish(recording)).await?;
+    let TraceFile(trace) = context.run(move |_| RunningRecording::finish(recording).map(TraceFile)).await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], trace))
 }
 

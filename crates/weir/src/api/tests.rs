@@ -215,6 +215,9 @@ fn every_operation_answers_as_described() {
     let series = "weir_volume_limit_iops{tenant=\"svm01\",volume=\"vol1\",direction=\"total\"} 1000.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     api.call("GET", "/openapi.json", "", None, 200);
+    let trace = api.call("POST", "/v1/recordings", "", Some(json!({"volumes": ["vol1"], "seconds": 1})), 200);
+    assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
+    api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);
     adapt(api);
     export_and_apply(api);
     api.call("DELETE", VOLUME, "vol1", None, 204);

@@ -17,7 +17,7 @@ pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, Volu
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
-pub use recordings::RecordingCreate;
+pub use recordings::{RecordingCreate, TraceFile};
 
 /// What a volume, pool or drive delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]

@@ -7,6 +7,8 @@
 mod figures;
 pub mod spec;
 mod stage;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 use weir_sim::sharing::replay::{MadeUp, Recorded, invent, replay};

@@ -21,3 +21,8 @@ pub struct RecordingCreate {
     #[schema(maximum = 268_435_456)]
     pub limit_bytes: Option<u64>,
 }
+
+/// A trace, as its bytes.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct TraceFile(pub Vec<u8>);

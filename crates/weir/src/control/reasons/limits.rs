@@ -110,9 +110,10 @@ pub fn scope_name(scope: &Scope) -> &'static str {
 /// Burst credit by level and dimension, in nanoseconds at the burst rate.
 pub type Credits = BTreeMap<(Scope, Dimension), u64>;
 
-/// What levels have saved at present.
+/// What levels have saved that are in use; of the others it is not known what they earned since.
 pub fn credits_by_scope(all: &[(Scope, weir_qos::Credits, u64)]) -> Credits {
-    let flat = all.iter().flat_map(|(scope, credits, _)| {
+    let used = all.iter().filter(|(_, _, ago_ns)| *ago_ns == 0);
+    let flat = used.flat_map(|(scope, credits, _)| {
         credits.iter().map(|(limit, ns)| ((scope.clone(), limit.dimension), *ns))
     });
     flat.collect()

@@ -51,12 +51,13 @@ pub fn place<'a>(model: &Model, volume: &VolumeRecord, others: impl Iterator<Ite
     let path_of = |record: &VolumeRecord| path(record, levels_in_effect(model, record));
     let own = path_of(volume);
     let records = others.filter_map(|id| model.volumes.get(id)).map(|other| &other.record);
-    let (neighbours, paths): (Vec<_>, Vec<_>) = records
+    let (mut neighbours, paths): (Vec<_>, Vec<_>) = records
         .map(|record| {
             let path = path_of(record);
             (Neighbour { name: record.export_name(), has_floor: has_floor(&path) }, path)
         })
         .unzip();
+    neighbours.sort_by(|one: &Neighbour, other| one.name.cmp(&other.name));
     Place {
         drive: model.drive_of(volume).map(|drive| drive.name.to_string()).unwrap_or_default(),
         weight: effective_weight(&levels_in_effect(model, volume)),

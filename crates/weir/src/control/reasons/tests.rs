@@ -125,7 +125,7 @@ fn what_is_no_ceiling_is_named_by_what_takes_the_time() {
             100,
             [0.0, 3.0, 5.0, 4.0, 0.0],
             Cause::Queue,
-            "in line for drive em, beside v2, v3; its weight 100 gives it 50 %",
+            "in line for drive em, beside v2, v3; its weight 100 gives it at least 50 %",
             "give it a weight above 100 or a floor",
         ),
         (

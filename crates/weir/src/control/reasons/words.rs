@@ -24,7 +24,7 @@ pub fn summary(explanation: &Explanation) -> String {
             neighbours(situation, true)
         ),
         (Cause::Queue, _) => format!(
-            "Volume {volume} waits in line for drive {}, beside {}; its weight {} gives it {:.0} % of it.",
+            "Volume {volume} waits in line for drive {}, beside {}; its weight {} gives it at least {:.0} % of what floors leave.",
             place.drive,
             neighbours(situation, false),
             place.weight,
