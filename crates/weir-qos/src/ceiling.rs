@@ -98,7 +98,6 @@ struct Wanted {
 
 /// The meters of one workload. Most have one limit at most, which is found without following a pointer.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::box_collection, reason = "one word in each of very many nodes, instead of three")]
 pub struct Ceiling {
     first: Option<Metered>,
     #[expect(

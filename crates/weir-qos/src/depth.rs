@@ -49,6 +49,8 @@ impl Trials {
 #[derive(Clone, Debug)]
 pub struct Depth {
     fixed: Option<u32>,
+    /// Found elsewhere, and not looked for here.
+    held: Option<u32>,
     step: usize,
     role: Role,
     started_ns: u64,
@@ -71,6 +73,7 @@ impl Depth {
     pub fn new(fixed: Option<u32>, now_ns: u64) -> Depth {
         Depth {
             fixed,
+            held: None,
             step: FIRST_STEP,
             role: Role::Usual,
             started_ns: now_ns,
@@ -94,7 +97,17 @@ impl Depth {
             Role::Fewer => self.step.saturating_sub(1),
             Role::More => (self.step + 1).min(STEPS.len() - 1),
         };
-        self.fixed.unwrap_or(STEPS[step])
+        self.fixed.or(self.held).unwrap_or(STEPS[step])
+    }
+
+    /// The number between trials.
+    pub fn usual(&self) -> u32 {
+        self.fixed.or(self.held).unwrap_or(STEPS[self.step])
+    }
+
+    /// Takes a number that was found elsewhere, and looks for no other.
+    pub fn hold(&mut self, operations: u32) {
+        self.held = Some(operations);
     }
 
     /// True if an operator chose the number.
@@ -116,7 +129,10 @@ impl Depth {
         self.delivered_ns += u64::from(media_ns);
         self.operations += 1;
         let is_long_enough = now_ns >= self.started_ns + MOMENT_NS;
-        if self.fixed.is_none() && is_long_enough && self.operations >= OPERATIONS_PER_MOMENT_MIN {
+        if self.fixed.or(self.held).is_none()
+            && is_long_enough
+            && self.operations >= OPERATIONS_PER_MOMENT_MIN
+        {
             self.end_moment(now_ns);
         }
     }

@@ -146,6 +146,11 @@ impl<T: Copy> Pool<T> {
         &self.depth
     }
 
+    /// Keeps as many in flight under competition as were found elsewhere to be right.
+    pub fn hold_depth(&mut self, operations: u32) {
+        self.depth.hold(operations);
+    }
+
     /// What the media are taken to deliver.
     pub fn media(&self) -> MediaModel {
         self.media

@@ -24,7 +24,7 @@ fn stage(group: Terms, volumes: [Terms; 2], connections: usize, emulation: Emula
         let leaf = StageNode { parent: Some(volume), terms: Terms::default(), place: Place::Leaf(Some(0)) };
         nodes.extend((0..connections).map(|_| leaf));
     }
-    let drives = vec![Drive::of(Some(emulation))];
+    let drives = vec![Drive::of(Some(emulation), None)];
     Stage { nodes, drives, duration_ns: 4 * SECOND_NS, late_ns_max: 0, seed: 7 }
 }
 
@@ -165,4 +165,17 @@ fn a_connection_has_no_more_open_than_it_may() {
     let mut answered = 0;
     replay(&stage, &records, |_| answered += 1);
     assert_eq!(answered, 0);
+}
+
+#[test]
+fn a_drive_keeps_as_many_in_flight_as_it_had_found_right() {
+    let emulation = Emulation { iops: 1000, bytes_per_second: None, latency_ns: 3_000_000 };
+    let mut stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
+    let client = |node| MadeUp { node, depth: 64, bytes: 4096, read_percent: 100, think_ns: 0 };
+    for (in_flight, expected) in [(1, 250.0), (2, 500.0), (8, 1000.0)] {
+        stage.drives = vec![Drive::of(Some(emulation), Some(in_flight))];
+        let mut answered = 0;
+        invent(&stage, &[client(3), client(4)], |_| answered += 1);
+        assert_near("IOPS", f64::from(answered) / 4.0, expected, 0.02);
+    }
 }

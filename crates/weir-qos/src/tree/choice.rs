@@ -4,6 +4,7 @@ use weir_types::bounds::{POLICY_DEPTH_MAX, SHARE_MEMORY_NS};
 
 use super::node::{Body, CLASSES, Children, Index, Place, Waiting};
 use super::{NodeId, ROOT, Released, Tree};
+use crate::ceiling::Limit;
 
 /// Share tags count nanoseconds of the parent at weight 1, in these parts of one.
 const TAG_PARTS_PER_NS: f64 = 65_536.0;
@@ -19,6 +20,36 @@ const DUE_RUN_MAX: u32 = 256;
 struct Step {
     child: Index,
     is_due: bool,
+}
+
+/// Which limit on a request's way it is that held the request.
+///
+/// Where siblings keep a ceiling busy, it is always that one which lets go last, also of a request whose own ceiling
+/// lets it go no sooner. A node that is served within one period of its own ceiling after that allows it gets what
+/// its ceiling allows: it is bound by that, and of several such nodes by the lowest.
+struct BoundBy {
+    arrived_ns: u64,
+    /// The lowest node that has what its own ceiling allows.
+    last: Option<(NodeId, Limit)>,
+    /// The limit that let go last, and when.
+    latest: (u64, Option<(NodeId, Limit)>),
+}
+
+impl BoundBy {
+    fn new(arrived_ns: u64) -> BoundBy {
+        BoundBy { arrived_ns, last: None, latest: (arrived_ns, None) }
+    }
+
+    /// Takes the next node of the way into account, from the root down: its limit let go at `fit_ns` and allows one
+    /// such request in `period_ns`.
+    fn held(&mut self, limit: (NodeId, Limit), fit_ns: u64, period_ns: f64, now_ns: u64) {
+        if fit_ns > self.arrived_ns && now_ns.saturating_sub(fit_ns) as f64 <= period_ns {
+            self.last = Some(limit);
+        }
+        if fit_ns > self.latest.0 {
+            self.latest = (fit_ns, Some(limit));
+        }
+    }
 }
 
 /// The way from the root to a leaf.
@@ -80,10 +111,10 @@ impl<T: Copy> Tree<T> {
     }
 
     /// Counts a request with all nodes on its way, and finds out what had held it.
-    fn count(&mut self, way: &Way, waiting: &Waiting<T>) -> Option<(NodeId, crate::Limit)> {
+    fn count(&mut self, way: &Way, waiting: &Waiting<T>) -> Option<(NodeId, Limit)> {
         let (cost, clock_ns) = (waiting.cost, self.clock_ns);
         let mut span_ns = f64::from(cost.media_ns);
-        let mut latest = (waiting.arrived_ns, None);
+        let mut bound_by = BoundBy::new(waiting.arrived_ns);
         let mut parent = ROOT.0;
         for step in &way.steps[..way.length] {
             let above = &self.nodes[parent as usize];
@@ -91,13 +122,14 @@ impl<T: Copy> Tree<T> {
             self.advance_share(parent, *step, span_ns);
             let node = &mut self.nodes[step.child as usize];
             let (fit_ns, limit) = node.ceiling.ready_ns(cost.kind.direction());
-            if fit_ns > latest.0 {
-                latest = (fit_ns, limit.map(|limit| (NodeId(step.child), limit)));
+            if let Some(limit) = limit {
+                let own_ns = node.ceiling.span_ns(cost, &node.counting());
+                bound_by.held((NodeId(step.child), limit), fit_ns, own_ns, clock_ns);
             }
             node.charge(clock_ns, cost, step.is_due);
             parent = step.child;
         }
-        latest.1
+        bound_by.last.or(bound_by.latest.1)
     }
 
     /// Notes that a child has had `span_ns` of its parent.

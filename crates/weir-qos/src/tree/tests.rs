@@ -152,6 +152,24 @@ fn the_limit_that_held_a_request_is_named_with_its_node() {
 }
 
 #[test]
+fn a_member_that_has_what_its_own_ceiling_allows_is_bound_by_that() {
+    let members = [(limited("100IOPS"), 8), (limited("5000IOPS"), 8), (Terms::default(), 8)];
+    let mut group = Group::new(&limited("3000IOPS"), &members);
+    group.serve(SECOND_NS, |_| 0);
+    let mut bound = [[0; 2]; 3];
+    while let Some(next_ns) = group.tree.next_ns().filter(|next_ns| *next_ns < 2 * SECOND_NS) {
+        while let Some(released) = group.tree.release(next_ns) {
+            let by = released.bound_by.map(|(node, _)| node);
+            bound[released.ticket][usize::from(by == Some(group.group))] += 1;
+            group.tree.wait(next_ns, released.leaf, released.ticket, READ);
+        }
+    }
+    // By itself, by its group.
+    assert_eq!(bound[0][1], 0, "{bound:?}");
+    assert_eq!((bound[1][0], bound[2][0]), (0, 0), "{bound:?}");
+}
+
+#[test]
 fn waiting_requests_keep_their_order_through_changes() {
     let mut tree = Tree::new(0);
     let leaf = tree.add_leaf(ROOT, &limited("1IOPS"), 0);

@@ -36,6 +36,7 @@ fn drive(media: &Media) -> Drive {
         model: MediaModel::even(MediaRates { iops, bytes_per_second }),
         emulation: Some(Emulation { iops, bytes_per_second: bandwidth, latency_ns }),
         queue_target,
+        in_flight: None,
     }
 }
 

@@ -44,13 +44,14 @@ pub struct MadeUp {
 }
 
 impl Drive {
-    /// A drive that is emulated, or of which nothing is known; as the data plane takes them.
-    pub fn of(emulation: Option<Emulation>) -> Drive {
+    /// A drive that is emulated, or of which nothing is known, as the data plane takes them; with the number of
+    /// operations in flight that had been found to be right there.
+    pub fn of(emulation: Option<Emulation>, in_flight: Option<u32>) -> Drive {
         let even = |emulation: Emulation| {
             let bytes_per_second = emulation.bytes_per_second.unwrap_or(u64::MAX);
             MediaModel::even(MediaRates { iops: emulation.iops, bytes_per_second })
         };
-        Drive { model: emulation.map_or(MediaModel::UNKNOWN, even), emulation, queue_target: None }
+        Drive { model: emulation.map_or(MediaModel::UNKNOWN, even), emulation, queue_target: None, in_flight }
     }
 }
 

@@ -22,8 +22,10 @@ pub struct Drive {
     pub model: MediaModel,
     /// How it behaves; `None` where each request says how long it takes.
     pub emulation: Option<Emulation>,
-    /// Operations that its pool keeps in flight; `None` if it has to find out.
+    /// Operations that its pool keeps in flight because somebody chose the number; `None` if it has to find out.
     pub queue_target: Option<u32>,
+    /// Operations that it had found out to be right.
+    pub in_flight: Option<u32>,
 }
 
 /// Where a node stands.
@@ -250,8 +252,9 @@ fn plant<T: Copy>(tree: &mut Tree<T>, stage: &Stage, drive: Option<usize>) -> Ve
 
 impl Media {
     fn new(stage: &Stage, index: usize) -> Media {
-        let Drive { model, emulation, queue_target } = stage.drives[index];
+        let Drive { model, emulation, queue_target, in_flight } = stage.drives[index];
         let mut pool = Pool::new(model, queue_target, 0);
+        in_flight.into_iter().for_each(|operations| pool.hold_depth(operations));
         let leaves = plant(&mut pool.tree, stage, Some(index));
         Media { pool, leaves, emulated: emulation.map(EmulatedMedia::new) }
     }

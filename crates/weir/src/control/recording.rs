@@ -29,6 +29,8 @@ pub struct RunningRecording {
     recording: Arc<Recording>,
     data_plane: Arc<DataPlane>,
     volumes: Vec<VolumeId>,
+    /// The drives of the header.
+    drives: Vec<DriveId>,
     header: Header,
 }
 
@@ -46,6 +48,9 @@ impl RunningRecording {
         self.data_plane.stop_recording(&self.volumes);
         let records = self.recording.take();
         let mut header = std::mem::take(&mut self.header);
+        for (drive, id) in header.drives.iter_mut().zip(&self.drives) {
+            drive.in_flight = self.data_plane.in_flight(*id);
+        }
         if self.recording.is_full() {
             header.is_cut_short = true;
             header.duration_ns = records.iter().map(trace::Record::answered_ns).max().unwrap_or(0);
@@ -98,7 +103,11 @@ fn describe(model: &Model, volumes: &[(VolumeRecord, u64)], seconds: u32) -> Hea
     for (volume, used_bytes) in volumes {
         let Some(drive) = model.drive_of(volume) else { continue };
         let index = *drives.entry(volume.drive).or_insert_with(|| {
-            header.drives.push(TraceDrive { name: drive.name.clone(), emulation: drive.emulation });
+            header.drives.push(TraceDrive {
+                name: drive.name.clone(),
+                emulation: drive.emulation,
+                in_flight: None,
+            });
             header.drives.len() - 1
         });
         header.volumes.push(TraceVolume {
@@ -142,7 +151,13 @@ impl Control {
         let recording = self.data_plane.start_recording(&ids, header.duration_ns, records_max);
         let recording = recording.map_err(|error| ControlError::refused(error.to_string()))?;
         let data_plane = Arc::clone(&self.data_plane);
-        Ok(RunningRecording { recording, data_plane, volumes: ids, header })
+        let mut drives: Vec<DriveId> = Vec::new();
+        for (volume, _) in &volumes {
+            if !drives.contains(&volume.drive) {
+                drives.push(volume.drive);
+            }
+        }
+        Ok(RunningRecording { recording, data_plane, volumes: ids, drives, header })
     }
 
     fn volumes_to_record(&self, request: &RecordVolumes) -> Outcome<Vec<(VolumeRecord, u64)>> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use weir_nbd::Command as NbdCommand;
 use weir_qos::Kind;
 use weir_reactor::Clock;
-use weir_types::VolumeId;
+use weir_types::{DriveId, VolumeId};
 
 use super::command::Command;
 use super::connection::ActiveRequest;
@@ -75,15 +75,17 @@ impl Recording {
 }
 
 impl Tap {
-    /// Notes a request that is answered now, if it came and went within the recording.
+    /// Notes a request that is answered now, if the recording has begun and is not over. Of one that was here before it
+    /// began, only the time since then counts.
     pub fn note(&self, reactor: usize, connection: ConnectionIndex, now_ns: u64, request: &ActiveRequest) {
         let Some(kind) = kind_of(request.request.command) else { return };
         let started_ns = self.recording.started_ns.load(Relaxed);
-        let Some(arrived_ns) = request.arrived_ns.checked_sub(started_ns) else { return };
-        let latency_ns = now_ns.saturating_sub(request.arrived_ns);
-        if arrived_ns.saturating_add(latency_ns) > self.recording.duration_ns {
+        let Some(answered_ns) = now_ns.checked_sub(started_ns) else { return };
+        if answered_ns > self.recording.duration_ns {
             return;
         }
+        let arrived_ns = request.arrived_ns.saturating_sub(started_ns);
+        let latency_ns = answered_ns.saturating_sub(arrived_ns);
         let queue_ns = request.queue_ns.min(latency_ns);
         let record = Record {
             arrived_ns,
@@ -158,6 +160,11 @@ impl DataPlane {
         Ok(recording)
     }
 
+    /// How many operations a drive keeps in flight while volumes compete, if any volume was ever opened there.
+    pub fn in_flight(&self, drive: DriveId) -> Option<u32> {
+        locked(&self.pools).get(&drive).map(|pool| locked(pool).pool.depth().usual())
+    }
+
     /// Ends to record volumes, and waits until that holds. What is closed by now has ended already.
     pub fn stop_recording(&self, volumes: &[VolumeId]) {
         for &volume in volumes {
@@ -181,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_and_went_within_the_recording_is_noted() {
+    fn what_is_answered_within_the_recording_is_noted() {
         let recording = Arc::new(Recording::new(2, 1000, 10));
         let tap = Tap { recording: Arc::clone(&recording), volume: 3 };
         tap.note(0, 0, 50, &request(40));
         recording.started_ns.store(100, Relaxed);
-        for (arrived_ns, now_ns) in [(99, 120), (100, 120), (1000, 1100), (1000, 1101)] {
+        for (arrived_ns, now_ns) in [(40, 99), (80, 120), (100, 120), (1000, 1100), (1000, 1101)] {
             tap.note(1, 5, now_ns, &request(arrived_ns));
         }
         let mut flush = request(200);
@@ -198,7 +205,7 @@ mod tests {
         let found: Vec<_> =
             records.iter().map(|r| (r.kind, r.connection, r.arrived_ns, r.latency_ns)).collect();
         let read = |arrived_ns, latency_ns| (Kind::Read, 0x10005, arrived_ns, latency_ns);
-        assert_eq!(found, [(Kind::Flush, 5, 100, 100), read(0, 20), read(900, 100)]);
+        assert_eq!(found, [(Kind::Flush, 5, 100, 100), read(0, 20), read(0, 20), read(900, 100)]);
         assert!(records.iter().all(|record| record.volume == 3) && recording.take().is_empty());
     }
 

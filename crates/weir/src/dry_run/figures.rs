@@ -45,9 +45,11 @@ pub struct BoundBy {
     pub share: f64,
 }
 
-/// What is added up of one volume.
+/// What is added up of one volume. Requests that were open at the beginning have no times: how long they had been is not
+/// known.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
+    requests: u64,
     latencies_ns: Vec<u64>,
     bytes: u64,
     ceilings_ns: u64,
@@ -59,8 +61,12 @@ pub struct Tally {
 impl Tally {
     /// Adds what was played.
     pub fn add(&mut self, event: &Event) {
-        self.latencies_ns.push(event.answered_ns - event.asked_ns);
+        self.requests += 1;
         self.bytes += event.bytes;
+        if event.asked_ns == 0 {
+            return;
+        }
+        self.latencies_ns.push(event.answered_ns - event.asked_ns);
         let waited_ns = event.admitted_ns - event.asked_ns;
         self.ceilings_ns += waited_ns;
         self.queue_ns += event.queue_ns - event.floors_ns.min(event.queue_ns);
@@ -72,8 +78,12 @@ impl Tally {
 
     /// Adds what was recorded.
     pub fn add_record(&mut self, record: &Record) {
-        self.latencies_ns.push(record.latency_ns);
+        self.requests += 1;
         self.bytes += u64::from(record.bytes);
+        if record.arrived_ns == 0 {
+            return;
+        }
+        self.latencies_ns.push(record.latency_ns);
         self.ceilings_ns = self.ceilings_ns.saturating_add(record.ceilings_ns);
         self.queue_ns = self.queue_ns.saturating_add(record.queue_ns - record.floors_ns);
         self.floors_ns = self.floors_ns.saturating_add(record.floors_ns);
@@ -88,7 +98,7 @@ impl Tally {
     /// All of it over some seconds.
     pub fn figures(mut self, seconds: f64, bound_by: Option<BoundBy>) -> Figures {
         self.latencies_ns.sort_unstable();
-        let requests = self.latencies_ns.len() as u64;
+        let (requests, timed) = (self.requests, self.latencies_ns.len() as u64);
         let per_second = |amount: u64| if seconds > 0.0 { amount as f64 / seconds } else { 0.0 };
         let sum = self.latencies_ns.iter().map(|ns| u128::from(*ns)).sum::<u128>();
         let rank = (self.latencies_ns.len() * 99).div_ceil(100);
@@ -96,11 +106,11 @@ impl Tally {
             requests,
             iops: per_second(requests),
             bytes_per_second: per_second(self.bytes),
-            latency_mean_ns: sum.checked_div(requests.into()).map(|mean| mean as u64),
+            latency_mean_ns: sum.checked_div(timed.into()).map(|mean| mean as u64),
             latency_p99_ns: rank.checked_sub(1).map(|index| self.latencies_ns[index]),
-            ceilings_mean_ns: self.ceilings_ns.checked_div(requests),
-            queue_mean_ns: self.queue_ns.checked_div(requests),
-            floors_mean_ns: self.floors_ns.checked_div(requests),
+            ceilings_mean_ns: self.ceilings_ns.checked_div(timed),
+            queue_mean_ns: self.queue_ns.checked_div(timed),
+            floors_mean_ns: self.floors_ns.checked_div(timed),
             bound_by,
         }
     }
@@ -118,7 +128,7 @@ mod tests {
     #[test]
     fn figures_are_means_over_all_requests() {
         let mut tally = Tally::default();
-        (0..100).for_each(|number| tally.add(&event(0, 100 * number, 100 * number + 800)));
+        (0..100).for_each(|number| tally.add(&event(1, 100 * number + 1, 100 * number + 801)));
         let figures = tally.figures(2.0, None);
         assert_eq!((figures.requests, figures.iops, figures.bytes_per_second), (100, 50.0, 204_800.0));
         assert_eq!((figures.latency_mean_ns, figures.latency_p99_ns), (Some(5750), Some(10_600)));

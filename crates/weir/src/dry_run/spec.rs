@@ -82,7 +82,11 @@ impl Spec {
         Header {
             duration_ns: u64::from(seconds) * 1_000_000_000,
             is_cut_short: false,
-            drives: vec![TraceDrive { name: crate::control::default_drive_name(), emulation: Some(drive) }],
+            drives: vec![TraceDrive {
+                name: crate::control::default_drive_name(),
+                emulation: Some(drive),
+                in_flight: None,
+            }],
             volumes: volumes.collect(),
         }
     }

@@ -31,7 +31,7 @@ pub struct Scene<'a> {
 impl<'a> Scene<'a> {
     /// The levels of all volumes of a header, and their drives. Connections come with [`Scene::leaf`].
     pub fn new(header: &'a Header) -> Scene<'a> {
-        let drives = header.drives.iter().map(|drive| Drive::of(drive.emulation)).collect();
+        let drives = header.drives.iter().map(|drive| Drive::of(drive.emulation, drive.in_flight)).collect();
         let stage = Stage { drives, duration_ns: header.duration_ns, seed: SEED, ..Stage::default() };
         let mut scene = Scene {
             stage,

@@ -37,7 +37,7 @@ fn header(emulation: Option<Emulation>, volumes: &[Terms]) -> Header {
     Header {
         duration_ns: SECOND,
         is_cut_short: false,
-        drives: vec![TraceDrive { name: name("slow"), emulation }],
+        drives: vec![TraceDrive { name: name("slow"), emulation, in_flight: None }],
         volumes: volumes.iter().enumerate().map(volume).collect(),
     }
 }

@@ -44,6 +44,8 @@ pub struct TraceDrive {
     pub name: Name,
     /// How it behaves, if it is emulated.
     pub emulation: Option<Emulation>,
+    /// How many operations it kept in flight while volumes competed, when the recording ended.
+    pub in_flight: Option<u32>,
 }
 
 /// A volume.
@@ -79,7 +81,7 @@ pub struct TraceLevel {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was here as a whole, in nanoseconds since the beginning.
+    /// When it was here as a whole, in nanoseconds since the beginning; 0 if it was here before.
     pub arrived_ns: u64,
     /// Where it begins, in bytes.
     pub offset: u64,

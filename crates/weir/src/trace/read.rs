@@ -10,6 +10,9 @@ use super::format::{FLAG_FAILED, HEADER_BYTES_MAX, KINDS, MAGIC, PREFIX_BYTES, R
 use super::{Header, Record, Trace, TraceVolume};
 use crate::control::bounds::{RECORDING_SECONDS_MAX, RECORDING_VOLUMES_MAX, TRACE_BYTES_MAX};
 
+/// Most operations that a drive may be said to keep in flight: far more than any does.
+const IN_FLIGHT_MAX: u32 = 1 << 16;
+
 /// Why bytes are not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -163,6 +166,9 @@ fn check_header(header: &Header) -> Result<(), String> {
         return Err(format!("{RECORDING_VOLUMES_MAX} volumes are the most"));
     }
     for drive in &header.drives {
+        if drive.in_flight.is_some_and(|operations| !(1..=IN_FLIGHT_MAX).contains(&operations)) {
+            return Err(format!("drive '{}' keeps no such number of operations in flight", drive.name));
+        }
         drive.emulation.map(weir_types::Emulation::checked).transpose().map_err(|error| error.to_string())?;
     }
     header.volumes.iter().try_for_each(|volume| check_volume(header, volume))
@@ -222,7 +228,7 @@ mod tests {
         let header = Header {
             duration_ns: 1_000_000_000,
             is_cut_short: false,
-            drives: vec![TraceDrive { name: name("slow"), emulation }],
+            drives: vec![TraceDrive { name: name("slow"), emulation, in_flight: Some(8) }],
             volumes: vec![volume],
         };
         Trace { header, records }

@@ -27,7 +27,7 @@ fn predict(arguments: &SimulateArguments) -> Result<Prediction, CommandError> {
     if let Some(path) = trace {
         let mut trace = read_trace(path)?;
         if let Some(drive) = arguments.drive {
-            trace.header.drives.iter_mut().for_each(|of| of.emulation = Some(drive));
+            trace.header.drives.iter_mut().for_each(|of| (of.emulation, of.in_flight) = (Some(drive), None));
         }
         put_under_file(&mut trace.header, arguments.policies.as_deref())?;
         return Ok(of_trace(&trace));
