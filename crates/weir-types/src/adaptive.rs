@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((iops(credits), credits.burst.unwrap().rates.total.iops), (10_000, Some(15_000)));
         let block_size_bytes = parse_block_size("4K").unwrap();
         let sized = AdaptiveTerms { block_size_bytes, ..AdaptiveTerms::new(1000, 1000) }.terms(TB, 0);
-        assert_eq!(sized.limits.total.to_string(), "1000IOPS,4.096MB/s");
+        assert_eq!(sized.limits.total.bytes_per_second, Some(4_096_000));
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
         for (text, size) in [
             ("ANY", Some(None)),
             ("4k", Some(Some(4096))),
-            ("64K", Some(Some(64_000))),
+            ("64K", Some(Some(64 << 10))),
             ("4KiB", Some(Some(4096))),
             ("0K", None),
             ("4", None),
