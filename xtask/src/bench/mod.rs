@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: measurements beside peers, in turn in one run, as ratios.
 
+mod burst;
 mod ceiling;
 mod combination;
 mod isolation;
@@ -30,13 +31,14 @@ const MIB: u64 = 1 << 20;
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
     ("modify", modify::run),
     ("neighbour", neighbour::run),
     ("many", many::run),
+    ("burst", burst::run),
     ("scheduler", scheduler::run),
     ("isolation", isolation::run),
 ];
