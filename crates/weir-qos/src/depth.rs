@@ -115,11 +115,6 @@ impl Depth {
         self.fixed.is_some()
     }
 
-    /// True if the number was found, for the time being.
-    pub fn is_settled(&self) -> bool {
-        self.is_settled
-    }
-
     /// An operation is completed. `is_waited_for` tells whether others wait for it.
     pub fn completed(&mut self, now_ns: u64, media_ns: u32, is_waited_for: bool) {
         self.is_saturated &= is_waited_for;

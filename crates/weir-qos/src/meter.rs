@@ -128,11 +128,6 @@ impl Meter {
     pub fn credit_ns_max(&self) -> u64 {
         self.credit.ns_max
     }
-
-    /// What is owed, in cost units rounded down; negative if credit is saved.
-    pub fn balance(&self) -> i128 {
-        self.level.div_euclid(1_000_000_000)
-    }
 }
 
 /// Divides a positive level by a rate, rounding up; in 64 bits where that is enough, which is much faster.

@@ -42,7 +42,6 @@ pub struct Pool<T> {
     media: MediaModel,
     depth: Depth,
     in_flight_ns: u64,
-    in_flight: u32,
     /// Media time of all operations that were let go from the queue, and of those for which a floor was due.
     granted_ns: u64,
     granted_due_ns: u64,
@@ -58,7 +57,6 @@ impl<T: Copy> Pool<T> {
             media,
             depth: Depth::new(queue_target, now_ns),
             in_flight_ns: 0,
-            in_flight: 0,
             granted_ns: 0,
             granted_due_ns: 0,
             last_leaf: None,
@@ -88,7 +86,6 @@ impl<T: Copy> Pool<T> {
     /// An operation that was in flight has ended; [`Pool::release`] may have others now.
     pub fn completed(&mut self, now_ns: u64, cost: Cost) {
         self.in_flight_ns -= u64::from(cost.media_ns);
-        self.in_flight -= 1;
         self.depth.completed(now_ns, cost.media_ns, self.tree.waiting() > 0);
     }
 
@@ -118,7 +115,6 @@ impl<T: Copy> Pool<T> {
 
     fn start(&mut self, cost: Cost) {
         self.in_flight_ns += u64::from(cost.media_ns);
-        self.in_flight += 1;
     }
 
     /// True if the media can use another operation.
@@ -136,11 +132,6 @@ impl<T: Copy> Pool<T> {
         self.tree.forget(now_ns, leaf, |queued| is_gone(queued.ticket));
     }
 
-    /// Operations in flight.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
     /// How many are kept in flight while several workloads compete, and how that is known.
     pub fn depth(&self) -> &Depth {
         &self.depth
@@ -149,10 +140,5 @@ impl<T: Copy> Pool<T> {
     /// Keeps as many in flight under competition as were found elsewhere to be right.
     pub fn hold_depth(&mut self, operations: u32) {
         self.depth.hold(operations);
-    }
-
-    /// What the media are taken to deliver.
-    pub fn media(&self) -> MediaModel {
-        self.media
     }
 }

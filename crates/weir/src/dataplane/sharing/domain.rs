@@ -140,10 +140,11 @@ impl Domain {
         paths.credits(tree, now_ns)
     }
 
-    /// Takes out what may go now: what is this reactor's is answered, the rest is posted.
+    /// This reactor has woken up: takes out what may go now. What is its own is answered, the rest is posted.
     pub fn release(&self, now_ns: u64, reactor: usize) -> Vec<Admitted> {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let mut state = self.state();
+        state.disarm(reactor);
         while let Some(released) = state.tree.release(now_ns) {
             let admitted = state.admitted(&released);
             let to = released.ticket.reactor;
@@ -177,10 +178,9 @@ impl Domain {
         next_ns
     }
 
-    /// This reactor has woken up, or will not.
+    /// This reactor will not wake up.
     pub fn disarm(&self, reactor: usize) {
-        let mut state = self.state();
-        state.armed = state.armed.filter(|(other, _)| *other != reactor);
+        self.state().disarm(reactor);
     }
 
     pub fn is_waited_in(&self) -> bool {
@@ -189,6 +189,10 @@ impl Domain {
 }
 
 impl State {
+    fn disarm(&mut self, reactor: usize) {
+        self.armed = self.armed.filter(|(other, _)| *other != reactor);
+    }
+
     fn admitted(&self, released: &Released<Waiter>) -> Admitted {
         let bound_by = released.bound_by.and_then(|(node, limit)| {
             let level = *self.levels.get(&node)?;

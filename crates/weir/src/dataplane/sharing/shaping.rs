@@ -52,7 +52,7 @@ impl Reactor {
         }
     }
 
-    /// Lets go what may, and enters when to look again.
+    /// Enters when to look at a domain again.
     fn look_at_domain(&mut self, index: DomainIndex) {
         let next_ns = self.domains[index].domain.arm(self.index);
         self.set_deadline(index, next_ns);
@@ -86,7 +86,6 @@ impl Reactor {
 
     fn release_domain(&mut self, index: DomainIndex) {
         let domain = self.domain(index);
-        domain.disarm(self.index);
         for admitted in domain.release(self.now_ns, self.index) {
             self.admitted(admitted);
         }
