@@ -165,25 +165,25 @@ impl Ceiling {
 
     /// The first instant at which a request may start, as things stand, and the limit that says so.
     pub fn ready_ns(&self, direction: Direction) -> (u64, Option<Limit>) {
-        let mut latest = (0, None);
-        for Metered { limit, meter } in self.meters() {
-            if limit.dimension.covers(direction) {
-                let ready_ns = meter.ready_ns();
-                if ready_ns > latest.0 {
-                    latest = (ready_ns, Some(*limit));
-                }
-            }
-        }
-        latest
+        let later = |latest: (u64, Option<Limit>), Metered { limit, meter }: &Metered| {
+            let ready_ns = if limit.dimension.covers(direction) { meter.ready_ns() } else { 0 };
+            if ready_ns > latest.0 { (ready_ns, Some(*limit)) } else { latest }
+        };
+        let latest = self.first.as_ref().map_or((0, None), |first| later((0, None), first));
+        self.more.as_ref().map_or(latest, |more| more.iter().fold(latest, later))
     }
 
     /// Charges an admitted request.
     pub fn charge(&mut self, now_ns: u64, cost: Cost, counting: &Counting) {
-        for Metered { limit, meter } in self.meters_mut() {
+        let charge = |Metered { limit, meter }: &mut Metered| {
             if limit.dimension.covers(cost.kind.direction()) {
                 meter.settle(now_ns);
                 meter.charge(amount(*limit, cost, counting));
             }
+        };
+        self.first.iter_mut().for_each(charge);
+        if let Some(more) = &mut self.more {
+            more.iter_mut().for_each(charge);
         }
     }
 

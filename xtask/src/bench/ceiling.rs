@@ -1,5 +1,6 @@
 //! How exact a ceiling is: a matrix of limits, queue depths and directions, judged by fio's log of every
-//! single request; and whether idle time is saved up for a burst.
+//! single request; and whether idle time is saved up for a burst. Above each volume's ceiling stand its floor and
+//! weight, and a shared group with a floor, a weight and a ceiling that is never reached.
 //!
 //! Cells of low rates run side by side on volumes of their own, since they hardly load the machine; cells
 //! of high rates run alone.
@@ -32,9 +33,10 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("ceiling");
     let seconds = if options.is_quick { 4 } else { 30 };
     let stage = Stage::in_memory(options, "ceiling")?;
+    stage.create_policy("above -min-throughput 900000IOPS -weight 200", super::WIDE, true)?;
     for index in 0..SIDE_BY_SIDE_MAX {
         stage.create_volume(&format!("v{index}"), VOLUME_BYTES)?;
-        stage.create_policy(&format!("p{index}"), "1IOPS", false)?;
+        stage.create_policy(&format!("p{index} -parent above -weight 50"), "1IOPS", false)?;
     }
     let cells = reachable_cells(&stage, options)?;
     println!("{} cells are within reach of the unlimited client; {seconds} s each\n", cells.len());
@@ -88,6 +90,12 @@ fn batches(cells: Vec<Combination>) -> Vec<Vec<Combination>> {
     batches
 }
 
+/// Puts a ceiling on the volumes of a policy group, and half of it as their floor.
+fn limit(stage: &Stage, index: usize, limit: Limit) -> Result<()> {
+    let rates = format!("-max-throughput {} -min-throughput {}", limit.text(), limit.floor_text());
+    stage.daemon.run(&format!("qos policy-group modify p{index} {rates}")).map(drop)
+}
+
 /// A row of the table.
 type Row = (Combination, Verdict);
 
@@ -99,9 +107,7 @@ fn measure_batch(
 ) -> Result<Vec<Row>> {
     let mut running = Vec::new();
     for (index, cell) in batch.iter().enumerate() {
-        stage
-            .daemon
-            .run(&format!("qos policy-group modify p{index} -max-throughput {}", cell.limit.text()))?;
+        limit(stage, index, cell.limit)?;
         stage.bind(&format!("v{index}"), &format!("p{index}"))?;
     }
     for (index, cell) in batch.iter().enumerate() {
@@ -189,7 +195,7 @@ fn print_matrix(rows: Vec<Row>) {
 /// requests may complete ahead of schedule.
 fn measure_idle_credit(stage: &Stage, report: &mut Report) -> Result<()> {
     let limit = Limit::Iops(IDLE_LIMIT_IOPS);
-    stage.daemon.run(&format!("qos policy-group modify p0 -max-throughput {}", limit.text()))?;
+    self::limit(stage, 0, limit)?;
     stage.bind("v0", "p0")?;
     let load =
         Load { depth: 256, seconds: 2, log: Log::SinceStart, ..stage.load("idle", "v0", VOLUME_BYTES) };

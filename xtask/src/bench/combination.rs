@@ -21,6 +21,11 @@ impl Limit {
         }
     }
 
+    /// A floor of half as many requests, as the command line has it.
+    pub fn floor_text(self) -> String {
+        format!("{}IOPS", (self.requests_per_second() / 2.0).ceil())
+    }
+
     /// Size of the requests with which it is tried, in bytes.
     pub fn block_bytes(self) -> u64 {
         match self {

@@ -28,6 +28,8 @@ use crate::world::tools;
 const GIB: u64 = 1 << 30;
 /// Bytes of one mebibyte.
 const MIB: u64 = 1 << 20;
+/// Ceilings that nothing reaches.
+const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{GIB, Options};
+use super::{GIB, Options, WIDE};
 use crate::numbers::median;
 use crate::report::{Report, grouped, print_table};
 use crate::tidy::repository_root;
@@ -133,7 +133,11 @@ impl Servers {
             fill_file(&path, name, size_bytes)?;
         }
         let daemon = Daemon::start(&options.binary, &path.join("state"), &[])?;
-        daemon.run("qos policy-group create wide -max-throughput 900000000IOPS,900GB/s -is-shared false")?;
+        // All that a policy can have stands in the way, and never holds a request.
+        let floor = "-min-throughput 1000IOPS";
+        daemon.run(&format!("qos policy-group create above -max-throughput {WIDE} {floor} -weight 200"))?;
+        let own = format!("-is-shared false -parent above -max-throughput {WIDE} {floor} -weight 50");
+        daemon.run(&format!("qos policy-group create wide {own}"))?;
         for name in ["plain", "bound"] {
             daemon.run(&format!("volume create {name} --size {}MiB", size_bytes >> 20))?;
             Load::fill(format!("fill-{name}"), daemon.volume(name), size_bytes).run(&path)?;

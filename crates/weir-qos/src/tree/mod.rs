@@ -256,7 +256,7 @@ impl<T: Copy> Tree<T> {
         let mut index = leaf.0;
         while index != ROOT.0 {
             let node = &self.nodes[index as usize];
-            if node.ceiling.ready_ns(direction).0 > self.clock_ns {
+            if !node.ceiling.is_empty() && node.ceiling.ready_ns(direction).0 > self.clock_ns {
                 return false;
             }
             index = node.parent;

@@ -125,8 +125,16 @@ impl<T> Node<T> {
         self.extras = Extras::new(Floor::changed(old, terms.floor, now_ns), counting(terms));
     }
 
+    /// True if there is nothing to charge a request with, as at most nodes.
+    fn is_plain(&self) -> bool {
+        self.ceiling.is_empty() && self.extras.is_none()
+    }
+
     /// Charges an admitted request.
     pub fn charge(&mut self, now_ns: u64, cost: Cost, is_due: bool) {
+        if self.is_plain() {
+            return;
+        }
         let counting = self.counting();
         self.ceiling.charge(now_ns, cost, &counting);
         if let Some(floor) = self.floor() {

@@ -34,6 +34,15 @@ pub(in crate::dataplane) struct Domain {
     commons: Arc<Commons>,
 }
 
+/// What becomes of a request that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::dataplane) enum Arrival {
+    /// It may run now.
+    Run,
+    /// It waits, and the reactor has to wake up then.
+    Wait { wake_ns: Option<u64> },
+}
+
 /// A reactor's use of a domain.
 pub(in crate::dataplane) struct DomainUse {
     pub domain: Arc<Domain>,
@@ -104,10 +113,14 @@ impl Domain {
         waiting.into_iter().map(|(waiter, cost, arrived_ns)| (waiter.ticket, cost, arrived_ns)).collect()
     }
 
-    /// A request arrives.
-    pub fn arrive(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost) -> Verdict {
+    /// A request arrives. If it waits, the answer is as of [`Domain::arm`].
+    pub fn arrive(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost) -> Arrival {
         let (reactor, ticket) = who;
-        self.state().tree.arrive(now_ns, leaf, Waiter { reactor, ticket }, cost)
+        let mut state = self.state();
+        match state.tree.arrive(now_ns, leaf, Waiter { reactor, ticket }, cost) {
+            Verdict::Run => Arrival::Run,
+            Verdict::Wait => Arrival::Wait { wake_ns: state.arm(reactor) },
+        }
     }
 
     /// Charges a request that is not to wait.
@@ -140,8 +153,9 @@ impl Domain {
         paths.credits(tree, now_ns)
     }
 
-    /// This reactor has woken up: takes out what may go now. What is its own is answered, the rest is posted.
-    pub fn release(&self, now_ns: u64, reactor: usize) -> Vec<Admitted> {
+    /// This reactor has woken up: takes out what may go now. What is its own is answered, the rest is posted; with
+    /// the answer of [`Domain::arm`].
+    pub fn release(&self, now_ns: u64, reactor: usize) -> (Vec<Admitted>, Option<u64>) {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let mut state = self.state();
         state.disarm(reactor);
@@ -158,24 +172,15 @@ impl Domain {
                 others.push(to);
             }
         }
+        let wake_ns = state.arm(reactor);
         drop(state);
         others.into_iter().for_each(|to| self.commons.wake(to));
-        own
+        (own, wake_ns)
     }
 
     /// The instant for which this reactor has to wake up; `None` if nothing waits, or if another one will.
     pub fn arm(&self, reactor: usize) -> Option<u64> {
-        let mut state = self.state();
-        let next_ns = state.tree.next_ns();
-        let is_covered = match (state.armed, next_ns) {
-            (Some((other, at_ns)), Some(next_ns)) => other != reactor && at_ns <= next_ns,
-            _ => false,
-        };
-        if is_covered {
-            return None;
-        }
-        state.armed = next_ns.map(|next_ns| (reactor, next_ns));
-        next_ns
+        self.state().arm(reactor)
     }
 
     /// This reactor will not wake up.
@@ -189,6 +194,19 @@ impl Domain {
 }
 
 impl State {
+    fn arm(&mut self, reactor: usize) -> Option<u64> {
+        let next_ns = self.tree.next_ns();
+        let is_covered = match (self.armed, next_ns) {
+            (Some((other, at_ns)), Some(next_ns)) => other != reactor && at_ns <= next_ns,
+            _ => false,
+        };
+        if is_covered {
+            return None;
+        }
+        self.armed = next_ns.map(|next_ns| (reactor, next_ns));
+        next_ns
+    }
+
     fn disarm(&mut self, reactor: usize) {
         self.armed = self.armed.filter(|(other, _)| *other != reactor);
     }

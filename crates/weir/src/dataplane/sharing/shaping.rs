@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weir_qos::{Cost, NodeId, Verdict};
+use weir_qos::{Cost, NodeId};
 use weir_types::Scope;
 
-use super::domain::{Domain, DomainUse};
+use super::domain::{Arrival, Domain, DomainUse};
 use super::{Admitted, PolicyLevel};
 use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::Ticket;
@@ -22,24 +22,20 @@ pub(in crate::dataplane) struct Shaping {
 }
 
 impl Reactor {
-    fn domain(&self, index: DomainIndex) -> Arc<Domain> {
-        Arc::clone(&self.domains[index].domain)
-    }
-
     /// Puts a request before the ceilings above its connection; true if it may run now.
     pub(in crate::dataplane) fn is_admitted(&mut self, ticket: Ticket, cost: Cost) -> bool {
         let connection = &self.connections[ticket.0];
         let volume = &mut self.volumes[connection.volume];
         let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return true };
         let (index, domain) = (shaping.domain, &self.domains[shaping.domain].domain);
-        let verdict = domain.arrive(self.now_ns, leaf, (self.index, ticket), cost);
-        if verdict == Verdict::Wait {
-            volume.delayed_requests += 1;
-            volume.publish();
-            self.connections[ticket.0].requests[ticket.1].is_delayed = true;
-            self.look_at_domain(index);
-        }
-        verdict == Verdict::Run
+        let Arrival::Wait { wake_ns } = domain.arrive(self.now_ns, leaf, (self.index, ticket), cost) else {
+            return true;
+        };
+        volume.delayed_requests += 1;
+        volume.publish();
+        self.connections[ticket.0].requests[ticket.1].is_delayed = true;
+        self.set_deadline(index, wake_ns);
+        false
     }
 
     /// Charges a request that its ceilings count and do not hold back.
@@ -85,16 +81,15 @@ impl Reactor {
     }
 
     fn release_domain(&mut self, index: DomainIndex) {
-        let domain = self.domain(index);
-        for admitted in domain.release(self.now_ns, self.index) {
-            self.admitted(admitted);
-        }
-        self.look_at_domain(index);
+        let (released, wake_ns) = self.domains[index].domain.release(self.now_ns, self.index);
+        self.set_deadline(index, wake_ns);
+        released.into_iter().for_each(|admitted| self.admitted(admitted));
         self.drop_domain_if_unused(index);
     }
 
     fn drop_domain_if_unused(&mut self, index: DomainIndex) {
-        let used = &self.domains[index];
+        // A request that was let go may just have ended the last connection, and with it the domain.
+        let Some(used) = self.domains.get(index) else { return };
         if used.volumes == 0 && !used.domain.is_waited_in() {
             used.domain.disarm(self.index);
             self.set_deadline(index, None);
