@@ -2,7 +2,8 @@
 
 use weir_types::bounds::{POLICY_DEPTH_MAX, SHARE_MEMORY_NS};
 
-use super::node::{Body, CLASSES, Children, Index, Place, Waiting};
+use super::node::{Body, CLASSES, Children, Index};
+use super::queue::Waiting;
 use super::{NodeId, ROOT, Released, Tree};
 use crate::ceiling::Limit;
 
@@ -61,7 +62,7 @@ struct Way {
 impl<T: Copy> Tree<T> {
     /// Takes out the next request that may go at the tree's time.
     pub(super) fn choose(&mut self, now_ns: u64) -> Option<Released<T>> {
-        if !(0..CLASSES).any(|class| self.nodes[0].is_pending(class)) {
+        if !self.is_any_pending() {
             return None;
         }
         let way = self.find_way();
@@ -85,9 +86,10 @@ impl<T: Copy> Tree<T> {
         let mut mask = [true; CLASSES];
         let mut index = ROOT.0;
         let may_be_due = self.due_run < DUE_RUN_MAX;
-        while let Body::Inner(children) = &self.nodes[index as usize].body {
+        while let Body::Inner(children) = self.nodes[index as usize].body {
+            let children = &self.children[children as usize];
             let step = next_step(children, mask, may_be_due.then_some(self.clock_ns));
-            let place: &Place = &self.places[step.child as usize];
+            let place = &self.nodes[step.child as usize].place;
             for (class, allowed) in mask.iter_mut().enumerate() {
                 *allowed &= place.is_ready(class);
             }
@@ -102,12 +104,13 @@ impl<T: Copy> Tree<T> {
 
     /// Takes the request that arrived first out of those queues of a leaf that may be served.
     fn take(&mut self, leaf: Index) -> Waiting<T> {
-        let place = self.places[leaf as usize];
-        let node = &mut self.nodes[leaf as usize];
+        let Tree { nodes, requests, .. } = self;
+        let node = &mut nodes[leaf as usize];
+        let place = node.place;
         let ready = (0..CLASSES).filter(|&class| place.is_ready(class));
-        let class = ready.min_by_key(|&class| node.first_arrival_ns(class));
-        self.waiting -= 1;
-        class.and_then(|class| node.pop(class)).expect("a leaf that is chosen has a request")
+        let mut arrived_ns = |class| requests.first(*node.queue(class)).map(|waiting| waiting.arrived_ns);
+        let class = ready.min_by_key(|&class| arrived_ns(class));
+        class.and_then(|class| requests.pop(node.queue(class))).expect("a leaf that is chosen has a request")
     }
 
     /// Counts a request with all nodes on its way, and finds out what had held it.
@@ -136,7 +139,7 @@ impl<T: Copy> Tree<T> {
     fn advance_share(&mut self, parent: Index, step: Step, span_ns: f64) {
         let child = &self.nodes[step.child as usize];
         let (old, per_weight) = (child.share_tag, TAG_PARTS_PER_NS / child.weight());
-        let children = self.nodes[parent as usize].children();
+        let children = self.children_of(parent);
         if !step.is_due {
             children.virtual_time = children.virtual_time.max(old);
         }
@@ -157,7 +160,7 @@ impl<T: Copy> Tree<T> {
 
     /// Sets a node's virtual time back to zero, and its children's tags by as much.
     fn set_back(&mut self, parent: Index) {
-        let children = self.nodes[parent as usize].children();
+        let children = self.children_of(parent);
         let by = children.ready.iter().map(|heap| heap.first_key()).fold(children.virtual_time, u64::min);
         children.ready.iter_mut().for_each(|heap| heap.lower(by));
         children.virtual_time -= by;

@@ -16,6 +16,7 @@
 
 mod choice;
 mod node;
+mod queue;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,8 @@ use weir_types::bounds::BACKLOG_CATCH_UP_NS;
 
 use crate::ceiling::{Limit, Rate};
 use crate::cost::{Cost, Direction};
-use node::{Body, CLASSES, Index, Node, Place, Waiting, direction_of};
+use node::{Body, CLASSES, Children, ChildrenIndex, Index, Node, direction_of};
+use queue::{Queue, Requests, Waiting};
 
 /// Names a node; valid until it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,12 +66,13 @@ pub struct Released<T> {
 /// Its queues have no bound of their own: they hold what connections may have open, which is bounded.
 #[derive(Debug)]
 pub struct Tree<T> {
-    nodes: Vec<Node<T>>,
-    places: Vec<Place>,
+    nodes: Vec<Node>,
     free: Vec<Index>,
+    children: Vec<Children>,
+    free_children: Vec<ChildrenIndex>,
+    requests: Requests<T>,
     clock_ns: u64,
     leaves: usize,
-    waiting: usize,
     /// Nodes with ceilings for one direction: while there are any, reads and writes are told apart.
     directional: u32,
     /// Choices in a row that were made for floors, though others were waiting.
@@ -79,14 +82,15 @@ pub struct Tree<T> {
 impl<T: Copy> Tree<T> {
     /// A tree with nothing but its root.
     pub fn new(now_ns: u64) -> Tree<T> {
-        let root = Node::new(0, &Terms::default(), now_ns, Body::Inner(Box::default()));
+        let root = Node::new(0, &Terms::default(), now_ns, Body::Inner(0));
         Tree {
             nodes: vec![root],
-            places: vec![Place::NONE],
             free: Vec::new(),
+            children: vec![Children::default()],
+            free_children: Vec::new(),
+            requests: Requests::new(),
             clock_ns: now_ns,
             leaves: 0,
-            waiting: 0,
             directional: 0,
             due_run: 0,
         }
@@ -94,16 +98,20 @@ impl<T: Copy> Tree<T> {
 
     /// Adds a node under which others can be added.
     pub fn add_inner(&mut self, parent: NodeId, terms: &Terms, now_ns: u64) -> NodeId {
-        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Inner(Box::default())))
+        let children = self.free_children.pop().unwrap_or_else(|| {
+            self.children.push(Children::default());
+            (self.children.len() - 1) as ChildrenIndex
+        });
+        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Inner(children)))
     }
 
     /// Adds a node at which requests wait.
     pub fn add_leaf(&mut self, parent: NodeId, terms: &Terms, now_ns: u64) -> NodeId {
-        self.add(parent, Node::new(parent.0, terms, now_ns, Body::Leaf(None)))
+        self.add(parent, Node::new(parent.0, terms, now_ns, Body::LEAF))
     }
 
-    fn add(&mut self, parent: NodeId, node: Node<T>) -> NodeId {
-        self.nodes[parent.0 as usize].children().count += 1;
+    fn add(&mut self, parent: NodeId, node: Node) -> NodeId {
+        self.children_of(parent.0).count += 1;
         self.leaves += usize::from(matches!(node.body, Body::Leaf(_)));
         let is_directional = node.ceiling.is_directional();
         let index = match self.free.pop() {
@@ -113,7 +121,6 @@ impl<T: Copy> Tree<T> {
             }
             None => {
                 self.nodes.push(node);
-                self.places.push(Place::NONE);
                 (self.nodes.len() - 1) as Index
             }
         };
@@ -124,17 +131,22 @@ impl<T: Copy> Tree<T> {
     /// Removes a node that has no children and at which nothing waits.
     pub fn remove(&mut self, id: NodeId) {
         let node = &self.nodes[id.0 as usize];
-        let is_empty = match &node.body {
-            Body::Leaf(_) => node.waiting == [0; CLASSES],
-            Body::Inner(children) => children.count == 0,
+        let is_empty = match node.body {
+            Body::Leaf(queues) => queues.into_iter().all(Queue::is_empty),
+            Body::Inner(children) => self.children[children as usize].count == 0,
             Body::Free => false,
         };
         assert!(is_empty && id != ROOT, "a node is removed once, and empty");
         let (parent, was_directional) = (node.parent, node.ceiling.is_directional());
-        self.leaves -= usize::from(matches!(node.body, Body::Leaf(_)));
         self.withdraw(id.0);
-        self.nodes[id.0 as usize].body = Body::Free;
-        self.nodes[parent as usize].children().count -= 1;
+        match std::mem::replace(&mut self.nodes[id.0 as usize].body, Body::Free) {
+            Body::Inner(children) => {
+                self.children[children as usize] = Children::default();
+                self.free_children.push(children);
+            }
+            _ => self.leaves -= 1,
+        }
+        self.children_of(parent).count -= 1;
         self.free.push(id.0);
         self.count_directional(false, was_directional);
     }
@@ -152,10 +164,14 @@ impl<T: Copy> Tree<T> {
 
     /// Number of children of an inner node.
     pub fn children(&self, id: NodeId) -> usize {
-        match &self.nodes[id.0 as usize].body {
-            Body::Inner(children) => children.count as usize,
+        match self.nodes[id.0 as usize].body {
+            Body::Inner(children) => self.children[children as usize].count as usize,
             _ => 0,
         }
+    }
+
+    fn children_of(&mut self, parent: Index) -> &mut Children {
+        &mut self.children[self.nodes[parent as usize].inner() as usize]
     }
 
     /// Number of leaves.
@@ -165,12 +181,7 @@ impl<T: Copy> Tree<T> {
 
     /// Number of requests that wait.
     pub fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    /// Number of requests that wait at a leaf.
-    pub fn waiting_at(&self, leaf: NodeId) -> usize {
-        self.nodes[leaf.0 as usize].waiting.iter().map(|&count| usize::from(count)).sum()
+        self.requests.count()
     }
 
     /// Which queue of a leaf a request belongs in.
@@ -214,10 +225,9 @@ impl<T: Copy> Tree<T> {
 
     fn put(&mut self, leaf: NodeId, waiting: Waiting<T>) {
         let class = self.class_of(waiting.cost);
-        let node = &mut self.nodes[leaf.0 as usize];
-        let is_first = node.waiting[class] == 0;
-        node.push(class, waiting);
-        self.waiting += 1;
+        let queue = self.nodes[leaf.0 as usize].queue(class);
+        let is_first = queue.is_empty();
+        self.requests.push(queue, waiting);
         if is_first {
             self.awaken(leaf);
             self.refresh_up(leaf.0);
@@ -234,7 +244,7 @@ impl<T: Copy> Tree<T> {
                 floor.awaken(clock_ns);
             }
             let parent = node.parent;
-            let least = self.nodes[parent as usize].children().virtual_time;
+            let least = self.children_of(parent).virtual_time;
             let node = &mut self.nodes[index as usize];
             node.share_tag = node.share_tag.max(least);
             index = parent;
@@ -243,14 +253,14 @@ impl<T: Copy> Tree<T> {
 
     /// True if its parent knows that something waits below.
     fn is_active(&self, index: Index) -> bool {
-        let place = &self.places[index as usize];
+        let place = &self.nodes[index as usize].place;
         place.timer != crate::heap::NOWHERE || (0..CLASSES).any(|class| place.is_ready(class))
     }
 
     /// True if nothing stands in a request's way.
     fn may_pass(&self, leaf: NodeId, cost: Cost) -> bool {
         let (class, direction) = (self.class_of(cost), cost.kind.direction());
-        if self.waiting > 0 && (self.nodes[leaf.0 as usize].is_pending(class) || self.is_behind()) {
+        if self.waiting() > 0 && (self.is_pending(leaf.0, class) || self.is_behind()) {
             return false;
         }
         let mut index = leaf.0;
@@ -266,7 +276,40 @@ impl<T: Copy> Tree<T> {
 
     /// True if something could be released at the tree's time.
     fn is_behind(&self) -> bool {
-        (0..CLASSES).any(|class| self.nodes[0].is_pending(class)) || self.nodes[0].timer_ns() <= self.clock_ns
+        self.is_any_pending() || self.timer_ns(ROOT.0) <= self.clock_ns
+    }
+
+    /// True if something could be served.
+    fn is_any_pending(&self) -> bool {
+        (0..CLASSES).any(|class| self.is_pending(ROOT.0, class))
+    }
+
+    /// True if something of the class could be served, were it not for the node's own ceilings.
+    fn is_pending(&self, index: Index, class: usize) -> bool {
+        match &self.nodes[index as usize].body {
+            Body::Leaf(queues) => !queues[class].is_empty(),
+            Body::Inner(children) => !self.children[*children as usize].ready[class].is_empty(),
+            Body::Free => false,
+        }
+    }
+
+    /// The instant at which a floor falls due, at a node or below.
+    fn due_ns(&self, index: Index, class: usize) -> u64 {
+        let node = &self.nodes[index as usize];
+        match node.body {
+            Body::Inner(children) => {
+                node.own_due_ns().min(self.children[children as usize].due[class].first_key())
+            }
+            _ => node.own_due_ns(),
+        }
+    }
+
+    /// The first instant at which one of a node's children wants to be looked at.
+    fn timer_ns(&self, index: Index) -> u64 {
+        match self.nodes[index as usize].body {
+            Body::Inner(children) => self.children[children as usize].timers.first_key(),
+            _ => u64::MAX,
+        }
     }
 
     fn charge_path(&mut self, leaf: NodeId, cost: Cost) {
@@ -280,26 +323,23 @@ impl<T: Copy> Tree<T> {
 
     /// The first instant at which [`Tree::release`] has something to do; `None` if nothing waits.
     pub fn next_ns(&self) -> Option<u64> {
-        if self.waiting == 0 {
+        if self.waiting() == 0 {
             return None;
         }
-        if (0..CLASSES).any(|class| self.nodes[0].is_pending(class)) {
-            return Some(self.clock_ns);
-        }
-        Some(self.nodes[0].timer_ns())
+        Some(if self.is_any_pending() { self.clock_ns } else { self.timer_ns(ROOT.0) })
     }
 
     /// Takes out the next request that may go, if any. Call it until it answers `None`.
     pub fn release(&mut self, now_ns: u64) -> Option<Released<T>> {
         loop {
-            if self.waiting == 0 {
+            if self.waiting() == 0 {
                 self.clock_ns = self.clock_ns.max(now_ns);
                 return None;
             }
             if let Some(released) = self.choose(now_ns) {
                 return Some(released);
             }
-            let next_ns = self.nodes[0].timer_ns();
+            let next_ns = self.timer_ns(ROOT.0);
             if next_ns > now_ns {
                 self.clock_ns = self.clock_ns.max(now_ns);
                 return None;
@@ -319,7 +359,7 @@ impl<T: Copy> Tree<T> {
 
     /// Moves the tree's time on if nothing is behind.
     fn follow(&mut self, now_ns: u64) {
-        let is_behind = self.waiting > 0 && self.next_ns().is_some_and(|next_ns| next_ns <= now_ns);
+        let is_behind = self.waiting() > 0 && self.next_ns().is_some_and(|next_ns| next_ns <= now_ns);
         if !is_behind {
             self.clock_ns = self.clock_ns.max(now_ns);
         }
@@ -327,7 +367,7 @@ impl<T: Copy> Tree<T> {
 
     /// Looks at the children whose time has come.
     fn look_at_due(&mut self, parent: Index) {
-        while let Some((at_ns, child)) = self.nodes[parent as usize].children().timers.first() {
+        while let Some((at_ns, child)) = self.children_of(parent).timers.first() {
             if at_ns > self.clock_ns {
                 return;
             }
@@ -354,23 +394,23 @@ impl<T: Copy> Tree<T> {
 
     /// What a node's parent goes by, apart from the node's own ceilings.
     fn summary(&self, index: Index) -> (u64, [(bool, u64); CLASSES]) {
-        let node = &self.nodes[index as usize];
-        (node.timer_ns(), [0, 1].map(|class| (node.is_pending(class), node.due_ns(class))))
+        let of_class = |class| (self.is_pending(index, class), self.due_ns(index, class));
+        (self.timer_ns(index), [0, 1].map(of_class))
     }
 
     fn refresh(&mut self, child: Index) {
         let clock_ns = self.clock_ns;
         let node = &self.nodes[child as usize];
-        let (parent, share_tag, timer_ns) = (node.parent, node.share_tag, node.timer_ns());
+        let (parent, share_tag, timer_ns) = (node.parent, node.share_tag, self.timer_ns(child));
         let (mut wake_ns, mut fit_ns_min) = (u64::MAX, u64::MAX);
         let mut entries = [(false, u64::MAX); CLASSES];
         for (class, entry) in entries.iter_mut().enumerate().take(self.classes()) {
             let fit_ns = self.fit_ns(child, class);
             fit_ns_min = fit_ns_min.min(fit_ns);
-            if node.is_pending(class) {
+            if self.is_pending(child, class) {
                 match fit_ns > clock_ns {
                     true => wake_ns = wake_ns.min(fit_ns),
-                    false => *entry = (true, node.due_ns(class)),
+                    false => *entry = (true, self.due_ns(child, class)),
                 }
             }
         }
@@ -394,24 +434,25 @@ impl<T: Copy> Tree<T> {
         wake_ns: u64,
         entries: [(bool, u64); CLASSES],
     ) {
-        let place = self.places[child as usize];
-        let places = &mut self.places;
-        let children = self.nodes[parent as usize].children();
+        let Tree { nodes, children, .. } = self;
+        let place = nodes[child as usize].place;
+        let children = &mut children[nodes[parent as usize].inner() as usize];
+        let moved = |child: Index, at| nodes[child as usize].place.timer = at;
         if wake_ns < u64::MAX {
-            children.timers.set(place.timer, wake_ns, child, |child, at| places[child as usize].timer = at);
+            children.timers.set(place.timer, wake_ns, child, moved);
         } else if place.timer != crate::heap::NOWHERE {
-            children.timers.remove(place.timer, |child, at| places[child as usize].timer = at);
+            children.timers.remove(place.timer, moved);
         }
         for (class, (is_ready, due_ns)) in entries.into_iter().enumerate() {
             let ready = &mut children.ready[class];
-            let moved = |child: Index, at| places[child as usize].ready[class] = at;
+            let moved = |child: Index, at| nodes[child as usize].place.ready[class] = at;
             if is_ready {
                 ready.set(place.ready[class], share_tag, child, moved);
             } else if place.is_ready(class) {
                 ready.remove(place.ready[class], moved);
             }
             let due = &mut children.due[class];
-            let moved = |child: Index, at| places[child as usize].due[class] = at;
+            let moved = |child: Index, at| nodes[child as usize].place.due[class] = at;
             if due_ns < u64::MAX {
                 due.set(place.due[class], due_ns, child, moved);
             } else if place.due[class] != crate::heap::NOWHERE {
@@ -430,18 +471,23 @@ impl<T: Copy> Tree<T> {
     /// Forgets the requests that `is_gone` names, as when their connection has ended.
     pub fn forget(&mut self, now_ns: u64, leaf: NodeId, is_gone: impl Fn(T) -> bool) {
         self.follow(now_ns);
-        let gone = self.nodes[leaf.0 as usize].take_out(|waiting| is_gone(waiting.ticket));
-        self.waiting -= gone.len();
+        self.take_out(leaf, |waiting| is_gone(waiting.ticket));
+    }
+
+    fn take_out(&mut self, leaf: NodeId, is_wanted: impl Fn(&Waiting<T>) -> bool) -> Vec<Waiting<T>> {
+        let Tree { nodes, requests, .. } = self;
+        let taken =
+            (0..CLASSES).map(|class| requests.take_out(nodes[leaf.0 as usize].queue(class), &is_wanted));
+        let taken = taken.collect::<Vec<_>>().concat();
         self.refresh_up(leaf.0);
+        taken
     }
 
     /// Takes out everything that waits at a leaf, in the order of arrival, with the instant of arrival.
     pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> Vec<(T, Cost, u64)> {
         self.follow(now_ns);
-        let mut all = self.nodes[leaf.0 as usize].take_out(|_| true);
+        let mut all = self.take_out(leaf, |_| true);
         all.sort_by_key(|waiting| waiting.arrived_ns);
-        self.waiting -= all.len();
-        self.refresh_up(leaf.0);
         all.into_iter().map(|waiting| (waiting.ticket, waiting.cost, waiting.arrived_ns)).collect()
     }
 
@@ -450,7 +496,7 @@ impl<T: Copy> Tree<T> {
     fn count_directional(&mut self, is_directional: bool, was_directional: bool) {
         let before = self.directional;
         self.directional = before + u32::from(is_directional) - u32::from(was_directional);
-        if (before == 0) == (self.directional == 0) || self.waiting == 0 {
+        if (before == 0) == (self.directional == 0) || self.waiting() == 0 {
             return;
         }
         for index in 1..self.nodes.len() as Index {

@@ -1,7 +1,5 @@
 //! One node of the tree: what it may do, where it stands, and its requests or its children.
 
-use std::collections::VecDeque;
-
 use weir_types::Terms;
 use weir_types::bounds::WEIGHT_MAX;
 
@@ -10,11 +8,16 @@ use crate::cost::{Cost, Counting, Direction};
 use crate::floor::Floor;
 use crate::heap::{Heap, NOWHERE};
 
+use super::queue::Queue;
+
 /// Reads and writes may have ceilings of their own anywhere in the tree: those that wait are kept apart.
 pub(super) const CLASSES: usize = 2;
 
 /// Index of a node.
 pub(super) type Index = u32;
+
+/// Index of the children of an inner node.
+pub(super) type ChildrenIndex = u32;
 
 /// Where a node stands in its parent's heaps.
 #[derive(Clone, Copy, Debug)]
@@ -32,26 +35,20 @@ impl Place {
     }
 }
 
-/// A request that waits, named by a ticket of the caller's.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting<T> {
-    pub ticket: T,
-    pub cost: Cost,
-    pub arrived_ns: u64,
-}
-
-/// The requests of a leaf. They are made with the first one that waits.
-pub(super) type Lanes<T> = [VecDeque<Waiting<T>>; CLASSES];
-
 /// What a node holds.
-#[derive(Debug)]
-pub(super) enum Body<T> {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body {
     /// Requests, in the order of their arrival; by class, if the tree tells them apart.
-    Leaf(Option<Box<Lanes<T>>>),
+    Leaf([Queue; CLASSES]),
     /// Other nodes.
-    Inner(Box<Children>),
+    Inner(ChildrenIndex),
     /// Nothing: the index is free.
     Free,
+}
+
+impl Body {
+    /// That of a leaf at which nothing waits.
+    pub const LEAF: Body = Body::Leaf([Queue::EMPTY; CLASSES]);
 }
 
 /// The children of a node that have something waiting.
@@ -77,30 +74,32 @@ struct Extras {
 }
 
 /// A node. With many of them a decision takes as long as fetching those that it needs from memory: a node is two
-/// cache lines, and where nothing waits nothing else has to be fetched.
+/// cache lines, with everything that is needed while its parent looks for whom to serve.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Node<T> {
+pub(super) struct Node {
     pub parent: Index,
     weight: u16,
-    /// Requests that wait here, by class, if this is a leaf.
-    pub waiting: [u16; CLASSES],
+    /// Where it stands in its parent's heaps.
+    pub place: Place,
+    pub body: Body,
     /// How much of its parent it has had, by weight: the less, the sooner it is served.
     pub share_tag: u64,
     extras: Option<Box<Extras>>,
-    pub body: Body<T>,
     pub ceiling: Ceiling,
 }
 
-impl<T> Node<T> {
-    pub fn new(parent: Index, terms: &Terms, now_ns: u64, body: Body<T>) -> Node<T> {
+const _: () = assert!(size_of::<Node>() == 128);
+
+impl Node {
+    pub fn new(parent: Index, terms: &Terms, now_ns: u64, body: Body) -> Node {
         Node {
             parent,
             weight: weight(terms),
-            waiting: [0; CLASSES],
+            place: Place::NONE,
+            body,
             share_tag: 0,
             extras: Extras::new(Floor::new(terms.floor, now_ns), counting(terms)),
-            body,
             ceiling: Ceiling::new(terms, now_ns),
         }
     }
@@ -142,82 +141,26 @@ impl<T> Node<T> {
         }
     }
 
-    /// True if something of the class could be served, were it not for the node's own ceilings.
-    pub fn is_pending(&self, class: usize) -> bool {
-        match &self.body {
-            Body::Leaf(_) => self.waiting[class] > 0,
-            Body::Inner(children) => !children.ready[class].is_empty(),
-            Body::Free => false,
-        }
-    }
-
-    /// The instant at which a floor falls due, here or below.
-    pub fn due_ns(&self, class: usize) -> u64 {
+    /// The instant at which its own floor falls due.
+    pub fn own_due_ns(&self) -> u64 {
         let floor = self.extras.as_ref().and_then(|extras| extras.floor.as_ref());
-        let own_ns = floor.map_or(u64::MAX, Floor::due_ns);
-        match &self.body {
-            Body::Inner(children) => own_ns.min(children.due[class].first_key()),
-            _ => own_ns,
-        }
+        floor.map_or(u64::MAX, Floor::due_ns)
     }
 
-    /// The first instant at which one of the children wants to be looked at.
-    pub fn timer_ns(&self) -> u64 {
-        match &self.body {
-            Body::Inner(children) => children.timers.first_key(),
-            _ => u64::MAX,
-        }
-    }
-
-    pub fn children(&mut self) -> &mut Children {
-        match &mut self.body {
+    /// Which children it has.
+    pub fn inner(&self) -> ChildrenIndex {
+        match self.body {
             Body::Inner(children) => children,
             _ => unreachable!("only inner nodes are parents"),
         }
     }
 
-    fn lanes(&mut self) -> &mut Lanes<T> {
+    /// The requests of a class that wait here.
+    pub fn queue(&mut self, class: usize) -> &mut Queue {
         match &mut self.body {
-            Body::Leaf(lanes) => lanes.get_or_insert_with(|| Box::new([VecDeque::new(), VecDeque::new()])),
+            Body::Leaf(queues) => &mut queues[class],
             _ => unreachable!("only leaves hold requests"),
         }
-    }
-
-    /// Has a request wait at this leaf.
-    pub fn push(&mut self, class: usize, waiting: Waiting<T>) {
-        self.waiting[class] += 1;
-        self.lanes()[class].push_back(waiting);
-    }
-
-    /// When the request that has waited longest in a class came, if one waits.
-    pub fn first_arrival_ns(&self, class: usize) -> Option<u64> {
-        match &self.body {
-            Body::Leaf(Some(lanes)) => lanes[class].front().map(|waiting| waiting.arrived_ns),
-            _ => None,
-        }
-    }
-
-    /// Takes out the request that has waited longest in a class.
-    pub fn pop(&mut self, class: usize) -> Option<Waiting<T>> {
-        let first = self.lanes()[class].pop_front()?;
-        self.waiting[class] -= 1;
-        Some(first)
-    }
-
-    /// Takes out all requests that are wanted, class by class.
-    pub fn take_out(&mut self, is_wanted: impl Fn(&Waiting<T>) -> bool) -> Vec<Waiting<T>> {
-        let mut taken = Vec::new();
-        for class in 0..CLASSES {
-            for _ in 0..self.waiting[class] {
-                let Some(waiting) = self.pop(class) else { break };
-                if is_wanted(&waiting) {
-                    taken.push(waiting);
-                } else {
-                    self.push(class, waiting);
-                }
-            }
-        }
-        taken
     }
 }
 

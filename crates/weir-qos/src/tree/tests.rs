@@ -230,9 +230,9 @@ fn virtual_time_is_set_back_before_it_overflows() {
     for node in &mut group.tree.nodes {
         node.share_tag = (1 << 61) - (1 << 50);
     }
-    group.tree.nodes[group.group.0 as usize].children().virtual_time = (1 << 61) - (1 << 50);
+    group.tree.children_of(group.group.0).virtual_time = (1 << 61) - (1 << 50);
     group.leaves.clone().into_iter().for_each(|leaf| group.tree.refresh_up(leaf.0));
     let served = group.serve(1000 * SECOND_NS, |_| 0);
     assert!(served[0].abs_diff(1000) <= 4 && served[1].abs_diff(10_000) <= 20, "{served:?}");
-    assert!(group.tree.nodes[group.group.0 as usize].children().virtual_time < 1 << 60);
+    assert!(group.tree.children_of(group.group.0).virtual_time < 1 << 60);
 }
