@@ -35,20 +35,21 @@ const WORKLOADS: [Workload; 5] = [
     workload("128 KiB read QD16", "randread", 128 << 10, 16),
 ];
 
+/// Weir's volume.
+const VOLUME: &str = "volume";
+
 /// Who serves. The order is that of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Bare,
     Weir,
-    WeirWithPolicy,
     Nbdkit,
     QemuNbd,
 }
 
-const SERVERS: [(Server, &str); 5] = [
+const SERVERS: [(Server, &str); 4] = [
     (Server::Bare, "bare file (fio io_uring)"),
     (Server::Weir, "weir"),
-    (Server::WeirWithPolicy, "weir, policy bound"),
     (Server::Nbdkit, "nbdkit file"),
     (Server::QemuNbd, "qemu-nbd io_uring"),
 ];
@@ -92,6 +93,9 @@ fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut
     for workload in &WORKLOADS {
         let rounds = measure_workload(options, &mut servers, workload)?;
         claim(report, is_disk, workload, &rounds);
+        if is_policy_tried(workload) && !is_disk {
+            measure_policy(options, &mut servers, workload, report)?;
+        }
         medians.push((workload, rounds.iter().map(|rounds| medians_of(rounds)).collect::<Vec<_>>()));
     }
     print_medium(medium, &medians);
@@ -116,6 +120,39 @@ fn measure_workload(options: &Options, servers: &mut Servers, workload: &Workloa
     Ok(rounds_by_server)
 }
 
+/// Where a client is deep and the medium fast, the cost of each request shows.
+fn is_policy_tried(workload: &Workload) -> bool {
+    workload.depth == 32
+}
+
+/// What a policy costs that does not limit: the same volume with it and without, turn about, so that neither the
+/// files nor the order make a difference.
+fn measure_policy(
+    options: &Options,
+    servers: &mut Servers,
+    workload: &Workload,
+    report: &mut Report,
+) -> Result<()> {
+    let (rounds, seconds) = if options.is_quick { (4, 1) } else { (16, 2) };
+    let mut parts = Vec::new();
+    for round in 0..rounds {
+        let mut iops = [0.0; 2];
+        for turn in 0..2 {
+            let is_bound = (round + turn) % 2 == 1;
+            servers.bind(if is_bound { "wide" } else { "none" })?;
+            iops[usize::from(is_bound)] = servers.measure(Server::Weir, workload, seconds)?.iops;
+        }
+        parts.push(iops[1] / iops[0].max(f64::MIN_POSITIVE));
+    }
+    servers.bind("none")?;
+    let part = median(parts.iter().copied());
+    let what =
+        format!("{} in memory: at least 0.98 of the IOPS under a policy that does not limit", workload.name);
+    let found = parts.iter().map(|part| format!("{part:.2}")).collect::<Vec<_>>().join(" ");
+    report.claim(what, format!("{part:.3}, the median of {found}"), part >= 0.98);
+    Ok(())
+}
+
 fn medians_of(rounds: &[Figures]) -> Figures {
     Figures {
         iops: median(rounds.iter().map(|f| f.iops)),
@@ -138,21 +175,22 @@ impl Servers {
         daemon.run(&format!("qos policy-group create above -max-throughput {WIDE} {floor} -weight 200"))?;
         let own = format!("-is-shared false -parent above -max-throughput {WIDE} {floor} -weight 50");
         daemon.run(&format!("qos policy-group create wide {own}"))?;
-        for name in ["plain", "bound"] {
-            daemon.run(&format!("volume create {name} --size {}MiB", size_bytes >> 20))?;
-            Load::fill(format!("fill-{name}"), daemon.volume(name), size_bytes).run(&path)?;
-        }
-        daemon.run("volume modify -volume bound -qos-policy-group wide")?;
+        daemon.run(&format!("volume create {VOLUME} --size {}MiB", size_bytes >> 20))?;
+        Load::fill("fill", daemon.volume(VOLUME), size_bytes).run(&path)?;
         let nbdkit = Peer::nbdkit(&path, &path.join("nbdkit"), is_disk)?;
         let qemu_nbd = Peer::qemu_nbd(&path, "qemu-nbd", &path.join("qemu-nbd"))?;
         Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes })
     }
 
+    /// Puts Weir's volume under a policy group, or under none.
+    fn bind(&self, policy: &str) -> Result<()> {
+        self.daemon.run(&format!("volume modify -volume {VOLUME} -qos-policy-group {policy}")).map(drop)
+    }
+
     fn target(&self, server: Server) -> Target {
         match server {
             Server::Bare => Target::File(self.folder.path().join("bare")),
-            Server::Weir => self.daemon.volume("plain"),
-            Server::WeirWithPolicy => self.daemon.volume("bound"),
+            Server::Weir => self.daemon.volume(VOLUME),
             Server::Nbdkit => self.nbdkit.target(),
             Server::QemuNbd => self.qemu_nbd.target(),
         }
@@ -161,7 +199,7 @@ impl Servers {
     fn process(&mut self, server: Server) -> Option<&Process> {
         match server {
             Server::Bare => None,
-            Server::Weir | Server::WeirWithPolicy => Some(self.daemon.process()),
+            Server::Weir => Some(self.daemon.process()),
             Server::Nbdkit => Some(self.nbdkit.process()),
             Server::QemuNbd => Some(self.qemu_nbd.process()),
         }
@@ -262,9 +300,6 @@ fn claim(report: &mut Report, is_disk: bool, workload: &Workload, rounds: &[Roun
         let what = format!("{what}: at most {limit} of {peer_name}'s processor time per request");
         report.claim(what, format!("{part:.3}"), part <= limit);
     }
-    let part = ratio(rounds, Server::WeirWithPolicy, Server::Weir, |f| f.iops);
-    let what = format!("{what}: at least 0.98 of the IOPS under a policy that does not limit");
-    report.claim(what, format!("{part:.3}"), part >= 0.98);
 }
 
 #[cfg(test)]
