@@ -100,11 +100,24 @@ struct Wanted {
 #[derive(Clone, Debug, Default)]
 pub struct Ceiling {
     first: Option<Metered>,
-    #[expect(
-        clippy::box_collection,
-        reason = "a node is two cache lines, of which a list would take 16 bytes more"
-    )]
-    more: Option<Box<Vec<Metered>>>,
+    more: Option<Box<More>>,
+}
+
+/// The second meter, as of a policy that limits operations and bytes, and any others.
+#[derive(Clone, Debug)]
+struct More {
+    second: Metered,
+    others: Vec<Metered>,
+}
+
+impl More {
+    fn meters(&self) -> impl Iterator<Item = &Metered> {
+        std::iter::once(&self.second).chain(&self.others)
+    }
+
+    fn meters_mut(&mut self) -> impl Iterator<Item = &mut Metered> {
+        std::iter::once(&mut self.second).chain(&mut self.others)
+    }
 }
 
 impl Ceiling {
@@ -123,16 +136,16 @@ impl Ceiling {
 
     fn of(mut meters: impl Iterator<Item = Metered>) -> Ceiling {
         let first = meters.next();
-        let more: Vec<Metered> = meters.collect();
-        Ceiling { first, more: (!more.is_empty()).then(|| Box::new(more)) }
+        let more = meters.next().map(|second| Box::new(More { second, others: meters.collect() }));
+        Ceiling { first, more }
     }
 
     fn meters(&self) -> impl Iterator<Item = &Metered> {
-        self.first.iter().chain(self.more.iter().flat_map(|more| more.iter()))
+        self.first.iter().chain(self.more.iter().flat_map(|more| more.meters()))
     }
 
     fn meters_mut(&mut self) -> impl Iterator<Item = &mut Metered> {
-        self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.iter_mut()))
+        self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.meters_mut()))
     }
 
     /// Changes the limits. What stays keeps its credit or debt as [`Meter::change`] says; a limit that is new
@@ -170,7 +183,8 @@ impl Ceiling {
             if ready_ns > latest.0 { (ready_ns, Some(*limit)) } else { latest }
         };
         let latest = self.first.as_ref().map_or((0, None), |first| later((0, None), first));
-        self.more.as_ref().map_or(latest, |more| more.iter().fold(latest, later))
+        let Some(more) = &self.more else { return latest };
+        more.others.iter().fold(later(latest, &more.second), later)
     }
 
     /// Charges an admitted request.
@@ -183,7 +197,8 @@ impl Ceiling {
         };
         self.first.iter_mut().for_each(charge);
         if let Some(more) = &mut self.more {
-            more.iter_mut().for_each(charge);
+            charge(&mut more.second);
+            more.others.iter_mut().for_each(charge);
         }
     }
 

@@ -266,7 +266,7 @@ impl<T: Copy> Tree<T> {
         let mut index = leaf.0;
         while index != ROOT.0 {
             let node = &self.nodes[index as usize];
-            if !node.ceiling.is_empty() && node.ceiling.ready_ns(direction).0 > self.clock_ns {
+            if node.ready_ns(direction) > self.clock_ns {
                 return false;
             }
             index = node.parent;
@@ -421,9 +421,8 @@ impl<T: Copy> Tree<T> {
 
     /// The first instant at which a node's own ceilings let a request of a class go.
     fn fit_ns(&self, index: Index, class: usize) -> u64 {
-        let ceiling = &self.nodes[index as usize].ceiling;
         // While directions are not told apart, no ceiling is for one of them.
-        if ceiling.is_empty() { 0 } else { ceiling.ready_ns(direction_of(class)).0 }
+        self.nodes[index as usize].ready_ns(direction_of(class))
     }
 
     fn enter(

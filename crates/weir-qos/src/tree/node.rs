@@ -80,6 +80,8 @@ struct Extras {
 pub(super) struct Node {
     pub parent: Index,
     weight: u16,
+    /// True if there is nothing to charge a request with, as at most nodes: these are passed by.
+    is_plain: bool,
     /// Where it stands in its parent's heaps.
     pub place: Place,
     pub body: Body,
@@ -93,15 +95,18 @@ const _: () = assert!(size_of::<Node>() == 128);
 
 impl Node {
     pub fn new(parent: Index, terms: &Terms, now_ns: u64, body: Body) -> Node {
-        Node {
+        let mut node = Node {
             parent,
             weight: weight(terms),
+            is_plain: false,
             place: Place::NONE,
             body,
             share_tag: 0,
             extras: Extras::new(Floor::new(terms.floor, now_ns), counting(terms)),
             ceiling: Ceiling::new(terms, now_ns),
-        }
+        };
+        node.is_plain = node.ceiling.is_empty() && node.extras.is_none();
+        node
     }
 
     pub fn weight(&self) -> f64 {
@@ -122,16 +127,17 @@ impl Node {
         self.ceiling.change(terms, now_ns);
         let old = self.extras.take().and_then(|extras| extras.floor);
         self.extras = Extras::new(Floor::changed(old, terms.floor, now_ns), counting(terms));
+        self.is_plain = self.ceiling.is_empty() && self.extras.is_none();
     }
 
-    /// True if there is nothing to charge a request with, as at most nodes.
-    fn is_plain(&self) -> bool {
-        self.ceiling.is_empty() && self.extras.is_none()
+    /// The first instant at which its own ceilings let a request go.
+    pub fn ready_ns(&self, direction: Direction) -> u64 {
+        if self.is_plain { 0 } else { self.ceiling.ready_ns(direction).0 }
     }
 
     /// Charges an admitted request.
     pub fn charge(&mut self, now_ns: u64, cost: Cost, is_due: bool) {
-        if self.is_plain() {
+        if self.is_plain {
             return;
         }
         let counting = self.counting();
