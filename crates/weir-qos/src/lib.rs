@@ -5,6 +5,7 @@
 //!   is to get before others share; [`cost`] says as how much a request counts.
 //! * [`tree`] is the workloads, one below the other, and the choice of whose request is next.
 //! * [`paths`] finds a workload's node by the names of the levels above it.
+//! * [`background`] is the pace of work for the system itself.
 //! * [`pool`] is the media that they share; [`depth`] finds how many operations to keep in flight there, [`media`]
 //!   says what each costs.
 //!
@@ -13,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod background;
 pub mod ceiling;
 pub mod cost;
 pub mod depth;
@@ -24,6 +26,7 @@ pub mod paths;
 pub mod pool;
 pub mod tree;
 
+pub use background::Pace;
 pub use ceiling::{Ceiling, DIMENSIONS, Dimension, Limit, Rate};
 pub use cost::{Cost, Counting, Direction, Kind};
 pub use media::{MediaModel, MediaRates};

@@ -132,6 +132,11 @@ impl<T: Copy> Pool<T> {
         self.tree.forget(now_ns, leaf, |queued| is_gone(queued.ticket));
     }
 
+    /// Takes out everything that waits at a leaf.
+    pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> impl Iterator<Item = T> {
+        self.tree.drain(now_ns, leaf).into_iter().map(|(queued, ..)| queued.ticket)
+    }
+
     /// How many are kept in flight while several workloads compete, and how that is known.
     pub fn depth(&self) -> &Depth {
         &self.depth

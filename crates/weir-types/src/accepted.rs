@@ -2,7 +2,10 @@
 //! others.
 
 use crate::adaptive::{AdaptiveTerms, BLOCK_SIZE_BYTES_MAX, BLOCK_SIZE_BYTES_MIN};
-use crate::bounds::{BURST_SECONDS_MAX, CHARGE_MAX, RATE_IOPS_MAX, REQUEST_BYTES_MAX, WEIGHT_MAX};
+use crate::bounds::{
+    BACKGROUND_DEADLINE_SECONDS_MAX, BURST_SECONDS_MAX, CHARGE_MAX, RATE_IOPS_MAX, REQUEST_BYTES_MAX,
+    WEIGHT_MAX,
+};
 use crate::policy::{Burst, Limits, OperationSize, Terms, Throughput};
 use crate::units::ByteRate;
 
@@ -90,6 +93,11 @@ pub enum TermsError {
     /// A weight.
     #[error("weight {0} is not accepted; 1 to {WEIGHT_MAX} is")]
     Weight(u32),
+    /// A deadline of background work.
+    #[error(
+        "a deadline of {0} seconds is not accepted; 1 to {BACKGROUND_DEADLINE_SECONDS_MAX} seconds (30 days) are"
+    )]
+    Deadline(u32),
     /// The size of one operation.
     #[error(
         "an operation size of {0} bytes is not accepted; 1 to {REQUEST_BYTES_MAX} bytes (such as 4KiB), 'curve' \

@@ -101,6 +101,21 @@ pub const BURST_SECONDS_MAX: u32 = 3600;
 /// Largest weight of a workload, as with Linux's controllers.
 pub const WEIGHT_MAX: u32 = 10_000;
 
+/// Weight of background work if nobody says otherwise: a tenth of a tenant's, so that it is hardly noticed where
+/// clients ask and still comes to an end.
+pub const BACKGROUND_WEIGHT_DEFAULT: u32 = 10;
+
+/// Longest deadline of background work, in seconds: 30 days.
+pub const BACKGROUND_DEADLINE_SECONDS_MAX: u32 = 30 * 86_400;
+
+/// Operations of one kind of background work that stand in line for a drive or are under way there: enough that one
+/// is always waiting where it has a claim, few enough that a client who comes is not behind many.
+pub const BACKGROUND_OPERATIONS_MAX: usize = 4;
+
+/// Most that one operation of a clean-up gives back, in bytes: more would hold up the drive's filesystem, and take a
+/// ceiling in bytes far ahead, for too long at a time.
+pub const CLEANUP_STEP_BYTES: u64 = 64 << 20;
+
 /// Most operations that a policy may charge for a discard, a write of zeroes or a flush: more would let one
 /// request stop a volume for good.
 pub const CHARGE_MAX: u32 = 1000;

@@ -7,6 +7,7 @@
 
 pub mod accepted;
 pub mod adaptive;
+pub mod background;
 pub mod bounds;
 pub mod emulation;
 pub mod identity;
@@ -16,6 +17,7 @@ pub mod units;
 
 pub use accepted::{Direction, Rate, TermsError};
 pub use adaptive::{AdaptiveTerms, PeakMode, Space};
+pub use background::{BackgroundKind, BackgroundPolicy};
 pub use emulation::Emulation;
 pub use identity::{DriveId, PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};

@@ -1,5 +1,6 @@
 //! Metrics in the text form of Prometheus (OpenMetrics): by volume and by policy group, taken when asked.
 
+mod background;
 mod reasons;
 
 use std::fmt::Error;
@@ -12,7 +13,9 @@ use weir_types::{Limits, Throughput};
 
 use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
-use crate::control::{Control, ControlError, DriveView, Outcome, PolicyGroupSample, VolumeView};
+use crate::control::{
+    BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, VolumeView,
+};
 use reasons::LimitInForce;
 
 /// The media type of what [`render`] writes.
@@ -45,6 +48,7 @@ struct Snapshot {
     bounds: Vec<BoundLimit>,
     limits: Vec<LimitInForce>,
     credits: Vec<BurstCredit>,
+    background: Vec<BackgroundJob>,
 }
 
 /// Names and values of one series' labels.
@@ -110,6 +114,7 @@ impl Snapshot {
             drives: control.drives(),
             bounds: control.bound_limits(),
             credits: control.burst_credits(),
+            background: control.background_jobs(),
         })
     }
 }
@@ -167,6 +172,7 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
         encode_drives(&mut encoder, &self.drives)?;
+        background::encode(&mut encoder, &self.background)?;
         reasons::encode_bounds(&mut encoder, &self.bounds)?;
         reasons::encode_limits_in_force(&mut encoder, &self.limits)?;
         reasons::encode_credits(&mut encoder, &self.credits)?;

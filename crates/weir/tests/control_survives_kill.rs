@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use reqwest::blocking::Client;
@@ -21,6 +21,8 @@ const ROUNDS: u64 = 12;
 const NAMES: u64 = 6;
 /// Extents of each volume: enough that making and removing them takes a while.
 const EXTENTS: u64 = 40;
+/// Far longer than giving back the space of a few volumes ever takes.
+const SPACE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The daemon, killed when it goes out of scope.
 struct Daemon(Child);
@@ -169,6 +171,19 @@ fn what_was_answered_survives_kill_and_nothing_leaks() {
     assert!(!model.is_empty(), "the rounds did too little to mean anything");
 }
 
+/// Waits until the space of everything that was deleted, or never finished, is given back.
+fn wait_for_space(client: &Client) {
+    let deadline = Instant::now() + SPACE_LIMIT;
+    loop {
+        let answer: Value = client.get("http://localhost/v1/background").send().unwrap().json().unwrap();
+        if answer["jobs"] == json!([]) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{answer:#}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Starts again and compares; what was not confirmed may have happened or not.
 fn verify(state: &Path, confirmed: Model, open: &Call, round: u64) -> Model {
     let _daemon = Daemon::start(state);
@@ -180,6 +195,7 @@ fn verify(state: &Path, confirmed: Model, open: &Call, round: u64) -> Model {
         found == confirmed || found == done,
         "round {round}: {found:?} is neither {confirmed:?} nor {done:?}"
     );
+    wait_for_space(&client);
     let folders = std::fs::read_dir(state.join("drive/volumes")).unwrap().count();
     assert_eq!(folders, found.len(), "round {round}: a folder without a volume, or the other way round");
     let status: Value = client.get("http://localhost/v1/status").send().unwrap().json().unwrap();

@@ -127,8 +127,11 @@ fn check_state(daemon: &Daemon, expected: &mut Expected) {
     check_files(daemon);
 }
 
-/// Exactly the files of the volumes that exist are there: nothing half made, nothing left over.
+/// Exactly the files of the volumes that exist are there, as soon as the daemon has given back the space of others:
+/// nothing half made, nothing left over.
 fn check_files(daemon: &Daemon) {
+    let background = || daemon.json(&["qos", "statistics", "background", "show"]);
+    wait_until("all space is given back", || background()["jobs"].as_array().unwrap().is_empty());
     let list = daemon.json(&["volume", "list"]);
     let volumes = list["volumes"].as_array().unwrap();
     let mut wanted: Vec<String> = Vec::new();

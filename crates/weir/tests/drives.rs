@@ -193,7 +193,7 @@ fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
     assert_eq!(daemon.json(&["volume", "inspect", "v3"])["drive"]["name"], "default");
     let refused = daemon.refused(1, &["drive", "remove", "emulated"]);
     assert!(refused.contains("still has the volumes: v1"), "{refused}");
-    daemon.ok(&["volume", "delete", "v1"]);
+    daemon.ok(&["volume", "delete", "v1", "--wait"]);
     daemon.ok(&["drive", "remove", "emulated"]);
     assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 2);
 }

@@ -51,7 +51,7 @@ pub fn policy_change(fixed: Option<&str>, adaptive: Option<&str>) -> Outcome<Opt
 }
 
 /// Checks a pair of rates.
-fn throughput(rates: Rates) -> Outcome<Throughput> {
+pub fn throughput(rates: Rates) -> Outcome<Throughput> {
     let check = |rate: Option<u64>, max: u64, unit: &str| match rate {
         Some(rate) if !(1..=max).contains(&rate) => Err(ControlError::invalid(format!(
             "rate {rate}{unit} is not accepted; a rate from 1{unit} to {max}{unit} is"

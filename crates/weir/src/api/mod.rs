@@ -2,6 +2,7 @@
 
 mod adaptive_policies;
 mod answer;
+mod background;
 mod convert;
 mod convert_policy;
 mod documents;
@@ -105,6 +106,9 @@ fn operations() -> OpenApiRouter<Context> {
             routes!(policy_set::export, policy_set::apply)
                 .layer(DefaultBodyLimit::max(API_POLICIES_BYTES_MAX)),
         )
+        .routes(routes!(background::list))
+        .routes(routes!(background::modify, background::reset))
+        .routes(routes!(background::jobs))
         .routes(routes!(statistics::volumes))
         .routes(routes!(explain::explain))
         .routes(routes!(statistics::policy_groups))

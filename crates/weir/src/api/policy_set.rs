@@ -3,16 +3,20 @@
 use axum::Json;
 use axum::extract::State;
 
+use weir_types::BackgroundPolicy;
+
 use super::answer::{Answer, Body};
+use super::background::background_change;
 use super::types::{
-    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, BurstModify, ChargesModify, ErrorBody,
-    LimitsModify, OperationSize, PoliciesApply, PoliciesDifference, PolicyGroup, PolicyGroupCreate,
-    PolicyLimits, PolicySet, PolicyTerms, Rates, TenantPolicies, VolumeBinding,
+    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, BackgroundPolicyEntry,
+    BackgroundPolicyModify, BurstModify, ChargesModify, ErrorBody, LimitsModify, OperationSize,
+    PoliciesApply, PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms,
+    Rates, TenantPolicies, VolumeBinding,
 };
 use super::{Context, convert, convert_policy};
 use crate::control::{
-    self, Control, ControlError, GroupEntry, GroupKind, Outcome, Place, PolicyChange, TenantEntry,
-    VolumeEntry, VolumeView,
+    self, BackgroundEntry, BackgroundPolicyView, Control, ControlError, GroupEntry, GroupKind, Outcome,
+    Place, PolicyChange, TenantEntry, VolumeEntry, VolumeView,
 };
 
 /// Bring all policies and bindings to what a set says, as a whole or not at all.
@@ -70,7 +74,29 @@ pub(crate) fn read_set(request: PoliciesApply) -> Outcome<control::PolicySet> {
             adaptive,
         )?,
         volumes: entries("volumes", &lines.volumes, set.volumes, volume)?,
+        background_policies: entries(
+            "background_policies",
+            &lines.background_policies,
+            set.background_policies,
+            background,
+        )?,
     })
+}
+
+fn background(entry: BackgroundPolicyEntry, place: Place) -> Outcome<BackgroundEntry> {
+    let BackgroundPolicyEntry { kind, weight, ceiling, deadline_seconds } = entry;
+    let change = background_change(BackgroundPolicyModify { weight, ceiling, deadline_seconds })?;
+    Ok(BackgroundEntry { place, kind: kind.into(), policy: change.applied(BackgroundPolicy::default()) })
+}
+
+fn write_background(view: BackgroundPolicyView) -> BackgroundPolicyEntry {
+    let BackgroundPolicyView { kind, policy, .. } = view;
+    BackgroundPolicyEntry {
+        kind: kind.into(),
+        weight: Some(policy.weight.0),
+        ceiling: Some(policy.ceiling.into()).filter(|ceiling| *ceiling != Rates::default()),
+        deadline_seconds: policy.deadline_seconds,
+    }
 }
 
 fn tenant(entry: TenantPolicies, place: Place) -> Outcome<TenantEntry> {
@@ -131,11 +157,13 @@ fn write_set(control: &Control) -> Outcome<PolicySet> {
     let adaptive = adaptive.into_iter().filter(|view| !view.is_built_in);
     let adaptive = adaptive.map(|view| convert_policy::adaptive_group(view).map(write_adaptive));
     let volumes = control.volume_records_by_name();
+    let background = control.background_policies().into_iter().filter(|view| !view.is_built_in);
     Ok(PolicySet {
         tenants: Some(tenants.filter(has_policies).collect()),
         policy_groups: Some(fixed.into_iter().map(|view| write_fixed(view.into())).collect()),
         adaptive_policy_groups: Some(adaptive.collect::<Result<_, ControlError>>()?),
         volumes: Some(volumes.into_iter().filter_map(write_binding).collect()),
+        background_policies: Some(background.map(write_background).collect()),
     })
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::types::{PolicyLimits, Rates};
+use super::types::{BackgroundPolicyEntry, PolicyLimits, Rates};
 
 /// How much credit for a burst a workload starts with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
@@ -440,7 +440,8 @@ pub struct VolumeBinding {
 }
 
 /// All policies and bindings. A section that is absent says nothing; one that is there says everything of its kind:
-/// policy groups that it does not name are removed, tenants and volumes that it does not name have no policy.
+/// policy groups that it does not name are removed, tenants and volumes that it does not name have no policy,
+/// background work that it does not name has the built-in one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySet {
@@ -456,6 +457,9 @@ pub struct PolicySet {
     /// Bindings of volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeBinding>>,
+    /// Policies of background work that are not the built-in ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background_policies: Option<Vec<BackgroundPolicyEntry>>,
 }
 
 /// The lines of a file that the entries of a set came from, by section and in their order, for errors.
@@ -470,6 +474,8 @@ pub struct PolicySetLines {
     pub adaptive_policy_groups: Vec<u32>,
     /// Lines of the volumes.
     pub volumes: Vec<u32>,
+    /// Lines of the policies of background work.
+    pub background_policies: Vec<u32>,
 }
 
 /// Policies to bring everything to.

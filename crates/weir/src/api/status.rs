@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::types::{Alarm, Drive, ErrorBody, Health, Status, VolumeSummary};
 use super::{Context, Facts};
 use crate::control::alarms::StandingAlarm;
-use crate::control::bounds::ALARMS_SHOWN_MAX;
+use crate::control::bounds::{ALARMS_SHOWN_MAX, JOBS_SHOWN_MAX};
 use crate::control::{Control, Outcome, VolumeView};
 
 /// How the daemon is: its node, drives, volumes and alarms.
@@ -42,6 +42,7 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         nbd_listeners: facts.nbd_listeners.clone(),
         drives: control.drives().into_iter().map(Drive::from).collect(),
         volumes: summary(&views),
+        background: control.background_jobs().into_iter().take(JOBS_SHOWN_MAX).map(Into::into).collect(),
         alarm_count: alarms.len() as u64,
         alarms: named(alarms, &views),
         warnings: facts.warnings.clone(),

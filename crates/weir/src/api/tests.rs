@@ -25,6 +25,7 @@ struct World {
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     data_plane: Arc<DataPlane>,
+    control: Arc<Control>,
     _folder: tempfile::TempDir,
 }
 
@@ -41,9 +42,10 @@ impl World {
         let builder = Client::builder().no_proxy();
         let client = if tcp { builder } else { builder.unix_socket(socket) }.build().unwrap();
         let (stop, stopped) = watch::channel(false);
+        let served = control.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(listeners.serve(router(control, Facts::default()), stopped)).unwrap();
+            runtime.block_on(listeners.serve(router(served, Facts::default()), stopped)).unwrap();
         });
         let called = BTreeSet::new();
         let mut world = World {
@@ -54,6 +56,7 @@ impl World {
             stop,
             thread: Some(thread),
             data_plane,
+            control,
             _folder: folder,
         };
         world.description =
@@ -63,7 +66,7 @@ impl World {
 
     /// Calls an operation by its template path, requires a status, and checks the answer's form.
     fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
-        let path = template.replace("{name}", name);
+        let path = template.replace("{name}", name).replace("{kind}", name);
         let (template, _) = template.split_once('?').unwrap_or((template, ""));
         let request = self
             .client
@@ -143,7 +146,45 @@ fn call_drives(api: &mut World) {
     assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 409);
     api.call("DELETE", VOLUME, "x", None, 204);
+    let jobs = api.call("GET", "/v1/background", "", None, 200)["jobs"].clone();
+    assert_eq!(
+        (&jobs[0]["id"], &jobs[0]["drive"], &jobs[0]["kind"]),
+        (&volume["id"], &json!("slow"), &json!("cleanup"))
+    );
+    let metrics = api.call("GET", "/metrics", "", None, 200);
+    let series = "weir_background_jobs{kind=\"cleanup\",drive=\"slow\"} 1.0";
+    assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
+    api.call("DELETE", "/v1/drives/{name}", "slow", None, 409);
+    crate::control::tests::settle(&api.control);
+    assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
+}
+
+/// Shows, changes and resets the policy of background work.
+fn call_background_policies(api: &mut World) {
+    const POLICIES: &str = "/v1/qos/background-policies";
+    const POLICY: &str = "/v1/qos/background-policies/{kind}";
+    let list = |api: &mut World| api.call("GET", POLICIES, "", None, 200)["background_policies"][0].clone();
+    let built_in = list(api);
+    assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&json!(10), &json!(true)));
+    let change = json!({"weight": 7, "ceiling": {"iops": 100}, "deadline_seconds": 60});
+    let changed = api.call("PATCH", POLICY, "cleanup", Some(change), 200);
+    assert_eq!((&changed, &changed["deadline_seconds"]), (&list(api), &json!(60)));
+    let none = json!({"ceiling": {}, "deadline_seconds": 0});
+    let changed = api.call("PATCH", POLICY, "cleanup", Some(none), 200);
+    assert_eq!((&changed["weight"], changed.get("deadline_seconds")), (&json!(7), None));
+    for (kind, body, status, words) in [
+        ("scrub", json!({"weight": 7}), 404, "there are: cleanup"),
+        ("cleanup", json!({"weight": 0}), 400, "weight 0 is not accepted; 1 to 10000 is"),
+        ("cleanup", json!({"deadline_seconds": 2_592_001}), 400, "1 to 2592000 seconds"),
+        ("cleanup", json!({"ceiling": {"iops": 0}}), 400, "rate 0IOPS is not accepted"),
+        ("cleanup", json!({"floor": {"iops": 10}}), 422, "unknown field `floor`"),
+    ] {
+        let answer = api.call("PATCH", POLICY, kind, Some(body), status);
+        assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
+    }
+    api.call("DELETE", POLICY, "cleanup", None, 204);
+    assert_eq!(list(api), built_in);
 }
 
 #[test]
@@ -176,6 +217,7 @@ fn every_operation_answers_as_described() {
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "gone"})), 201);
     api.call("DELETE", "/v1/tenants/{name}", "gone", None, 204);
     call_drives(api);
+    call_background_policies(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});

@@ -1,5 +1,6 @@
 //! The bodies of requests and answers: JSON in base units (bytes, bytes per second, nanoseconds).
 
+mod background;
 mod drives;
 mod reasons;
 mod recordings;
@@ -13,6 +14,10 @@ use weir_types::{Class, Limits, Throughput};
 pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
 pub use crate::control::alarms::AlarmSource;
+pub use background::{
+    BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
+    BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
+};
 pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, VolumeDrive};
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
@@ -425,7 +430,7 @@ pub enum Health {
 }
 
 /// How the daemon is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// Whether all is well.
     pub status: Health,
@@ -454,6 +459,9 @@ pub struct Status {
     pub drives: Vec<Drive>,
     /// Counts of volumes.
     pub volumes: VolumeSummary,
+    /// Work that goes on for the system itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<BackgroundJob>,
     /// Number of alarms that stand.
     pub alarm_count: u64,
     /// Alarms that stand, the first 256 of them.

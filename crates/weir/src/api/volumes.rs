@@ -117,11 +117,11 @@ pub(super) async fn resize(
     Ok(Json(context.run(resize).await?.into()))
 }
 
-/// Delete a volume and all its data.
+/// Delete a volume and all its data. Its space is given back in the background; see `/v1/background`.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "deleteVolume",
     params(("name" = String, Path, description = "The volume"), DeleteQuery),
-    responses((status = 204, description = "It is gone"),
+    responses((status = 204, description = "It is gone, and its name is free"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(

@@ -1,5 +1,6 @@
 //! The commands and their options.
 
+mod background;
 mod drive;
 mod dry_run;
 mod reasons;
@@ -13,6 +14,7 @@ use weir_types::units::Size;
 
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::IoPriority;
+pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::DriveCommand;
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
@@ -295,8 +297,8 @@ pub enum VolumeCommand {
     /// Record what volumes are asked for, for 'qos simulate'
     #[command(after_help = "Example:\n  weir volume record vol1 vol2 --output load.trace --seconds 60")]
     Record(RecordArguments),
-    /// Delete a volume and all its data
-    #[command(after_help = "Example:\n  weir volume delete vol1")]
+    /// Delete a volume and all its data; its space is given back in the background
+    #[command(after_help = "Example:\n  weir volume delete vol1\n  weir volume delete vol1 --wait")]
     Delete {
         #[command(flatten)]
         name: VolumeName,
@@ -305,6 +307,9 @@ pub enum VolumeCommand {
         /// End the connections of attached clients
         #[arg(long)]
         force: bool,
+        /// Wait until its space is given back
+        #[arg(long)]
+        wait: bool,
     },
 }
 
@@ -433,10 +438,18 @@ pub enum QosCommand {
         #[command(subcommand)]
         command: AdaptivePolicyGroupCommand,
     },
+    /// Show and change what may be done for the system itself, such as giving back space
+    #[command(after_help = "Example:\n  weir qos background-policy show")]
+    BackgroundPolicy {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: BackgroundPolicyCommand,
+    },
     /// Bring all policies and bindings to what a YAML file says, as a whole or not at all
     ///
     /// What changes is printed first. A section that the file lacks stays as it is; of one that it has, policy groups
-    /// that it does not name are removed, and tenants and volumes that it does not name have no policy.
+    /// that it does not name are removed, tenants and volumes that it does not name have no policy, and background work
+    /// that it does not name has the built-in one.
     #[command(
         after_help = "Example:\n  weir qos export > policies.yaml\n  weir qos apply policies.yaml --dry-run"
     )]
@@ -482,6 +495,13 @@ pub enum StatisticsCommand {
         /// Which of them.
         #[command(subcommand)]
         command: VolumeStatisticsCommand,
+    },
+    /// Of what is done for the system itself
+    #[command(after_help = "Example:\n  weir qos statistics background show")]
+    Background {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: BackgroundStatisticsCommand,
     },
 }
 

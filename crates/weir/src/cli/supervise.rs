@@ -23,6 +23,8 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 /// A look that takes long is followed by a pause of this many times as long, so that it never takes more than
 /// a fifth of a core.
 const CHECK_PAUSE_FACTOR: u32 = 4;
+/// How often it is looked which background work is finished.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
 const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -50,6 +52,7 @@ impl Supervised {
         let repeated = vec![
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
+            Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
             Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
         let keeper = control.clone();

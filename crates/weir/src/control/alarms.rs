@@ -73,6 +73,16 @@ impl Alarms {
         self.state().volumes.insert(volume, message);
     }
 
+    /// Raises a fault of one volume, or takes back the one that was raised.
+    pub fn set_volume(&self, volume: VolumeId, message: Option<String>) {
+        let known = self.state().volumes.get(&volume).cloned();
+        match message {
+            Some(message) if known.as_ref() != Some(&message) => self.raise_volume(volume, message),
+            None if known.is_some() => _ = self.state().volumes.remove(&volume),
+            _ => {}
+        }
+    }
+
     /// Drops what concerns a volume that is no more.
     pub fn forget(&self, volume: VolumeId) {
         let mut state = self.state();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use weir_types::{AdaptiveTerms, Name, PolicyGroupId, Terms, VolumeId};
+use weir_types::{AdaptiveTerms, BackgroundKind, BackgroundPolicy, Name, PolicyGroupId, Terms, VolumeId};
 
 use super::Control;
 use super::bounds::POLICY_GROUPS_MAX;
@@ -90,8 +90,19 @@ pub struct VolumeEntry {
     pub policy: Option<(GroupKind, Name)>,
 }
 
+/// The policy of a kind of background work.
+#[derive(Clone, Debug)]
+pub struct BackgroundEntry {
+    /// Where it stands.
+    pub place: Place,
+    /// What it is for.
+    pub kind: BackgroundKind,
+    /// What it says.
+    pub policy: BackgroundPolicy,
+}
+
 /// All policies and bindings. A section that is `None` says nothing; one that is there says everything of its kind:
-/// groups that it does not name are removed, tenants and volumes have no policy.
+/// groups that it does not name are removed, tenants and volumes have no policy, background work has the built-in one.
 #[derive(Clone, Debug, Default)]
 pub struct PolicySet {
     /// Tenants' policies and templates.
@@ -102,6 +113,8 @@ pub struct PolicySet {
     pub adaptive_policy_groups: Option<Vec<GroupEntry>>,
     /// Bindings of volumes.
     pub volumes: Option<Vec<VolumeEntry>>,
+    /// Policies of background work.
+    pub background_policies: Option<Vec<BackgroundEntry>>,
 }
 
 /// What applying a set does.
@@ -117,6 +130,8 @@ struct Plan {
     tenants: BTreeMap<Name, TenantRecord>,
     /// All volumes as they will be.
     volumes: BTreeMap<VolumeId, VolumeRecord>,
+    /// All policies of background work as they will be, built-in ones aside.
+    background: BTreeMap<BackgroundKind, BackgroundPolicy>,
     /// The highest number of a group.
     highest: u64,
 }
@@ -125,7 +140,14 @@ impl Plan {
     fn of(model: &Model, highest: u64) -> Plan {
         let volumes = model.volumes.values().map(|volume| (volume.record.id, volume.record.clone()));
         let tenants = model.tenants.iter().map(|(name, tenant)| (name.clone(), tenant.record.clone()));
-        Plan { tenants: tenants.collect(), volumes: volumes.collect(), highest, ..Plan::default() }
+        let background = model.background.iter().map(|(kind, policy)| (*kind, policy.record));
+        Plan {
+            tenants: tenants.collect(),
+            volumes: volumes.collect(),
+            background: background.collect(),
+            highest,
+            ..Plan::default()
+        }
     }
 
     /// Takes over the groups of a kind: those of the section, or those that are there if there is no section.
@@ -260,6 +282,22 @@ impl Plan {
         Ok(())
     }
 
+    fn take_background(&mut self, entries: &[BackgroundEntry]) -> Outcome<()> {
+        self.background.clear();
+        entries.iter().try_for_each(|entry| {
+            let taken = entry.policy.check().map_err(ControlError::from).and_then(|()| {
+                match self.background.insert(entry.kind, entry.policy) {
+                    None => Ok(()),
+                    Some(_) => Err(ControlError::conflict(format!("'{}' is there twice", entry.kind))),
+                }
+            });
+            taken.map_err(|error| entry.place.error(&error))
+        })?;
+        // What says what is built in need not be kept.
+        self.background.retain(|_, policy| *policy != BackgroundPolicy::default());
+        Ok(())
+    }
+
     fn bound(&self, model: &Model, entry: &VolumeEntry) -> Outcome<(VolumeId, Option<PolicyGroupId>)> {
         let volume = &model.volume(entry.tenant.as_ref(), &entry.name)?.record;
         let policy = entry.policy.as_ref();
@@ -331,6 +369,8 @@ struct Changes {
     groups: Vec<(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)>,
     tenants: Vec<(TenantRecord, TenantRecord)>,
     volumes: Vec<(VolumeRecord, VolumeRecord)>,
+    /// Kinds of background work whose policy is this one from now on; `None` for the built-in one.
+    background: Vec<(BackgroundKind, Option<BackgroundPolicy>)>,
 }
 
 impl Changes {
@@ -350,10 +390,15 @@ impl Changes {
             let old = &model.volumes.get(id)?.record;
             (old != new).then(|| (old.clone(), new.clone()))
         });
+        let background = BackgroundKind::ALL.into_iter().filter_map(|kind| {
+            let new = plan.background.get(&kind).copied();
+            (model.background_policy(kind) != new.unwrap_or_default()).then_some((kind, new))
+        });
         Changes {
             groups: removed.chain(put).collect(),
             tenants: tenants.collect(),
             volumes: volumes.collect(),
+            background: background.collect(),
         }
     }
 
@@ -389,7 +434,11 @@ impl Changes {
                 name(new.policy_group)
             )
         });
-        groups.chain(tenants).chain(volumes).collect()
+        let background = self.background.iter().map(|(kind, new)| match new {
+            Some(_) => format!("~ background policy {kind}"),
+            None => format!("~ background policy {kind}: as built in"),
+        });
+        groups.chain(tenants).chain(volumes).chain(background).collect()
     }
 }
 
@@ -446,6 +495,15 @@ impl Control {
             let key = keys::volume(new.id);
             transaction = transaction.compare(&key, revision).put(&key, new)?;
         }
+        for (kind, new) in &changes.background {
+            let revision = model.background.get(kind).map_or(0, |policy| policy.revision);
+            let key = keys::background_policy(*kind);
+            transaction = transaction.compare(&key, revision);
+            transaction = match new {
+                Some(new) => transaction.put(&key, new)?,
+                None => transaction.delete(&key),
+            };
+        }
         drop(model);
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| remember(model, &changes, revision));
@@ -453,6 +511,9 @@ impl Control {
     }
 
     fn put_policies_in_effect(&self, changes: &Changes) -> Outcome<()> {
+        for (kind, policy) in &changes.background {
+            self.data_plane.change_background(*kind, policy.unwrap_or_default())?;
+        }
         for (old, new) in &changes.volumes {
             self.leave_policy(old);
             self.join_policy(new);
@@ -498,6 +559,12 @@ fn remember(model: &mut Model, changes: &Changes, revision: u64) {
     }
     changes.tenants.iter().for_each(|(_, new)| model.put_tenant(new.clone(), revision));
     changes.volumes.iter().for_each(|(_, new)| model.put_volume(new.clone(), revision));
+    for (kind, new) in &changes.background {
+        match new {
+            Some(policy) => model.put_background(*kind, *policy, revision),
+            None => _ = model.background.remove(kind),
+        }
+    }
 }
 
 fn plan(model: &Model, set: &PolicySet, highest: u64) -> Outcome<Plan> {
@@ -510,6 +577,9 @@ fn plan(model: &Model, set: &PolicySet, highest: u64) -> Outcome<Plan> {
     }
     if let Some(volumes) = &set.volumes {
         plan.take_volumes(model, volumes)?;
+    }
+    if let Some(background) = &set.background_policies {
+        plan.take_background(background)?;
     }
     plan.check(model)?;
     Ok(plan)

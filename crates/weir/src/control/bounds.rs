@@ -29,6 +29,9 @@ pub const API_WORKERS_MAX: usize = 8;
 /// Alarms that one answer shows; the number of all of them is always told.
 pub const ALARMS_SHOWN_MAX: usize = 256;
 
+/// Pieces of background work that the answer about the daemon shows; that about background work shows all.
+pub const JOBS_SHOWN_MAX: usize = 16;
+
 /// Largest body of an API request that brings all policies at once, in bytes: some hundred for every policy group
 /// and every volume that there can be.
 pub const API_POLICIES_BYTES_MAX: usize = 16 << 20;

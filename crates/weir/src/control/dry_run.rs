@@ -79,5 +79,6 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         is_read_only: false,
         state: VolumeState::Online,
         created_at: Timestamp::UNIX_EPOCH,
+        deleted_at: None,
     }
 }

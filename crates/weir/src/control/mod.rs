@@ -7,6 +7,7 @@
 mod accounts;
 pub mod alarms;
 mod apply;
+mod background;
 pub mod bounds;
 mod built_in;
 pub mod catalogue;
@@ -30,7 +31,7 @@ mod tree;
 mod volumes;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use alarms::Alarms;
-pub use apply::{GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
+pub use apply::{BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
+pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
 use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};

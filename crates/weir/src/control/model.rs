@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use weir_types::{DriveId, Name, PolicyGroupId, Terms, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId};
 
 use super::accounts::Accounts;
+use super::background::Cleanup;
 use super::bounds::NAMES_IN_ERROR_MAX;
 use super::built_in::BuiltInGroups;
 use super::drives::Drive;
@@ -39,6 +40,10 @@ pub struct Model {
     pub built_in: BuiltInGroups,
     /// Volumes by identity.
     pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
+    /// What is no volume any more, and whose space is still to be given back.
+    pub cleanups: BTreeMap<VolumeId, Cleanup>,
+    /// The policies of background work that are not the built-in ones.
+    pub background: BTreeMap<BackgroundKind, Versioned<BackgroundPolicy>>,
     /// Drives by identity.
     pub drives: BTreeMap<DriveId, Drive>,
     /// Statistics of the volumes that the data plane serves.
@@ -69,6 +74,11 @@ impl Model {
         self.remove_volume(record.id);
         enter(&mut self.volume_names, &record.name, &record.tenant, record.id);
         self.volumes.insert(record.id, Versioned { record, revision });
+    }
+
+    /// Adds or replaces a policy of background work.
+    pub fn put_background(&mut self, kind: BackgroundKind, record: BackgroundPolicy, revision: u64) {
+        self.background.insert(kind, Versioned { record, revision });
     }
 
     /// Removes a policy group.

@@ -109,7 +109,7 @@ impl Findings {
             }
         }
         // The files are whole, whatever the record was about to become.
-        let volume = VolumeRecord { state: VolumeState::Online, ..copy.volume };
+        let volume = VolumeRecord { state: VolumeState::Online, deleted_at: None, ..copy.volume };
         let id = volume.id;
         let name = (volume.tenant.clone(), volume.name.clone());
         match self.volumes.insert(name, volume) {

@@ -81,11 +81,11 @@ pub struct DriveRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeState {
-    /// Its files are being made; undone at the next start.
+    /// Its files are being made; undone by the next start.
     Creating,
     /// It can be used.
     Online,
-    /// Its files are being removed; finished at the next start.
+    /// It is deleted, and its space is given back in the background, by the next daemon if need be.
     Deleting,
 }
 
@@ -114,6 +114,9 @@ pub struct VolumeRecord {
     pub state: VolumeState,
     /// When it was made.
     pub created_at: Timestamp,
+    /// When it was deleted, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<Timestamp>,
 }
 
 /// The copy beside a volume's extents: enough to rebuild a lost catalogue.
@@ -175,7 +178,7 @@ impl VolumeRecord {
 
 /// Keys of the catalogue.
 pub mod keys {
-    use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
+    use weir_types::{BackgroundKind, DriveId, Name, PolicyGroupId, VolumeId};
 
     /// Prefix of all tenants.
     pub const TENANTS: &str = "tenant/";
@@ -183,6 +186,8 @@ pub mod keys {
     pub const POLICY_GROUPS: &str = "policy-group/";
     /// Prefix of all drives.
     pub const DRIVES: &str = "drive/";
+    /// Prefix of the policies of background work that are not the built-in ones.
+    pub const BACKGROUND_POLICIES: &str = "background-policy/";
     /// Prefix of all volumes.
     pub const VOLUMES: &str = "volume/";
     /// The highest number that a policy group ever had.
@@ -198,6 +203,11 @@ pub mod keys {
     /// Key of a policy group.
     pub fn policy_group(id: PolicyGroupId) -> String {
         format!("{POLICY_GROUPS}{id}")
+    }
+
+    /// Key of the policy of a kind of background work.
+    pub fn background_policy(kind: BackgroundKind) -> String {
+        format!("{BACKGROUND_POLICIES}{kind}")
     }
 
     /// Key of a drive.

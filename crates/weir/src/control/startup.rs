@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use weir_types::{DriveId, Name, VolumeId};
 
 use super::alarms::Alarms;
+use super::background::load_policies;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
 use super::drives::Drive;
 use super::error::{ControlError, Outcome};
@@ -47,9 +48,10 @@ impl Control {
         if config.rebuild_catalogue {
             rebuild::rebuild(&drives, &catalogue)?;
         }
+        let (model, interrupted) = load(&catalogue, drives)?;
         let control = Control {
             node,
-            model: RwLock::new(load(&catalogue, drives)?),
+            model: RwLock::new(model),
             state: config.state.clone(),
             catalogue: Box::new(catalogue),
             data_plane,
@@ -60,24 +62,13 @@ impl Control {
         };
         control.restore_credits();
         control.report_drives();
-        control.finish_interrupted()?;
+        control.put_background_in_effect()?;
         control.serve_all();
+        control.resume_cleanups(&interrupted)?;
         for (drive, store) in control.stores() {
             control.report_unknown_folders(drive, &store)?;
         }
         Ok(Arc::new(control))
-    }
-
-    /// Removes what is left of volumes whose making or removal was interrupted.
-    fn finish_interrupted(&self) -> Outcome<()> {
-        let records: Vec<_> = self.records();
-        let is_possible = |record: &VolumeRecord| self.store(record.drive).is_ok();
-        let interrupted = records.into_iter().filter(|record| record.state != VolumeState::Online);
-        for record in interrupted.filter(is_possible) {
-            tracing::info!(volume = %record.id, name = %record.name, state = ?record.state, "cleaning up");
-            self.remove(&record)?;
-        }
-        Ok(())
     }
 
     fn records(&self) -> Vec<VolumeRecord> {
@@ -96,7 +87,7 @@ impl Control {
     /// Finishes an interrupted resize and brings the record copy up to date.
     fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         let store = self.store(record.drive)?;
-        store.trim_to_size(record.id, record.size_bytes)?;
+        self.begin_cut_off(record, store.trim_to_size(record.id, record.size_bytes)?);
         let copy = self.record_copy(record)?;
         if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
             store.write_records(&[copy])?;
@@ -108,8 +99,10 @@ impl Control {
     /// catalogue was lost, so they are never removed.
     fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
         let scan = store.scan()?;
-        let known: BTreeSet<VolumeId> =
+        let mut known: BTreeSet<VolumeId> =
             self.records().into_iter().filter(|volume| volume.drive == drive).map(|v| v.id).collect();
+        // A deleted volume's folder may still have to be moved.
+        known.extend(self.model().cleanups.keys());
         let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
         if let Some(first) = unknown.first() {
             self.alarms.raise(format!(
@@ -158,15 +151,21 @@ fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
     Ok(node.id)
 }
 
-/// Reads everything but the drives, which are open already; makes the default tenant if there is none yet.
-fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<Model> {
+/// Reads everything but the drives, which are open already; makes the default tenant if there is none yet. Apart from
+/// the model, answers the volumes whose making or removal was interrupted: their names are free.
+fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<(Model, Vec<VolumeRecord>)> {
     make_default_tenant(catalogue)?;
     let mut model = Model::default();
     model.drives = drives;
     for_each(catalogue, keys::TENANTS, |record, revision| model.put_tenant(record, revision))?;
     for_each(catalogue, keys::POLICY_GROUPS, |record, revision| model.put_group(record, revision))?;
-    for_each(catalogue, keys::VOLUMES, |record, revision| model.put_volume(record, revision))?;
-    Ok(model)
+    load_policies(catalogue, &mut model)?;
+    let mut interrupted = Vec::new();
+    for_each(catalogue, keys::VOLUMES, |record: VolumeRecord, revision| match record.state {
+        VolumeState::Online => model.put_volume(record, revision),
+        VolumeState::Creating | VolumeState::Deleting => interrupted.push(record),
+    })?;
+    Ok((model, interrupted))
 }
 
 fn for_each<T: DeserializeOwned>(

@@ -1,6 +1,7 @@
 //! Control against a real catalogue and real files in a temporary folder.
 
 mod apply;
+mod background;
 mod policies;
 
 use std::path::{Path, PathBuf};
@@ -83,6 +84,16 @@ fn folders(state: &Path) -> usize {
     std::fs::read_dir(state.join("drive/volumes")).unwrap().count()
 }
 
+/// Waits until everything that is deleted is given back.
+pub(crate) fn settle(control: &Control) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !control.background_jobs().is_empty() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", control.background_jobs());
+        std::thread::yield_now();
+        control.settle_background();
+    }
+}
+
 pub(super) fn error<T>(outcome: Outcome<T>) -> (ErrorKind, String) {
     let error = outcome.err().expect("an error");
     (error.kind, error.message)
@@ -98,7 +109,9 @@ fn a_volume_is_made_found_and_removed() {
     assert_eq!((export.size_bytes, export.volume), (2 * GIB, view.record.id));
     assert_eq!(world.control.volumes(None).unwrap().len(), 1);
     world.control.delete_volume(None, &name("vol1"), false).unwrap();
-    assert_eq!((world.exports.find("vol1"), folders(&state)), (None, 0));
+    assert_eq!(world.exports.find("vol1"), None);
+    settle(&world.control);
+    assert_eq!(folders(&state), 0);
     assert_eq!(error(world.control.volume(None, &name("vol1"))).0, ErrorKind::NotFound);
 }
 
@@ -350,6 +363,7 @@ fn interrupted_creations_are_undone_and_deletions_finished() {
         interrupt(&state, ids[index], volume_state);
     }
     let world = World::start(&state);
+    settle(&world.control);
     let left: Vec<_> =
         world.control.volumes(None).unwrap().into_iter().map(|view| view.record.name).collect();
     assert_eq!((left, folders(&state)), (vec![name("stays")], 1));

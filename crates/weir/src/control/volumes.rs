@@ -8,6 +8,7 @@ use weir_types::units::Size;
 use weir_types::{Class, Limits, Name, PolicyGroupId, Throughput, VolumeId};
 
 use super::Control;
+use super::background::Cleanup;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::levels::{EffectiveField, Level, effective};
@@ -189,11 +190,7 @@ impl Control {
         let model = self.model();
         let tenant = model.tenant(request.tenant.as_ref())?.record.name.clone();
         refuse_taken(&model, &tenant, &request.name)?;
-        if model.volumes.len() >= VOLUMES_MAX {
-            return Err(ControlError::full(format!(
-                "there are {VOLUMES_MAX} volumes already, which is the most"
-            )));
-        }
+        refuse_more(&model)?;
         let template = model.tenant(Some(&tenant))?.record.template;
         let policy_group = match &request.policy {
             None => template,
@@ -214,6 +211,7 @@ impl Control {
             is_read_only: false,
             state: VolumeState::Creating,
             created_at: Timestamp::now(),
+            deleted_at: None,
         })
     }
 
@@ -255,12 +253,15 @@ impl Control {
                 Size(size_bytes)
             )));
         }
+        if size_bytes < old_bytes {
+            refuse_more(&self.model())?;
+        }
         if size_bytes > old_bytes {
             store.grow(record.id, old_bytes, size_bytes)?;
         }
         if let Err(error) = self.save_volume(&record, revision) {
             // New extent files that no record names must not stay.
-            store.trim_to_size(record.id, old_bytes)?;
+            self.begin_cut_off(&record, store.trim_to_size(record.id, old_bytes)?);
             return Err(error);
         }
         self.data_plane.resize(record.id, size_bytes)?;
@@ -268,7 +269,8 @@ impl Control {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }
         if size_bytes < old_bytes {
-            store.trim_to_size(record.id, size_bytes)?;
+            // What is cut off is no part of the volume from here on; a growth makes new files.
+            self.begin_cut_off(&record, store.trim_to_size(record.id, size_bytes)?);
         }
         self.publish(&record);
         self.write_copies([&record])?;
@@ -351,7 +353,8 @@ impl Control {
         Ok(new)
     }
 
-    /// Removes a volume and all its data.
+    /// Removes a volume and all its data. It is gone with the answer, and its name is free; its space is given back in
+    /// the background.
     ///
     /// # Errors
     /// Refused while clients are attached, unless `force` is given, which ends their connections.
@@ -368,40 +371,40 @@ impl Control {
 
     /// Removes a volume step by step; whatever stops it, the next start or another deletion goes on.
     fn tear_down(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.mark_deleting(record)?;
+        let record = self.mark_deleting(record)?;
         self.exports.withdraw(&record.export_name());
-        self.leave_policy(record);
+        self.leave_policy(&record);
         if self.model().open.contains_key(&record.id) {
             self.data_plane.close(record.id)?;
-            self.update(|model| {
-                model.open.remove(&record.id);
-                model.adapted.remove(&record.id);
-            });
         }
-        self.remove(record)
+        // A lost catalogue must not bring it back; what fails now is done before its space is given back.
+        if let Err(error) = self.store(record.drive).and_then(|store| Ok(store.condemn(record.id)?)) {
+            tracing::warn!(volume = %record.id, %error, "the folder of a deleted volume could not be moved yet");
+        }
+        self.update(|model| {
+            model.open.remove(&record.id);
+            model.adapted.remove(&record.id);
+            model.remove_volume(record.id);
+        });
+        self.alarms.forget(record.id);
+        self.begin_cleanup(record.id, Cleanup::of_volume(&record));
+        Ok(())
     }
 
-    fn mark_deleting(&self, record: &VolumeRecord) -> Outcome<()> {
+    /// Notes durably that a volume is deleted.
+    pub(super) fn mark_deleting(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let key = keys::volume(record.id);
-        let Some(entry) = self.catalogue.get(&key)? else { return Ok(()) };
-        let deleting = VolumeRecord { state: VolumeState::Deleting, ..record.clone() };
+        let deleted_at = Some(record.deleted_at.unwrap_or_else(Timestamp::now));
+        let deleting = VolumeRecord { state: VolumeState::Deleting, deleted_at, ..record.clone() };
+        let Some(entry) = self.catalogue.get(&key)? else { return Ok(deleting) };
         let transaction = Transaction::freeing_space().compare(&key, entry.revision).put(&key, &deleting)?;
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| {
             if model.volumes.contains_key(&record.id) {
-                model.put_volume(deleting, revision);
+                model.put_volume(deleting.clone(), revision);
             }
         });
-        Ok(())
-    }
-
-    /// Removes the files and then the record of a volume that is marked as being deleted.
-    pub(super) fn remove(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.store(record.drive)?.delete(record.id)?;
-        self.catalogue.commit(Transaction::freeing_space().delete(keys::volume(record.id)))?;
-        self.update(|model| model.remove_volume(record.id));
-        self.alarms.forget(record.id);
-        Ok(())
+        Ok(deleting)
     }
 
     fn refuse_attached(&self, record: &VolumeRecord) -> Outcome<()> {
@@ -439,6 +442,17 @@ impl Control {
             ))),
         }
     }
+}
+
+/// Refuses another volume, or another end that is cut off, where there are as many as can be.
+fn refuse_more(model: &Model) -> Outcome<()> {
+    let (volumes, cleanups) = (model.volumes.len(), model.cleanups.len());
+    if volumes + cleanups < VOLUMES_MAX {
+        return Ok(());
+    }
+    let waiting =
+        if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
+    Err(ControlError::full(format!("there are {VOLUMES_MAX} volumes already, which is the most{waiting}")))
 }
 
 fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use weir_types::VolumeId;
+use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 
 use super::VolumeSpec;
+use super::background::NewCleanup;
 use super::connection::NewConnection;
 use super::emulation::SharedMedia;
 use super::recording::Tap;
@@ -57,6 +58,13 @@ pub(super) enum Command {
     Tap {
         volume: VolumeId,
         tap: Option<Tap>,
+        done: SyncSender<()>,
+    },
+    /// Give back the space of what was condemned.
+    CleanUp(Box<NewCleanup>),
+    ChangeBackground {
+        kind: BackgroundKind,
+        policy: BackgroundPolicy,
         done: SyncSender<()>,
     },
     Retire {

@@ -67,7 +67,7 @@ impl Emulated {
 }
 
 /// Locks a model. Its state changes only in one step, so a panic elsewhere leaves it whole.
-fn lock(media: &SharedMedia) -> MutexGuard<'_, EmulatedMedia> {
+pub(super) fn lock(media: &SharedMedia) -> MutexGuard<'_, EmulatedMedia> {
     media.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

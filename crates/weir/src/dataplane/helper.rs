@@ -1,5 +1,5 @@
-//! Two threads beside each reactor for the few file operations that io_uring does not have: finding out where
-//! an extent holds data.
+//! Threads beside each reactor for the few file operations that io_uring does not have, or not so that they keep out
+//! of others' way: finding out where an extent holds data, and the steps of background work.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,13 +13,18 @@ use weir_reactor::{Descriptor, Waker};
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
 use weir_volume::AllocationMap;
 
-/// Work for a helper. Each job belongs to one extent being opened or one request of a client, both of
-/// which are bounded, so the queue is.
+use super::background::{Done, Outcome, Step};
+use crate::store::Condemned;
+
+/// Work for a helper. Each job belongs to one extent being opened, one request of a client or one step of background
+/// work, all of which are bounded, so the queue is.
 pub(super) enum Job {
     /// Open an extent's file and map its data.
     Open { volume: usize, extent: u32, path: PathBuf },
     /// Tell data from holes in a range of an extent.
     Status { volume: usize, connection: usize, request: usize, path: PathBuf, offset: u32, length: u32 },
+    /// Carry out a step of background work.
+    Background { operation: usize, condemned: Condemned, step: Step },
 }
 
 /// A run of bytes that are all data or all hole.
@@ -41,13 +46,15 @@ pub(super) struct OpenError {
 pub(super) enum Answer {
     Opened { volume: usize, extent: u32, result: Result<(OwnedFd, AllocationMap), OpenError> },
     Status { volume: usize, connection: usize, request: usize, result: Result<Vec<Run>, String> },
+    Background { operation: usize, outcome: Outcome },
 }
 
 /// The threads and their queues. Opening has one of its own: the first access to a volume does not wait
-/// behind what some client wants to know of another.
+/// behind what some client wants to know of another; and neither waits behind background work.
 pub(super) struct Helper {
     opener: Worker,
     teller: Worker,
+    cleaner: Worker,
     answers: Receiver<Answer>,
 }
 
@@ -61,14 +68,16 @@ impl Helper {
     pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
         let (outbox, answers) = channel();
         let opener = Worker::start(format!("weir-opener-{index}"), outbox.clone(), waker.clone())?;
-        let teller = Worker::start(format!("weir-teller-{index}"), outbox, waker)?;
-        Ok(Helper { opener, teller, answers })
+        let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
+        let cleaner = Worker::start(format!("weir-cleaner-{index}"), outbox, waker)?;
+        Ok(Helper { opener, teller, cleaner, answers })
     }
 
     pub fn submit(&self, job: Job) {
         match job {
             Job::Open { .. } => self.opener.submit(job),
             Job::Status { .. } => self.teller.submit(job),
+            Job::Background { .. } => self.cleaner.submit(job),
         }
     }
 
@@ -122,6 +131,14 @@ fn perform(job: Job) -> Answer {
                 .and_then(|file| runs(&file, u64::from(offset), u64::from(length)))
                 .map_err(|error| describe(&path, &error));
             Answer::Status { volume, connection, request, result }
+        }
+        Job::Background { operation, condemned, step } => {
+            let outcome = match step {
+                Step::Survey => condemned.survey().map(Done::Surveyed),
+                Step::GiveBack(extent) => condemned.give_back(extent).map(Done::Given),
+                Step::Conclude => condemned.conclude().map(|()| Done::Concluded),
+            };
+            Answer::Background { operation, outcome: outcome.map_err(|error| error.to_string()) }
         }
     }
 }

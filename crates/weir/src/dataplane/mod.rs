@@ -3,6 +3,7 @@
 //! This module is the whole of what control may ask of it. Control tells it what should be served and under
 //! which limits; it never asks control anything, so a dead control plane stops no I/O.
 
+mod background;
 mod command;
 mod connection;
 mod disk;
@@ -31,10 +32,13 @@ use std::thread::JoinHandle;
 use weir_qos::{Credits, MediaModel, MediaRates, Paths, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
-use weir_types::{DriveId, Emulation, Scope, Terms, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
 use weir_volume::EmulatedMedia;
 
 use crate::statistics::VolumeStatistics;
+use crate::store::Condemned;
+use background::NewCleanup;
+pub use background::{JobProgress, ProgressSnapshot};
 use command::{Binding, Command};
 pub use connection::NewConnection;
 use emulation::SharedMedia;
@@ -66,6 +70,23 @@ pub struct VolumeSpec {
     pub drive: DriveId,
     /// How that drive behaves, if it is emulated; the same for all its volumes.
     pub emulation: Option<Emulation>,
+}
+
+/// The space of something condemned, to be given back in the background.
+#[derive(Clone, Debug)]
+pub struct CleanupSpec {
+    /// What it is known by: the volume, or what was cut off from one.
+    pub id: VolumeId,
+    /// The drive that it lies on.
+    pub drive: DriveId,
+    /// How that drive behaves, if it is emulated.
+    pub emulation: Option<Emulation>,
+    /// The files.
+    pub condemned: Condemned,
+    /// Nanoseconds since it was condemned, from which deadlines count.
+    pub age_ns: u64,
+    /// Where it is noted how far it is.
+    pub progress: Arc<JobProgress>,
 }
 
 /// Why the data plane could not do what it was asked.
@@ -186,9 +207,47 @@ impl DataPlane {
     fn pool_of(&self, drive: DriveId, emulation: Option<Emulation>) -> SharedPool {
         let new = || {
             let pool = Pool::new(media_model(emulation), None, Clock.now_ns());
-            Arc::new(Mutex::new(PoolState { pool, paths: Paths::default() }))
+            Arc::new(Mutex::new(PoolState { pool, paths: Paths::default(), background: Paths::default() }))
         };
         Arc::clone(locked(&self.pools).entry(drive).or_insert_with(new))
+    }
+
+    /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
+    /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
+    pub fn clean_up(&self, spec: CleanupSpec) {
+        let CleanupSpec { id, drive, emulation, condemned, age_ns, progress } = spec;
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let new = NewCleanup {
+            id,
+            drive,
+            condemned,
+            begun_ns: signed(Clock.now_ns()).saturating_sub(signed(age_ns)),
+            pool: self.pool_of(drive, emulation),
+            media: emulation.map(|emulation| self.media_of(drive, emulation)),
+            progress,
+        };
+        // All background work of a drive is on one reactor; identities are random, so drives spread.
+        let reactor = (drive.0.as_u128() % self.reactors.len() as u128) as usize;
+        self.reactors[reactor].order(Command::CleanUp(Box::new(new)));
+    }
+
+    /// Puts a kind of background work under another policy, on every drive. Holds from the answer on.
+    ///
+    /// # Errors
+    /// If a reactor has stopped.
+    pub fn change_background(
+        &self,
+        kind: BackgroundKind,
+        policy: BackgroundPolicy,
+    ) -> Result<(), DataPlaneError> {
+        for reactor in 0..self.reactors.len() {
+            self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::ChangeBackground {
+                kind,
+                policy,
+                done,
+            })?;
+        }
+        Ok(())
     }
 
     /// Forgets a drive that no volume is on any more.
@@ -306,7 +365,7 @@ impl DataPlane {
         }
         for pool in locked(&self.pools).values() {
             let mut state = locked(pool);
-            let PoolState { pool, paths } = &mut *state;
+            let PoolState { pool, paths, .. } = &mut *state;
             paths.change(&mut pool.tree, scope, &without_ceilings(terms), now_ns);
         }
     }

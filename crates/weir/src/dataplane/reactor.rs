@@ -14,6 +14,7 @@ use weir_types::bounds::CONNECTIONS_PER_REACTOR_MAX;
 use weir_volume::geometry::extent_count;
 
 use super::Alarm;
+use super::background::Background;
 use super::command::{Binding, Command};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::{Emulated, HeldCompletions};
@@ -80,6 +81,8 @@ pub(super) struct Reactor {
     pub rests: BTreeSet<(u64, ConnectionIndex)>,
     /// What emulated drives have not answered yet.
     pub held: HeldCompletions,
+    /// Work for the system itself.
+    pub background: Background,
     patience: Patience,
     spare_actions: Vec<weir_volume::Action>,
     pub stop_by_ns: Option<u64>,
@@ -112,6 +115,7 @@ impl Reactor {
             spare_grants: Vec::new(),
             rests: BTreeSet::new(),
             held: HeldCompletions::default(),
+            background: Background::default(),
             patience: Patience::default(),
             spare_actions: Vec::new(),
             stop_by_ns: None,
@@ -131,6 +135,7 @@ impl Reactor {
             self.take_answers();
             self.take_mail();
             self.pass_on_due();
+            self.look_at_background();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -150,7 +155,8 @@ impl Reactor {
 
     fn has_stopped(&self) -> bool {
         let is_late = self.stop_by_ns.is_some_and(|by_ns| self.now_ns >= by_ns);
-        self.stop_by_ns.is_some() && (self.connections.is_empty() || is_late)
+        let is_quiet = self.connections.is_empty() && self.background.is_quiet();
+        self.stop_by_ns.is_some() && (is_quiet || is_late)
     }
 
     fn wait(&mut self) {
@@ -182,8 +188,9 @@ impl Reactor {
         }
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
-        let at_ns =
-            [deadline_ns, rest_ends_ns, self.held.next_ns(), self.stop_by_ns].into_iter().flatten().min()?;
+        let background_ns = self.background.next_ns();
+        let others = [rest_ends_ns, self.held.next_ns(), background_ns, self.stop_by_ns];
+        let at_ns = others.into_iter().chain([deadline_ns]).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 
@@ -223,6 +230,11 @@ impl Reactor {
                     self.tap(volume, tap);
                     answer(done);
                 }
+                Command::CleanUp(new) => self.begin_cleanup(*new),
+                Command::ChangeBackground { kind, policy, done } => {
+                    self.change_background(kind, policy);
+                    answer(done);
+                }
                 Command::Retire { volume, extent, message } => self.retire(volume, extent, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -234,6 +246,7 @@ impl Reactor {
         while let Some(answer) = self.helper.next_answer() {
             match answer {
                 Answer::Opened { volume, extent, result } => self.extent_opened(volume, extent, result),
+                Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
                     self.status_found(connection, request, result);
@@ -376,6 +389,7 @@ impl Reactor {
     /// Answers what was received, refuses what waits, and ends.
     fn stop(&mut self) {
         self.stop_by_ns = Some(self.now_ns + STOP_PATIENCE_NS);
+        self.stop_background();
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
         for connection in all {
             self.cut_short(connection);

@@ -5,9 +5,10 @@
 //! volume's creation on. A missing or short extent file is therefore always a fault and never a hole.
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
-//! `.new` and go away under one ending in `.deleted`; both are removed when the daemon starts.
+//! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
 
 mod check;
+mod condemned;
 mod marker;
 mod record;
 mod usage;
@@ -22,6 +23,8 @@ use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
 
 pub use check::{ExtentFault, check_extents};
+use condemned::surplus;
+pub use condemned::{Condemned, Given, Survey};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use record::{RECORD_FILE, RecordUpdate};
 pub use usage::{DriveUsage, FolderScan};
@@ -160,33 +163,18 @@ impl Store {
         made
     }
 
-    /// Removes what a volume holds beyond `size_bytes`: surplus extent files, and the data in the tail of the
+    /// Takes from a volume what it holds beyond `size_bytes`: surplus extent files, and the data in the tail of the
     /// last one that stays, so that it reads as zeros if the volume grows again. Does nothing if there is
-    /// nothing to remove, so it is also what repairs an interrupted resize.
-    pub fn trim_to_size(&self, volume: VolumeId, size_bytes: u64) -> Result<(), StoreError> {
-        let extents = self.extents(volume);
-        remove_surplus(&extents, extent_count(size_bytes))?;
+    /// nothing to take, so it is also what repairs an interrupted resize. Answers the identity under which surplus
+    /// files were condemned, if there were any: giving back their space is left to do.
+    pub fn trim_to_size(&self, volume: VolumeId, size_bytes: u64) -> Result<Option<VolumeId>, StoreError> {
+        let condemned = self.cut_off(volume, extent_count(size_bytes))?;
         let tail = size_bytes % EXTENT_BYTES;
-        match tail {
-            0 => Ok(()),
-            _ => punch_tail(&extents.join(extent_file_name(extent_count(size_bytes) - 1)), tail),
+        if tail != 0 {
+            let last = extent_file_name(extent_count(size_bytes) - 1);
+            punch_tail(&self.extents(volume).join(last), tail)?;
         }
-    }
-
-    /// Removes a volume's files; a crash in between is finished by [`Store::remove_leftovers`]. Removing
-    /// what is not there succeeds.
-    pub fn delete(&self, volume: VolumeId) -> Result<(), StoreError> {
-        let (folder, deleted) = (self.folder(volume), self.folder_with(volume, DELETED_SUFFIX));
-        match fs::rename(&folder, &deleted) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            result => {
-                result.context("rename", &folder)?;
-                sync_folder(&self.volumes())?;
-            }
-        }
-        remove_tree(&deleted)?;
-        remove_tree(&self.folder_with(volume, NEW_SUFFIX))?;
-        sync_folder(&self.volumes())
+        Ok(condemned)
     }
 
     /// Bytes that a volume's extent files occupy.
@@ -200,23 +188,12 @@ impl Store {
         Ok(used)
     }
 
-    /// Removes folders whose making or removal a crash interrupted, and answers how many there were; and
-    /// copies of records that did not replace the old ones.
-    pub fn remove_leftovers(&self) -> Result<usize, StoreError> {
-        let volumes = self.volumes();
-        let mut removed = 0;
-        for entry in fs::read_dir(&volumes).context("read", &volumes)? {
-            let path = entry.context("read", &volumes)?.path();
-            let name = path.to_string_lossy();
-            if name.ends_with(NEW_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
-                remove_tree(&path)?;
-                removed += 1;
-            } else {
-                record::remove_temporary(&path)?;
-            }
+    /// Removes copies of records that a crash kept from replacing the old ones.
+    pub fn remove_temporary_records(&self) -> Result<(), StoreError> {
+        for volume in self.scan()?.volumes {
+            record::remove_temporary(&self.folder(volume))?;
         }
-        sync_folder(&volumes)?;
-        Ok(removed)
+        Ok(())
     }
 }
 
@@ -240,18 +217,11 @@ fn create_extents(extents: &Path, from: u64, to: u64) -> Result<(), StoreError> 
     sync_folder(extents)
 }
 
-/// Removes extent files with an index of `count` and above.
+/// Removes extent files with an index of `count` and above, which hold nothing yet.
 fn remove_surplus(extents: &Path, count: u64) -> Result<(), StoreError> {
-    let mut removed = false;
-    for entry in fs::read_dir(extents).context("read", extents)? {
-        let entry = entry.context("read", extents)?;
-        let index = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-        if index.is_some_and(|index| index >= count) {
-            fs::remove_file(entry.path()).context("remove", &entry.path())?;
-            removed = true;
-        }
-    }
-    if removed { sync_folder(extents) } else { Ok(()) }
+    let surplus = surplus(extents, count)?;
+    surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;
+    if surplus.is_empty() { Ok(()) } else { sync_folder(extents) }
 }
 
 /// Frees everything from `offset` to the end of an extent file, if there is anything.

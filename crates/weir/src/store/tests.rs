@@ -19,6 +19,27 @@ fn extent_files(store: &Store, volume: VolumeId) -> Vec<String> {
     names
 }
 
+/// Gives back what was condemned; operations that it took, and bytes that it gave.
+fn give_back(condemned: &Condemned) -> (u64, u64) {
+    let survey = condemned.survey().unwrap();
+    let (mut operations, mut bytes) = (0, 0);
+    for extent in (survey.first..survey.end).rev() {
+        let mut is_gone = false;
+        while !is_gone {
+            let given = condemned.give_back(extent).unwrap();
+            assert!(given.bytes <= weir_types::bounds::CLEANUP_STEP_BYTES);
+            (operations, bytes, is_gone) = (operations + 1, bytes + given.bytes, given.is_gone);
+        }
+    }
+    condemned.conclude().unwrap();
+    assert_eq!((survey.operations, survey.bytes), (operations, bytes));
+    (operations, bytes)
+}
+
+fn remove(store: &Store, volume: VolumeId) {
+    give_back(&store.deleted(volume));
+}
+
 #[test]
 fn all_extents_exist_with_full_size_from_creation() {
     let (_folder, store, volume) = store();
@@ -27,7 +48,7 @@ fn all_extents_exist_with_full_size_from_creation() {
         assert_eq!(extent_files(&store, volume).len(), count);
         assert_eq!(check_extents(&store.extents(volume), size), []);
         assert!(store.used_bytes(volume).unwrap() < 1 << 20, "a new volume is thin");
-        store.delete(volume).unwrap();
+        remove(&store, volume);
         assert!(store.scan().unwrap().volumes.is_empty());
     }
 }
@@ -54,13 +75,83 @@ fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
 fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
     let (_folder, store, volume) = store();
     store.create(volume, GIB, b"{}").unwrap();
+    fs::write(store.folder(volume).join("record.json.new"), "half").unwrap();
     for suffix in [NEW_SUFFIX, DELETED_SUFFIX] {
         let id = VolumeId(uuid::Uuid::new_v4());
         fs::create_dir_all(store.folder_with(id, suffix).join("extents")).unwrap();
     }
-    assert_eq!(store.remove_leftovers().unwrap(), 2);
+    for stranger in ["mine.deleted", "lost+found"] {
+        fs::create_dir(store.volumes().join(stranger)).unwrap();
+    }
+    store.remove_temporary_records().unwrap();
     let scan = store.scan().unwrap();
-    assert_eq!((scan.volumes, scan.strangers.len()), (vec![volume], 0));
+    assert_eq!((&scan.volumes, scan.leftovers.len()), (&vec![volume], 2));
+    scan.leftovers.iter().for_each(|id| _ = give_back(&store.leftover(*id)));
+    let scan = store.scan().unwrap();
+    assert_eq!((scan.volumes, scan.leftovers, scan.strangers.len()), (vec![volume], vec![], 2));
+    assert_eq!(fs::read_dir(store.folder(volume)).unwrap().count(), 2, "the record and the extents");
+}
+
+#[test]
+fn a_large_extent_is_given_back_in_pieces() {
+    let (_folder, store, volume) = store();
+    store.create(volume, 2 * GIB, b"{}").unwrap();
+    let path = store.extents(volume).join("00000001");
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let (step, hole) = (weir_types::bounds::CLEANUP_STEP_BYTES, 256 << 20);
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, step / 2).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), hole, 2 * step).unwrap();
+    drop(file);
+    store.condemn(volume).unwrap();
+    let (operations, bytes) = give_back(&store.deleted(volume));
+    // One for the empty extent, three for the other, of which the last has no more than a part.
+    assert_eq!(operations, 4);
+    assert!(bytes >= 2 * step + step / 2, "{bytes}");
+    assert_eq!(fs::read_dir(store.volumes()).unwrap().count(), 0);
+}
+
+#[test]
+fn giving_back_can_be_interrupted_and_repeated_anywhere() {
+    let (_folder, store, volume) = store();
+    store.create(volume, 3 * GIB, b"{}").unwrap();
+    let condemned = store.deleted(volume);
+    assert_eq!(condemned.survey().unwrap().end, 3, "it is condemned by looking at it");
+    assert!(!store.folder(volume).exists());
+    assert!(condemned.give_back(2).unwrap().is_gone && condemned.give_back(2).unwrap().is_gone);
+    assert_eq!(condemned.survey().unwrap(), Survey { first: 0, end: 2, operations: 2, bytes: 0 });
+    // A crash of the machine may bring any of the files back.
+    fs::remove_file(store.folder_with(volume, DELETED_SUFFIX).join("extents/00000000")).unwrap();
+    assert_eq!(condemned.survey().unwrap(), Survey { first: 1, end: 2, operations: 1, bytes: 0 });
+    condemned.conclude().unwrap();
+    assert_eq!(condemned.survey().unwrap(), Survey::default());
+    condemned.conclude().unwrap();
+}
+
+#[test]
+fn a_leftover_never_takes_a_volume_with_it() {
+    let (_folder, store, volume) = store();
+    store.create(volume, GIB, b"{}").unwrap();
+    fs::create_dir(store.folder_with(volume, DELETED_SUFFIX)).unwrap();
+    give_back(&store.leftover(volume));
+    assert_eq!(store.scan().unwrap().volumes, [volume]);
+    assert_eq!(check_extents(&store.extents(volume), GIB), []);
+}
+
+#[test]
+fn what_is_cut_off_is_out_of_the_volume_at_once() {
+    let (_folder, store, volume) = store();
+    store.create(volume, 4 * GIB, b"{}").unwrap();
+    let content = |path: PathBuf| fs::read(path).unwrap()[..4].to_vec();
+    let tail = store.extents(volume).join("00000003");
+    OpenOptions::new().write(true).open(&tail).unwrap().write_all(b"old!").unwrap();
+    let cut = store.trim_to_size(volume, 2 * GIB).unwrap().unwrap();
+    assert_eq!(extent_files(&store, volume), ["00000000", "00000001"]);
+    assert_eq!(store.scan().unwrap().leftovers, [cut]);
+    store.grow(volume, 2 * GIB, 4 * GIB).unwrap();
+    assert_eq!(content(tail), [0; 4], "while the old files are still there");
+    assert_eq!(store.trim_to_size(volume, 4 * GIB).unwrap(), None);
+    give_back(&store.leftover(cut));
+    assert_eq!(check_extents(&store.extents(volume), 4 * GIB), []);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use weir_types::VolumeId;
 
-use super::{Context, Store, StoreError};
+use super::{Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError};
 
 /// Space on the filesystem that holds a drive, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +22,35 @@ pub struct DriveUsage {
 pub struct FolderScan {
     /// Folders that are named like a volume.
     pub volumes: Vec<VolumeId>,
+    /// Folders of volumes that a crash left half made, or that are to go.
+    pub leftovers: Vec<VolumeId>,
     /// Names of anything else.
     pub strangers: Vec<String>,
 }
 
+/// The volume that a folder is named after.
+fn volume_of(name: &str) -> Option<VolumeId> {
+    let id = uuid::Uuid::try_parse(name).ok()?;
+    (id.to_string() == name).then_some(VolumeId(id))
+}
+
 impl Store {
-    /// Lists the volume folders on the drive, in order of their identity.
+    /// Lists the volumes' folders on the drive, in order of their identity.
     pub fn scan(&self) -> Result<FolderScan, StoreError> {
         let volumes = self.volumes();
         let mut scan = FolderScan::default();
         for entry in fs::read_dir(&volumes).context("read", &volumes)? {
             let name = entry.context("read", &volumes)?.file_name();
             let name = name.to_string_lossy();
-            match uuid::Uuid::try_parse(&name) {
-                Ok(id) if id.to_string() == name => scan.volumes.push(VolumeId(id)),
-                _ => scan.strangers.push(name.into_owned()),
+            let leftover = name.strip_suffix(NEW_SUFFIX).or_else(|| name.strip_suffix(DELETED_SUFFIX));
+            match (volume_of(&name), leftover.and_then(volume_of)) {
+                (Some(id), _) => scan.volumes.push(id),
+                (None, Some(id)) => scan.leftovers.push(id),
+                (None, None) => scan.strangers.push(name.into_owned()),
             }
         }
         scan.volumes.sort_unstable();
+        scan.leftovers.sort_unstable();
         scan.strangers.sort_unstable();
         Ok(scan)
     }

@@ -82,10 +82,10 @@ pub struct BindingLimit {
     pub waited_ns: u64,
 }
 
-/// A volume that uses the same drive.
+/// A volume that uses the same drive, or work for the system itself that does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriveNeighbour {
-    /// Its export name.
+    /// Its export name; of work for the system itself the kind, such as 'cleanup in the background'.
     pub volume: String,
     /// True if it, or what it stands under, has a floor.
     pub has_floor: bool,

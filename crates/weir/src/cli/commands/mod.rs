@@ -1,5 +1,6 @@
 //! The commands that are a question to the daemon, or none at all.
 
+pub mod background;
 pub mod documents;
 pub mod drive;
 pub mod effect;

@@ -85,6 +85,7 @@ fn lines(text: &str) -> PolicySetLines {
                 "policy_groups" => Some(&mut lines.policy_groups),
                 "adaptive_policy_groups" => Some(&mut lines.adaptive_policy_groups),
                 "volumes" => Some(&mut lines.volumes),
+                "background_policies" => Some(&mut lines.background_policies),
                 _ => None,
             };
         } else if content == "-" || content.starts_with("- ") {

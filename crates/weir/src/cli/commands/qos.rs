@@ -5,20 +5,21 @@ use super::super::arguments::{
     VolumeStatisticsCommand,
 };
 use super::super::client::{Client, CommandError};
-use super::{policy, policy_set, reasons, simulate, statistics};
+use super::{background, policy, policy_set, reasons, simulate, statistics};
 
 /// Does what was told about quality of service.
 pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
     match command {
         QosCommand::PolicyGroup { command } => policy::fixed(client, command),
         QosCommand::AdaptivePolicyGroup { command } => policy::adaptive(client, command),
+        QosCommand::BackgroundPolicy { command } => background::policy(client, command),
         QosCommand::Apply { file, dry_run } => policy_set::apply(client, &file, dry_run),
         QosCommand::Export => policy_set::export(client),
         QosCommand::Simulate(arguments) => simulate::simulate(arguments),
-        QosCommand::Statistics { command } => {
-            let StatisticsCommand::Volume { command } = command;
-            volume_statistics(client, command)
-        }
+        QosCommand::Statistics { command } => match command {
+            StatisticsCommand::Volume { command } => volume_statistics(client, command),
+            StatisticsCommand::Background { command } => background::statistics(client, command),
+        },
         QosCommand::Explain(arguments) => reasons::explain(client, &arguments),
     }
 }

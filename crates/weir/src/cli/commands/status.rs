@@ -5,6 +5,7 @@ use weir_types::units::Size;
 use super::super::arguments::ReadArguments;
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column, rough_size};
+use super::background::job_table;
 use super::drive::{media, optional_size};
 use crate::api::types::{Alarm, Drive, DriveState, Health, Status};
 
@@ -28,6 +29,9 @@ fn description(status: &Status) -> String {
     line("NBD", &status.nbd_listeners.join(", "));
     text.push_str(&drives(&status.drives));
     text.push_str(&volumes(status));
+    if !status.background.is_empty() {
+        text.push_str(&format!("Background Work:\n{}", indented(&job_table(&status.background))));
+    }
     let cluster =
         status.cluster_id.as_deref().map(|id| format!("Cluster Summary\n        Cluster ID: {id}\n"));
     text.push_str(&cluster.unwrap_or_default());

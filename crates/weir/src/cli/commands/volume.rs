@@ -7,7 +7,7 @@ use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
-use super::{effect, record, statistics};
+use super::{background, effect, record, statistics};
 use crate::api::types::{
     BoundPolicy, IoPriority, OperationSample, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify,
     VolumeResize, VolumeSample,
@@ -64,9 +64,13 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             client.post::<Volume>(&path, &query, &request).map(|_| ())
         }
         VolumeCommand::Record(arguments) => record::record(client, arguments),
-        VolumeCommand::Delete { name, tenant, force } => {
+        VolumeCommand::Delete { name, tenant, force, wait } => {
+            let (path, tenant) = (path(name.get()), tenant.tenant.as_deref());
+            let volume: Option<Volume> =
+                wait.then(|| client.get(&path, &[("tenant", tenant)])).transpose()?;
             let force = force.then_some("true");
-            client.delete(&path(name.get()), &[("tenant", tenant.tenant.as_deref()), ("force", force)])
+            client.delete(&path, &[("tenant", tenant), ("force", force)])?;
+            volume.map_or(Ok(()), |volume| background::wait(client, volume.id))
         }
     }
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use weir_types::{DriveId, Emulation, Name};
 
 use super::Control;
+use super::background::refuse_cleanups;
 use super::bounds::DRIVES_MAX;
 use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
@@ -195,7 +196,9 @@ impl Control {
             }
         };
         let name = record.name.clone();
+        let files = store.clone();
         self.update(|model| model.drives.insert(id, Drive { record, revision, store: Ok(store) }));
+        self.clean_up_leftovers(id, &files)?;
         self.drive(&name)
     }
 
@@ -267,7 +270,7 @@ fn refuse_used(model: &Model, drive: &DriveRecord) -> Outcome<()> {
             "drive '{name}' still has the volumes: {volumes}; delete them first"
         )));
     }
-    Ok(())
+    refuse_cleanups(model, drive.id, name)
 }
 
 /// A view without what must be read from the drive.
@@ -307,12 +310,9 @@ pub fn open_all(
     Ok(drives)
 }
 
-/// Removes what a crash left behind.
+/// Removes what a crash left behind and is small; space is given back later, in the background.
 fn clean(store: Store) -> Result<Store, crate::store::StoreError> {
-    let leftovers = store.remove_leftovers()?;
-    if leftovers > 0 {
-        tracing::info!(leftovers, "removed folders of volumes that were being made or removed");
-    }
+    store.remove_temporary_records()?;
     Ok(store)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::records::VolumeRecord;
-use super::super::tests::{World, error, inventory, name, state, volume};
+use super::super::tests::{World, error, inventory, name, settle, state, volume};
 use super::super::{CreateVolume, ErrorKind};
 use super::*;
 
@@ -48,6 +48,7 @@ fn a_drive_is_added_used_and_removed_without_a_trace() {
     assert_eq!(kind, ErrorKind::Refused);
     assert_eq!(message, "drive 'fast' still has the volumes: vol1; delete them first");
     control.delete_volume(None, &name("vol1"), false).unwrap();
+    settle(control);
     control.remove_drive(&name("fast")).unwrap();
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
     assert_eq!(error(control.drive(&name("fast"))).0, ErrorKind::NotFound);

@@ -11,10 +11,10 @@ use super::super::records::VolumeRecord;
 use super::super::volumes::levels_in_effect;
 use crate::dataplane::PolicyLevel;
 
-/// A volume that uses the same drive.
+/// A volume that uses the same drive, or work for the system itself that does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its export name.
+    /// Its export name, or the kind of work.
     pub name: String,
     /// True if it, or what it stands under, has a floor.
     pub has_floor: bool,
@@ -57,12 +57,17 @@ pub fn place<'a>(model: &Model, volume: &VolumeRecord, others: impl Iterator<Ite
             (Neighbour { name: record.export_name(), has_floor: has_floor(&path) }, path)
         })
         .unzip();
+    let background = model.background_on(volume.drive);
+    neighbours.extend(background.iter().map(|(kind, policy)| Neighbour {
+        name: format!("{kind} in the background"),
+        has_floor: policy.deadline_seconds.is_some(),
+    }));
     neighbours.sort_by(|one: &Neighbour, other| one.name.cmp(&other.name));
     Place {
         drive: model.drive_of(volume).map(|drive| drive.name.to_string()).unwrap_or_default(),
         weight: effective_weight(&levels_in_effect(model, volume)),
         has_floor: has_floor(&own),
-        portion: portion(&own, &paths),
+        portion: portion(&own, &paths, background.iter().map(|(_, policy)| policy.weight.0).sum()),
         neighbours,
     }
 }
@@ -71,16 +76,18 @@ fn has_floor(path: &[PolicyLevel]) -> bool {
     path.iter().any(|level| !level.terms.floor.is_unlimited())
 }
 
-/// The part that a path has by the weights of its levels beside other paths: at each level its weight among those
-/// of all that stand under the same one.
-fn portion(own: &[PolicyLevel], others: &[Vec<PolicyLevel>]) -> f64 {
+/// The part that a path has by the weights of its levels beside other paths, and beside background work of this
+/// weight: at each level its weight among those of all that stand under the same one.
+fn portion(own: &[PolicyLevel], others: &[Vec<PolicyLevel>], background: u32) -> f64 {
     let is_beside = |other: &[PolicyLevel], depth: usize| {
         other.len() > depth && other[..depth].iter().zip(own).all(|(a, b)| a.scope == b.scope)
     };
     let mut part = 1.0;
     for (depth, level) in own.iter().enumerate() {
         let mut seen: BTreeSet<&Scope> = BTreeSet::from([&level.scope]);
-        let mut all = f64::from(level.terms.weight.0);
+        // Background work stands beside the tenants.
+        let beside = if depth == 0 { background } else { 0 };
+        let mut all = f64::from(level.terms.weight.0 + beside);
         for other in others.iter().filter(|other| is_beside(other, depth)) {
             if seen.insert(&other[depth].scope) {
                 all += f64::from(other[depth].terms.weight.0);
@@ -109,9 +116,10 @@ mod tests {
     #[test]
     fn a_portion_is_that_of_all_levels() {
         let own = volume("a", 100, 1, 100);
-        assert_eq!(portion(&own, &[]), 1.0);
-        assert_eq!(portion(&own, &[volume("a", 100, 2, 300)]), 0.25);
+        assert_eq!(portion(&own, &[], 0), 1.0);
+        assert_eq!(portion(&own, &[volume("a", 100, 2, 300)], 0), 0.25);
         let others = [volume("a", 100, 2, 300), volume("b", 300, 3, 1), volume("b", 300, 4, 9)];
-        assert_eq!(portion(&own, &others), 0.25 * 0.25);
+        assert_eq!(portion(&own, &others, 0), 0.25 * 0.25);
+        assert_eq!(portion(&own, &others, 100), 0.25 * 0.2, "background work stands beside tenants");
     }
 }

@@ -1,6 +1,6 @@
 //! All policies at once.
 
-use weir_types::{AdaptiveTerms, Limits, Terms};
+use weir_types::{AdaptiveTerms, BackgroundKind, BackgroundPolicy, Limits, Terms, Weight};
 
 use super::*;
 
@@ -49,6 +49,7 @@ fn set() -> PolicySet {
             binding(1, "vol1", Some((Fixed, "below"))),
             binding(2, "vol2", Some((Adaptive, "value"))),
         ]),
+        background_policies: None,
     }
 }
 
@@ -96,6 +97,42 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
     drop(world);
     let world = World::start(&state);
     assert_eq!(inventory(&world.control), after);
+}
+
+#[test]
+fn policies_of_background_work_are_applied_with_the_others() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let weighing = |weight, number| BackgroundEntry {
+        place: place("background_policies", number),
+        kind: BackgroundKind::Cleanup,
+        policy: BackgroundPolicy { weight: Weight(weight), ..BackgroundPolicy::default() },
+    };
+    let applied = |entries: &[BackgroundEntry]| {
+        let set = PolicySet { background_policies: Some(entries.to_vec()), ..PolicySet::default() };
+        world.control.apply_policies(&set, false)
+    };
+    assert_eq!(applied(&[weighing(10, 1)]).unwrap(), Vec::<String>::new(), "it is the built-in one");
+    assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy cleanup"]);
+    for (entries, words) in [
+        (vec![weighing(0, 1)], "line 10 (background_policies entry 1): weight 0 is not accepted"),
+        (
+            vec![weighing(1, 1), weighing(2, 2)],
+            "line 20 (background_policies entry 2): 'cleanup' is there twice",
+        ),
+    ] {
+        let (_, message) = error(applied(&entries));
+        assert!(message.contains(words), "{message}");
+    }
+    assert_eq!(world.control.apply_policies(&PolicySet::default(), false).unwrap(), Vec::<String>::new());
+    drop(world);
+    let world = World::start(&state);
+    let policy = || world.control.background_policies().remove(0);
+    assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
+    let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };
+    let difference = world.control.apply_policies(&none, false).unwrap();
+    assert_eq!(difference, ["~ background policy cleanup: as built in"]);
+    assert!(policy().is_built_in);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use weir_types::bounds::BLOCK_BYTES;
 use weir_types::{Scope, Terms};
 use weir_volume::{Action, OperationId};
 
-use super::commons::Mail;
+use super::commons::{Commons, Mail};
 use super::{MediaGrant, PolicyLevel, SharedPool, Waiter};
 use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
@@ -19,9 +19,11 @@ pub(in crate::dataplane) struct PoolPlace {
 }
 
 /// An operation that waits for the media.
-pub(in crate::dataplane) struct Pending {
-    volume: VolumeIndex,
-    action: Action,
+pub(in crate::dataplane) enum Pending {
+    /// A volume's.
+    Volume { volume: VolumeIndex, action: Action },
+    /// The one with this number of the reactor's background work.
+    Background(usize),
 }
 
 /// What an action does to the media, and for which operation; `None` for what is not part of anybody's share.
@@ -60,6 +62,26 @@ pub(in crate::dataplane) fn without_ceilings(terms: &Terms) -> Terms {
     Terms { limits: Default::default(), burst: None, ..*terms }
 }
 
+/// Takes out what a pool has room for: what is a reactor's own is added to `own`, the rest is left for the others.
+fn take_grants(pool: &SharedPool, now_ns: u64, reactor: usize, commons: &Commons, own: &mut Vec<MediaGrant>) {
+    let mut others = Vec::new();
+    let mut state = locked(pool);
+    while let Some(granted) = state.pool.release(now_ns) {
+        let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
+        let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+        if ticket.reactor == reactor {
+            own.push(grant);
+            continue;
+        }
+        commons.post(ticket.reactor, Mail::Granted(grant));
+        if !others.contains(&ticket.reactor) {
+            others.push(ticket.reactor);
+        }
+    }
+    drop(state);
+    others.into_iter().for_each(|to| commons.wake(to));
+}
+
 impl Reactor {
     /// Hands an action on a volume's files to the kernel, or has it wait until the media can use it.
     pub(in crate::dataplane) fn queue_for_media(&mut self, index: VolumeIndex, action: Action) {
@@ -82,14 +104,17 @@ impl Reactor {
         match verdict {
             Verdict::Run => self.submit(index, action),
             Verdict::Wait => {
-                self.pending.insert(Pending { volume: index, action });
+                self.pending.insert(Pending::Volume { volume: index, action });
             }
         }
     }
 
     /// An operation that waited may go.
     pub(in crate::dataplane) fn granted(&mut self, grant: MediaGrant) {
-        let Pending { volume, action } = self.pending.remove(grant.pending);
+        let (volume, action) = match self.pending.remove(grant.pending) {
+            Pending::Volume { volume, action } => (volume, action),
+            Pending::Background(index) => return self.carry_out_step(index),
+        };
         let now_ns = self.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
             let context = self.volumes[volume].context(operation);
@@ -113,25 +138,17 @@ impl Reactor {
     /// Lets operations go that a volume's pool has room for.
     pub(in crate::dataplane) fn release_media(&mut self, index: VolumeIndex) {
         let Some(place) = self.volumes.get(index).and_then(|volume| volume.place.as_ref()) else { return };
-        let mut others = Vec::new();
         let mut own = std::mem::take(&mut self.spare_grants);
-        let mut state = locked(&place.pool);
-        while let Some(granted) = state.pool.release(self.now_ns) {
-            let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
-            let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
-            if ticket.reactor == self.index {
-                own.push(grant);
-                continue;
-            }
-            self.commons.post(ticket.reactor, Mail::Granted(grant));
-            if !others.contains(&ticket.reactor) {
-                others.push(ticket.reactor);
-            }
-        }
-        drop(state);
-        others.into_iter().for_each(|to| self.commons.wake(to));
+        take_grants(&place.pool, self.now_ns, self.index, &self.commons, &mut own);
         own.drain(..).for_each(|grant| self.granted(grant));
         self.spare_grants = own;
+    }
+
+    /// Lets operations go that a pool has room for.
+    pub(in crate::dataplane) fn release_pool(&mut self, pool: &SharedPool) {
+        let mut own = Vec::new();
+        take_grants(pool, self.now_ns, self.index, &self.commons, &mut own);
+        own.into_iter().for_each(|grant| self.granted(grant));
     }
 
     /// Takes what other reactors found may go.

@@ -13,7 +13,7 @@ mod shaping;
 use std::sync::{Arc, Mutex};
 
 use weir_qos::{Limit, Paths, Pool};
-use weir_types::{Scope, Terms};
+use weir_types::{BackgroundKind, Scope, Terms};
 
 use super::served_volume::Ticket;
 
@@ -66,6 +66,8 @@ pub(super) struct Waiter {
 pub(super) struct PoolState {
     pub pool: Pool<Waiter>,
     pub paths: Paths<Scope>,
+    /// What runs for the system itself: it stands beside the tenants.
+    pub background: Paths<BackgroundKind>,
 }
 
 /// A pool that all reactors with volumes on its drive share.

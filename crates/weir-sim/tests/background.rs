@@ -1,0 +1,184 @@
+//! Work for the system itself beside clients on one drive, in virtual time: what its weight leaves the others, and
+//! that a deadline takes what it needs and no more.
+
+use std::collections::BTreeSet;
+
+use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
+use weir_qos::{Kind, MediaModel, MediaRates, NodeId, Pool, ROOT, Verdict};
+use weir_sim::sharing::{Load, Media, Plan, PlannedNode, run};
+use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
+use weir_types::{BackgroundPolicy, Emulation, Terms, Throughput};
+use weir_volume::EmulatedMedia;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn node(parent: Option<usize>, terms: Terms, load: Option<(u32, Kind)>) -> PlannedNode {
+    let load = load.map(|(depth, kind)| {
+        let bytes = if kind == Kind::Discard { 0 } else { 4096 };
+        Load { depth, kind, bytes, think_ns: 0, active: vec![(0, u64::MAX)] }
+    });
+    PlannedNode { parent, terms, load }
+}
+
+/// Tenants with a client of this depth each, and a clean-up, which all ask without end.
+fn beside_tenants(depths: &[u32], latency_ns: u64) -> Plan {
+    let tenant = Terms::default();
+    let mut nodes = vec![node(None, BackgroundPolicy::default().terms(None), None)];
+    nodes.push(node(Some(0), tenant, Some((BACKGROUND_OPERATIONS_MAX as u32, Kind::Discard))));
+    for depth in depths {
+        nodes.push(node(None, tenant, None));
+        nodes.push(node(Some(nodes.len() - 1), tenant, Some((*depth, Kind::Write))));
+    }
+    let media = Media { iops: 2000, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
+    Plan { nodes, media: Some(media), duration_ns: 30 * SECOND_NS, late_ns_max: 0, seed: 1 }
+}
+
+#[test]
+fn a_clean_up_leaves_tenants_their_share() {
+    let cases: [(&[u32], u64); 3] = [(&[64], 100_000), (&[1024, 8], 100_000), (&[32, 32, 32], 5_000_000)];
+    for (depths, latency_ns) in cases {
+        let history = run(&beside_tenants(depths, latency_ns));
+        let answered = |node| history.answered(node, 10 * SECOND_NS, 30 * SECOND_NS) as f64;
+        let cleanup = answered(1);
+        let tenants: Vec<f64> = (0..depths.len()).map(|tenant| answered(3 + 2 * tenant)).collect();
+        for tenant in &tenants {
+            assert!(*tenant >= cleanup * 9.8, "{tenants:?} beside {cleanup}");
+        }
+        let all = cleanup + tenants.iter().sum::<f64>();
+        assert!(all >= 2000.0 * 20.0 * 0.97, "{all} of the drive's operations");
+        assert!(
+            cleanup * (10.0 * depths.len() as f64 + 1.0) >= all * 0.9,
+            "{cleanup} of {all}: not less either"
+        );
+    }
+}
+
+#[test]
+fn a_clean_up_that_is_alone_has_all_of_the_drive() {
+    let history = run(&beside_tenants(&[], 0));
+    let answered = history.answered(1, 10 * SECOND_NS, 20 * SECOND_NS);
+    assert!(answered.abs_diff(20_000) <= 2, "{answered}");
+}
+
+/// Who waits for the drive: a client that asks without end, or a clean-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Client,
+    Cleanup,
+}
+
+/// What came of a clean-up beside a saturating client.
+struct Outcome {
+    done_ns: u64,
+    /// Operations that were left at half of the time until the deadline.
+    left_at_half: u64,
+    /// Requests of the client until it was done.
+    served: u64,
+}
+
+/// A drive that a client saturates while a clean-up of so many operations has a deadline.
+struct World {
+    pool: Pool<Who>,
+    media: EmulatedMedia,
+    leaves: [NodeId; 2],
+    claim: NodeId,
+    under_way: BTreeSet<(u64, u64, Who)>,
+    number: u64,
+}
+
+impl World {
+    fn new(iops: u64) -> World {
+        let model = MediaModel::even(MediaRates { iops, bytes_per_second: u64::MAX });
+        let mut pool = Pool::new(model, None, 0);
+        let tenant = pool.tree.add_inner(ROOT, &Terms::default(), 0);
+        let claim = pool.tree.add_inner(ROOT, &BackgroundPolicy::default().terms(None), 0);
+        let leaves = [tenant, claim].map(|node| pool.tree.add_leaf(node, &Terms::default(), 0));
+        let media = EmulatedMedia::new(Emulation { iops, bytes_per_second: None, latency_ns: 100_000 });
+        World { pool, media, leaves, claim, under_way: BTreeSet::new(), number: 0 }
+    }
+
+    fn ask(&mut self, now_ns: u64, who: Who) {
+        let cost = self.pool.cost(Kind::Discard, 0, true);
+        if self.pool.arrive(now_ns, self.leaves[who as usize], who, cost) == Verdict::Run {
+            self.start(now_ns, who);
+        }
+    }
+
+    fn start(&mut self, now_ns: u64, who: Who) {
+        self.number += 1;
+        self.under_way.insert((self.media.submit(now_ns, 0), self.number, who));
+    }
+
+    /// The next operation ends.
+    fn step(&mut self) -> (u64, Who) {
+        let (now_ns, _, who) = self.under_way.pop_first().expect("the client always asks");
+        let cost = self.pool.cost(Kind::Discard, 0, true);
+        self.pool.completed(now_ns, cost);
+        while let Some(granted) = self.pool.release(now_ns) {
+            self.start(now_ns, granted.ticket);
+        }
+        (now_ns, who)
+    }
+}
+
+fn clean_up(operations: u64, policy: BackgroundPolicy) -> Outcome {
+    let mut world = World::new(2000);
+    let deadline_seconds = policy.deadline_seconds.unwrap_or(3600);
+    let due_ns = due_ns(0, deadline_seconds);
+    let (mut to_ask, mut left, mut look_ns) = (operations, operations, 0);
+    let mut outcome = Outcome { done_ns: 0, left_at_half: 0, served: 0 };
+    (0..64).for_each(|_| world.ask(0, Who::Client));
+    for _ in 0..BACKGROUND_OPERATIONS_MAX {
+        to_ask -= 1;
+        world.ask(0, Who::Cleanup);
+    }
+    while left > 0 {
+        let (now_ns, who) = world.step();
+        match who {
+            Who::Client => outcome.served += 1,
+            Who::Cleanup => left -= 1,
+        }
+        if now_ns <= u64::from(deadline_seconds) * SECOND_NS / 2 {
+            outcome.left_at_half = left;
+        }
+        if now_ns >= look_ns {
+            look_ns = now_ns + FLOOR_INTERVAL_NS;
+            let floor = policy.deadline_seconds.and_then(|_| rate_needed(now_ns, [(left, due_ns)]));
+            world.pool.tree.change(world.claim, &policy.terms(floor), now_ns);
+        }
+        if who == Who::Client || to_ask > 0 {
+            to_ask -= u64::from(who == Who::Cleanup);
+            world.ask(now_ns, who);
+        }
+        outcome.done_ns = now_ns;
+    }
+    outcome
+}
+
+#[test]
+fn a_deadline_is_met_beside_a_saturating_client_and_takes_no_more_than_it_needs() {
+    for (operations, seconds) in [(1000, 20), (20_000, 20), (30_000, 20), (5000, 5)] {
+        let policy = BackgroundPolicy { deadline_seconds: Some(seconds), ..BackgroundPolicy::default() };
+        let outcome = clean_up(operations, policy);
+        let deadline_ns = u64::from(seconds) * SECOND_NS;
+        assert!(outcome.done_ns <= deadline_ns, "{operations} in {seconds}s: {}", outcome.done_ns);
+        let share = outcome.done_ns * 2000 / SECOND_NS / 11;
+        if operations > 2 * share {
+            assert!(outcome.left_at_half * 10 >= operations * 4, "{} are left at half", outcome.left_at_half);
+        }
+        let all = outcome.served + operations;
+        let possible = outcome.done_ns * 2000 / SECOND_NS;
+        assert!(all * 100 >= possible * 97, "{all} of {possible}: nothing is wasted");
+    }
+}
+
+#[test]
+fn a_ceiling_holds_though_a_deadline_is_missed() {
+    let ceiling = Throughput { iops: Some(100), bytes_per_second: None };
+    let policy = BackgroundPolicy { ceiling, deadline_seconds: Some(2), ..BackgroundPolicy::default() };
+    let outcome = clean_up(2000, policy);
+    // The ceiling itself holds operations back before they come here; of what comes no more than it goes first.
+    let first = outcome.done_ns * 100 / SECOND_NS;
+    let share = outcome.served / 10;
+    assert!(2000 <= first + share + 100, "{first} by the floor and {share} by weight");
+}

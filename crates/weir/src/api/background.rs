@@ -1,0 +1,87 @@
+//! `/v1/background` and `/v1/qos/background-policies`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use weir_types::BackgroundKind;
+
+use super::answer::{Answer, ApiError, Body, Path};
+use super::types::{
+    BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,
+    ErrorBody,
+};
+use super::{Context, convert_policy};
+use crate::control::{BackgroundPolicyChange, ControlError, Outcome};
+
+/// Reads a kind of background work.
+fn kind(text: &str) -> Outcome<BackgroundKind> {
+    text.parse().map_err(|error: weir_types::UnitError| ControlError::not_found(error.to_string()))
+}
+
+/// Reads what should become different about a policy.
+pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<BackgroundPolicyChange> {
+    Ok(BackgroundPolicyChange {
+        weight: request.weight,
+        ceiling: request.ceiling.map(convert_policy::throughput).transpose()?,
+        deadline_seconds: request.deadline_seconds.map(|seconds| (seconds > 0).then_some(seconds)),
+    })
+}
+
+/// Background work that is not finished: what it is, and how far.
+#[utoipa::path(
+    get, path = "/v1/background", tag = "status", operation_id = "listBackgroundWork",
+    responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJobList> {
+    let jobs = context.run(|control| Ok::<_, ControlError>(control.background_jobs())).await?;
+    Ok(Json(BackgroundJobList { jobs: jobs.into_iter().map(BackgroundJob::from).collect() }))
+}
+
+/// The policies that background work runs under.
+#[utoipa::path(
+    get, path = "/v1/qos/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
+    responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPolicyList> {
+    let views = context.run(|control| Ok::<_, ControlError>(control.background_policies())).await?;
+    let background_policies = views.into_iter().map(BackgroundPolicy::from).collect();
+    Ok(Json(BackgroundPolicyList { background_policies }))
+}
+
+/// Change the policy of a kind of background work; it holds on every drive from the answer on.
+#[utoipa::path(
+    patch, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
+    operation_id = "modifyBackgroundPolicy",
+    params(("kind" = String, Path, description = "The kind")), request_body = BackgroundPolicyModify,
+    responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Body(request): Body<BackgroundPolicyModify>,
+) -> Answer<BackgroundPolicy> {
+    let kind = kind(&name)?;
+    let change = background_change(request)?;
+    let view = context.run(move |control| control.modify_background_policy(kind, &change)).await?;
+    Ok(Json(view.into()))
+}
+
+/// Give a kind of background work its built-in policy again.
+#[utoipa::path(
+    delete, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
+    operation_id = "resetBackgroundPolicy",
+    params(("kind" = String, Path, description = "The kind")),
+    responses((status = 204, description = "The built-in policy holds"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn reset(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let kind = kind(&name)?;
+    context.run(move |control| control.reset_background_policy(kind)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,80 @@
+//! The commands about background work.
+
+use clap::{Args, Subcommand};
+use weir_types::Throughput;
+use weir_types::background::parse_deadline;
+
+use super::ReadArguments;
+use crate::api::types::BackgroundKind;
+
+/// A kind of background work, named by position or by option.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct KindName {
+    /// The kind of work
+    #[arg(value_name = "KIND", value_enum, ignore_case = true)]
+    name: Option<BackgroundKind>,
+    /// The kind of work, as an option
+    #[arg(long, value_name = "KIND", value_enum, ignore_case = true)]
+    kind: Option<BackgroundKind>,
+}
+
+impl KindName {
+    /// The kind, wherever it was given.
+    pub fn get(self) -> BackgroundKind {
+        self.name.or(self.kind).expect("one of them is required")
+    }
+}
+
+/// What to do with the policies of background work.
+#[derive(Debug, Subcommand)]
+pub enum BackgroundPolicyCommand {
+    /// Show what background work may do on each drive
+    #[command(visible_alias = "list", after_help = "Example:\n  weir qos background-policy show -o json")]
+    Show(ReadArguments),
+    /// Change what a kind of background work may do, also while it is going on
+    #[command(
+        after_help = "Example:\n  weir qos background-policy modify cleanup --weight 50 --deadline 1h\n  weir qos background-policy modify --kind cleanup --max-throughput 100IOPS,500MB/s"
+    )]
+    Modify {
+        #[command(flatten)]
+        kind: KindName,
+        #[command(flatten)]
+        changes: BackgroundPolicyChanges,
+    },
+    /// Give a kind of background work its built-in policy again
+    #[command(after_help = "Example:\n  weir qos background-policy reset cleanup")]
+    Reset {
+        #[command(flatten)]
+        kind: KindName,
+    },
+}
+
+/// The changes, of which at least one must be given.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct BackgroundPolicyChanges {
+    /// Part of each drive, beside the tenants, 1 to 10000 [built in: 10; a tenant has 100]
+    #[arg(long, value_name = "N")]
+    pub weight: Option<u32>,
+    /// Most that it may do on each drive, such as 100IOPS or 500MB/s; 'none' for no ceiling
+    #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
+    pub max_throughput: Option<Throughput>,
+    /// Time in which each piece of work is to be done, such as 30m, 1h or 2d; 'none' for none. The work goes before
+    /// others as far as that is needed, and never above its ceiling
+    #[arg(long, value_name = "TIME|none", value_parser = deadline, allow_hyphen_values = true)]
+    pub deadline: Option<u32>,
+}
+
+/// Reads a deadline in seconds; 0 for none.
+fn deadline(text: &str) -> Result<u32, weir_types::UnitError> {
+    parse_deadline(text).map(Option::unwrap_or_default)
+}
+
+/// What to do with the statistics of background work.
+#[derive(Debug, Subcommand)]
+pub enum BackgroundStatisticsCommand {
+    /// Show what is going on, how far it is, and how long it will take
+    #[command(after_help = "Example:\n  weir qos statistics background show")]
+    Show(ReadArguments),
+}

@@ -1,0 +1,348 @@
+//! Work that runs for the system itself: the policies it runs under, and the space that is still to be given back.
+//!
+//! What is to go is known from the catalogue (volumes in state `Deleting`) or from the drive (folders that only bear
+//! the mark of it), so the next daemon goes on wherever this one ends. The data plane does the work; here it is begun,
+//! and noted when it is finished.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Name, Throughput, VolumeId, Weight};
+
+use super::Control;
+use super::catalogue::{Catalogue, Transaction};
+use super::error::{ControlError, Outcome};
+use super::model::{Model, list_names};
+use super::records::{VolumeRecord, VolumeState, keys};
+use crate::dataplane::{CleanupSpec, JobProgress, ProgressSnapshot};
+use crate::store::{Store, extent_count};
+
+/// Something whose space is to be given back.
+#[derive(Clone, Debug)]
+pub struct Cleanup {
+    /// The drive that it lies on.
+    pub drive: DriveId,
+    /// What it is, in words.
+    pub what: String,
+    /// When it was deleted or cut off.
+    pub begun_at: Timestamp,
+    /// The size of the volume that it was, in bytes; `None` if it was none.
+    pub volume_bytes: Option<u64>,
+    /// How far it is; `None` while its drive is missing.
+    pub progress: Option<Arc<JobProgress>>,
+}
+
+/// A piece of background work as it is shown.
+#[derive(Clone, Debug)]
+pub struct BackgroundJob {
+    /// Its identity: the volume's, or that of what was cut off from one.
+    pub id: VolumeId,
+    /// Its kind.
+    pub kind: BackgroundKind,
+    /// The name of its drive.
+    pub drive: String,
+    /// What it is, in words.
+    pub what: String,
+    /// When it began.
+    pub begun_at: Timestamp,
+    /// How long it is to take from then, in seconds.
+    pub deadline_seconds: Option<u32>,
+    /// How far it is; `None` while its drive is missing.
+    pub progress: Option<ProgressSnapshot>,
+}
+
+/// A policy of background work as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackgroundPolicyView {
+    /// What it is for.
+    pub kind: BackgroundKind,
+    /// What it says.
+    pub policy: BackgroundPolicy,
+    /// True if it is the built-in one.
+    pub is_built_in: bool,
+}
+
+/// What should become different about a policy of background work; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BackgroundPolicyChange {
+    /// Its weight.
+    pub weight: Option<u32>,
+    /// Its ceiling; an empty one removes it.
+    pub ceiling: Option<Throughput>,
+    /// Its deadline, or none.
+    pub deadline_seconds: Option<Option<u32>>,
+}
+
+impl BackgroundPolicyChange {
+    /// The policy as it should be.
+    pub fn applied(&self, policy: BackgroundPolicy) -> BackgroundPolicy {
+        BackgroundPolicy {
+            weight: self.weight.map_or(policy.weight, Weight),
+            ceiling: self.ceiling.unwrap_or(policy.ceiling),
+            deadline_seconds: self.deadline_seconds.unwrap_or(policy.deadline_seconds),
+        }
+    }
+}
+
+impl Cleanup {
+    /// What is left of a volume that was deleted, or was never finished.
+    pub fn of_volume(record: &VolumeRecord) -> Cleanup {
+        Cleanup {
+            drive: record.drive,
+            what: format!("deleted volume {}", record.export_name()),
+            begun_at: record.deleted_at.unwrap_or_else(Timestamp::now),
+            volume_bytes: Some(record.size_bytes),
+            progress: None,
+        }
+    }
+}
+
+impl BackgroundJob {
+    /// Operations per second since its first step.
+    pub fn operations_per_second(&self) -> f64 {
+        let progress = self.progress.as_ref();
+        let rate = |progress: &ProgressSnapshot| {
+            Some(progress.operations_done as f64 * 1e9 / progress.elapsed_ns?.max(1) as f64)
+        };
+        progress.and_then(rate).unwrap_or(0.0)
+    }
+
+    /// When it is to be done, if its policy has a deadline.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let seconds = self.deadline_seconds?;
+        self.begun_at.checked_add(jiff::SignedDuration::from_secs(seconds.into())).ok()
+    }
+
+    /// The time until it is done if it goes on like this, in nanoseconds.
+    pub fn left_ns(&self) -> Option<u64> {
+        let rate = self.operations_per_second();
+        let left = self.progress.as_ref()?.operations_left;
+        (rate > 0.0).then(|| (left as f64 * 1e9 / rate) as u64)
+    }
+}
+
+impl Model {
+    /// The policy of a kind of background work.
+    pub fn background_policy(&self, kind: BackgroundKind) -> BackgroundPolicy {
+        self.background.get(&kind).map(|policy| policy.record).unwrap_or_default()
+    }
+
+    /// The kinds of background work that go on on a drive, with their policies.
+    pub fn background_on(&self, drive: DriveId) -> Vec<(BackgroundKind, BackgroundPolicy)> {
+        let is_going_on = |cleanup: &Cleanup| {
+            let progress = cleanup.progress.as_ref().map(|progress| progress.snapshot());
+            progress.is_some_and(|progress| progress.elapsed_ns.is_some() && progress.fault.is_none())
+        };
+        let kind = BackgroundKind::Cleanup;
+        let is_cleaned = self.cleanups_on(drive).any(is_going_on);
+        is_cleaned.then(|| (kind, self.background_policy(kind))).into_iter().collect()
+    }
+
+    /// What is still to be given back on a drive.
+    pub fn cleanups_on(&self, drive: DriveId) -> impl Iterator<Item = &Cleanup> {
+        self.cleanups.values().filter(move |cleanup| cleanup.drive == drive)
+    }
+}
+
+/// Reads the policies that are not the built-in ones.
+pub(super) fn load_policies(catalogue: &dyn Catalogue, model: &mut Model) -> Outcome<()> {
+    for kind in BackgroundKind::ALL {
+        if let Some(entry) = catalogue.get(&keys::background_policy(kind))? {
+            model.put_background(kind, entry.decode()?, entry.revision);
+        }
+    }
+    Ok(())
+}
+
+impl Control {
+    /// The policies of all kinds of background work.
+    pub fn background_policies(&self) -> Vec<BackgroundPolicyView> {
+        let model = self.model();
+        let view = |kind| BackgroundPolicyView {
+            kind,
+            policy: model.background_policy(kind),
+            is_built_in: !model.background.contains_key(&kind),
+        };
+        BackgroundKind::ALL.into_iter().map(view).collect()
+    }
+
+    /// Changes the policy of a kind of background work; it holds on every drive from the answer on.
+    ///
+    /// # Errors
+    /// Invalid for values that make no sense.
+    pub fn modify_background_policy(
+        &self,
+        kind: BackgroundKind,
+        change: &BackgroundPolicyChange,
+    ) -> Outcome<BackgroundPolicyView> {
+        let _change = self.begin_change();
+        let (old, revision) = {
+            let model = self.model();
+            (model.background_policy(kind), model.background.get(&kind).map_or(0, |policy| policy.revision))
+        };
+        let policy = change.applied(old);
+        policy.check()?;
+        let key = keys::background_policy(kind);
+        let transaction = Transaction::default().compare(&key, revision).put(&key, &policy)?;
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| model.put_background(kind, policy, revision));
+        self.data_plane.change_background(kind, policy)?;
+        Ok(BackgroundPolicyView { kind, policy, is_built_in: false })
+    }
+
+    /// Gives a kind of background work its built-in policy again.
+    pub fn reset_background_policy(&self, kind: BackgroundKind) -> Outcome<()> {
+        let _change = self.begin_change();
+        self.catalogue.commit(Transaction::default().delete(keys::background_policy(kind)))?;
+        self.update(|model| model.background.remove(&kind));
+        Ok(self.data_plane.change_background(kind, BackgroundPolicy::default())?)
+    }
+
+    /// Puts what the catalogue says of background work in effect, before any begins.
+    pub(super) fn put_background_in_effect(&self) -> Outcome<()> {
+        let views = self.background_policies().into_iter().filter(|view| !view.is_built_in);
+        for view in views {
+            self.data_plane.change_background(view.kind, view.policy)?;
+        }
+        Ok(())
+    }
+
+    /// All background work that is not finished, in the order in which it began.
+    pub fn background_jobs(&self) -> Vec<BackgroundJob> {
+        let model = self.model();
+        let drive = |id: DriveId| model.drives.get(&id).map(|drive| drive.record.name.to_string());
+        let mut jobs: Vec<_> = model
+            .cleanups
+            .iter()
+            .map(|(id, cleanup)| BackgroundJob {
+                id: *id,
+                kind: BackgroundKind::Cleanup,
+                drive: drive(cleanup.drive).unwrap_or_default(),
+                what: cleanup.what.clone(),
+                begun_at: cleanup.begun_at,
+                deadline_seconds: model.background_policy(BackgroundKind::Cleanup).deadline_seconds,
+                progress: cleanup.progress.as_ref().map(|progress| progress.snapshot()),
+            })
+            .collect();
+        jobs.sort_by_key(|job| (job.begun_at, job.id));
+        jobs
+    }
+
+    /// Has the space of something given back. Its files are condemned now if that can be done; else before anything is
+    /// given back.
+    pub(super) fn begin_cleanup(&self, id: VolumeId, mut cleanup: Cleanup) {
+        if let Ok(store) = self.store(cleanup.drive) {
+            let (condemned, extents) = match cleanup.volume_bytes {
+                Some(bytes) => (store.deleted(id), extent_count(bytes)),
+                None => (store.leftover(id), 1),
+            };
+            let progress = Arc::new(JobProgress::expecting(extents));
+            cleanup.progress = Some(progress.clone());
+            self.data_plane.clean_up(CleanupSpec {
+                id,
+                drive: cleanup.drive,
+                emulation: self.emulation_of(cleanup.drive),
+                condemned,
+                age_ns: age_ns(cleanup.begun_at),
+                progress,
+            });
+        }
+        self.update(|model| model.cleanups.insert(id, cleanup));
+    }
+
+    fn emulation_of(&self, drive: DriveId) -> Option<Emulation> {
+        self.model().drives.get(&drive).and_then(|drive| drive.record.emulation)
+    }
+
+    /// Has the space of what was cut off from a volume given back, if anything was.
+    pub(super) fn begin_cut_off(&self, volume: &VolumeRecord, cut: Option<VolumeId>) {
+        let Some(id) = cut else { return };
+        let what = format!("end cut off from volume {}", volume.export_name());
+        let (drive, begun_at) = (volume.drive, Timestamp::now());
+        self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_bytes: None, progress: None });
+    }
+
+    /// Goes on with what a daemon before this one has left: volumes in deletion, and those that were never finished.
+    pub(super) fn resume_cleanups(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
+        for record in interrupted {
+            // Without its drive nothing more is known of it, and the next start asks again.
+            let is_possible = self.store(record.drive).is_ok();
+            let record = match record.state {
+                VolumeState::Creating if is_possible => self.mark_deleting(record)?,
+                _ => record.clone(),
+            };
+            tracing::info!(volume = %record.id, name = %record.name, "its space is given back");
+            self.begin_cleanup(record.id, Cleanup::of_volume(&record));
+        }
+        self.stores().into_iter().try_for_each(|(drive, store)| self.clean_up_leftovers(drive, &store))
+    }
+
+    /// Has the space of folders given back that only bear the mark of having been condemned.
+    pub(super) fn clean_up_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
+        for id in store.scan()?.leftovers {
+            let (is_volume, is_known) = {
+                let model = self.model();
+                (model.volumes.contains_key(&id), model.cleanups.contains_key(&id))
+            };
+            if is_volume {
+                self.alarms.raise(format!(
+                    "{} is condemned on the drive, but is a volume in the catalogue; it is left alone",
+                    store.folder(id).display()
+                ));
+            } else if !is_known {
+                let (what, begun_at) = (format!("leftover {id}"), Timestamp::now());
+                self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_bytes: None, progress: None });
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which background work is finished, and which cannot go on.
+    pub fn settle_background(&self) {
+        let running: BTreeMap<VolumeId, (String, Arc<JobProgress>)> = {
+            let model = self.model();
+            let job = |(id, cleanup): (&VolumeId, &Cleanup)| {
+                Some((*id, (cleanup.what.clone(), cleanup.progress.clone()?)))
+            };
+            model.cleanups.iter().filter_map(job).collect()
+        };
+        for (id, (what, progress)) in running {
+            if progress.is_finished() {
+                self.note_finished(id, &what);
+                continue;
+            }
+            let alarm = |fault| format!("the space of the {what} cannot be given back yet: {fault}");
+            self.alarms.set_volume(id, progress.snapshot().fault.map(alarm));
+        }
+    }
+
+    /// Forgets what is given back, first in the catalogue.
+    fn note_finished(&self, id: VolumeId, what: &str) {
+        let _change = self.begin_change();
+        let forgotten = Transaction::freeing_space().delete(keys::volume(id));
+        if let Err(error) = self.catalogue.commit(forgotten) {
+            let message = format!("the {what} is gone, but the catalogue cannot note it yet: {error}");
+            return self.alarms.set_volume(id, Some(message));
+        }
+        self.update(|model| model.cleanups.remove(&id));
+        self.alarms.forget(id);
+    }
+}
+
+/// Refuses to give up a drive on which something is still to be given back.
+pub(super) fn refuse_cleanups(model: &Model, drive: DriveId, name: &Name) -> Outcome<()> {
+    let what = list_names(model.cleanups_on(drive).map(|cleanup| &cleanup.what));
+    if what.is_empty() {
+        return Ok(());
+    }
+    Err(ControlError::refused(format!(
+        "drive '{name}' has space to be given back, of: {what}; 'qos statistics background show' tells how far it is, \
+         and 'volume delete --wait' waits for it"
+    )))
+}
+
+/// Nanoseconds since an instant; 0 if it is yet to come.
+fn age_ns(since: Timestamp) -> u64 {
+    u64::try_from(Timestamp::now().as_nanosecond() - since.as_nanosecond()).unwrap_or(0)
+}

@@ -1,0 +1,163 @@
+//! Deletions whose space is given back later, and the policies of that, against real files.
+
+use weir_types::BackgroundKind;
+
+use super::*;
+
+fn delete(control: &Control, text: &str) {
+    control.delete_volume(None, &name(text), false).unwrap();
+}
+
+/// Holds clean-ups to a step in many minutes, after the first.
+fn hold_up(control: &Control) {
+    let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
+    let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
+    control.modify_background_policy(BackgroundKind::Cleanup, &change).unwrap();
+}
+
+/// Makes a volume with a block of data in each extent.
+fn filled(control: &Control, text: &str, extents: u64) -> VolumeId {
+    let id = control.create_volume(volume(None, text, extents * GIB)).unwrap().record.id;
+    for extent in 0..extents {
+        let path = default_store(control).extents(id).join(format!("{extent:08}"));
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 0).unwrap();
+    }
+    id
+}
+
+/// Waits until a condition holds of the only work that there is.
+fn wait_for_job(control: &Control, condition: impl Fn(&BackgroundJob) -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !control.background_jobs().first().is_some_and(&condition) {
+        assert!(std::time::Instant::now() < deadline, "{:?}", control.background_jobs());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_name_is_free_at_once_and_space_is_given_back_by_whichever_daemon() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    hold_up(&world.control);
+    let old = filled(&world.control, "vol1", 20);
+    let kept = filled(&world.control, "kept", 2);
+    delete(&world.control, "vol1");
+    assert_eq!(error(world.control.volume(None, &name("vol1"))).0, ErrorKind::NotFound);
+    let new = filled(&world.control, "vol1", 3);
+    wait_for_job(&world.control, |job| job.progress.as_ref().is_some_and(|progress| progress.bytes_done > 0));
+    world.control.settle_background();
+    let job = world.control.background_jobs().remove(0);
+    assert_eq!((job.id, job.what.as_str(), job.drive.as_str()), (old, "deleted volume vol1", "default"));
+    drop(world);
+    let world = World::start(&state);
+    wait_for_job(&world.control, |job| job.progress.as_ref().is_some_and(|progress| progress.bytes_done > 0));
+    let again = world.control.background_jobs().remove(0);
+    assert_eq!((again.id, again.begun_at), (old, job.begun_at));
+    let left = again.progress.unwrap().operations_left;
+    assert!((10..19).contains(&left), "{left} of 20 extents are left after two daemons have begun");
+    world.control.reset_background_policy(BackgroundKind::Cleanup).unwrap();
+    settle(&world.control);
+    assert_eq!(folders(&state), 2);
+    let store = default_store(&world.control);
+    for (id, extents) in [(kept, 2), (new, 3)] {
+        assert_eq!(crate::store::check_extents(&store.extents(id), extents * GIB), []);
+    }
+    drop(world);
+    assert!(World::start(&state).control.background_jobs().is_empty());
+}
+
+#[test]
+fn what_cannot_be_given_back_is_an_alarm_and_tried_again() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let id = filled(&world.control, "vol1", 3);
+    let extent = default_store(&world.control).extents(id).join("00000001");
+    std::fs::remove_file(&extent).unwrap();
+    std::fs::create_dir(&extent).unwrap();
+    delete(&world.control, "vol1");
+    wait_for_job(&world.control, |job| {
+        job.progress.as_ref().is_some_and(|progress| progress.fault.is_some())
+    });
+    world.control.settle_background();
+    let alarms = world.control.alarms();
+    let words = "the space of the deleted volume vol1 cannot be given back yet: cannot remove";
+    assert!(alarms.len() == 1 && alarms[0].message.contains(words), "{alarms:?}");
+    let (kind, message) = error(world.control.remove_drive(&name("default")));
+    assert_eq!(kind, ErrorKind::Refused, "{message}");
+    drop(world);
+    let condemned = state.join(format!("drive/volumes/{id}.deleted/extents"));
+    let left: Vec<_> =
+        std::fs::read_dir(&condemned).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["00000001"], "the others are gone");
+    std::fs::remove_dir(condemned.join("00000001")).unwrap();
+    let world = World::start(&state);
+    settle(&world.control);
+    assert_eq!((world.control.alarms(), folders(&state)), (vec![], 0));
+}
+
+#[test]
+fn what_was_cut_off_never_comes_back() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    hold_up(&world.control);
+    let id = filled(&world.control, "vol1", 10);
+    let resize = |size_bytes| world.control.resize_volume(None, &name("vol1"), size_bytes, true).unwrap();
+    let store = default_store(&world.control);
+    for round in 1..=3 {
+        resize(GIB / 2);
+        resize(10 * GIB);
+        assert_eq!(crate::store::check_extents(&store.extents(id), 10 * GIB), []);
+        let used = store.used_bytes(id).unwrap();
+        assert!(used <= 64 << 10, "{used} bytes are in the volume, of which all but one block was cut off");
+        assert_eq!(world.control.background_jobs().len(), round);
+    }
+    let what = world.control.background_jobs().remove(0).what;
+    assert_eq!(what, "end cut off from volume vol1");
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!(world.control.background_jobs().len(), 3);
+    world.control.reset_background_policy(BackgroundKind::Cleanup).unwrap();
+    settle(&world.control);
+    assert_eq!((folders(&state), world.control.alarms()), (1, vec![]));
+    assert_eq!(crate::store::check_extents(&store.extents(id), 10 * GIB), []);
+}
+
+#[test]
+fn a_volume_is_left_alone_whatever_else_bears_its_name() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let id = filled(&world.control, "vol1", 1);
+    let store = default_store(&world.control);
+    drop(world);
+    let condemned = state.join(format!("drive/volumes/{id}.deleted"));
+    std::fs::create_dir(&condemned).unwrap();
+    let world = World::start(&state);
+    assert!(world.control.background_jobs().is_empty());
+    let alarms = world.control.alarms();
+    assert!(alarms.len() == 1 && alarms[0].message.contains("is left alone"), "{alarms:?}");
+    assert_eq!(crate::store::check_extents(&store.extents(id), GIB), []);
+    assert!(condemned.exists());
+}
+
+#[test]
+fn policies_of_background_work_are_checked_and_kept() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let modify = |change| world.control.modify_background_policy(BackgroundKind::Cleanup, &change);
+    let (kind, message) = error(modify(BackgroundPolicyChange { weight: Some(0), ..Default::default() }));
+    assert_eq!((kind, message.as_str()), (ErrorKind::Invalid, "weight 0 is not accepted; 1 to 10000 is"));
+    let change = BackgroundPolicyChange { deadline_seconds: Some(Some(3600)), ..Default::default() };
+    modify(change).unwrap();
+    let view = modify(BackgroundPolicyChange { weight: Some(50), ..Default::default() }).unwrap();
+    assert_eq!(
+        (view.policy.weight.0, view.policy.deadline_seconds, view.is_built_in),
+        (50, Some(3600), false)
+    );
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!(world.control.background_policies(), [view]);
+    world.control.reset_background_policy(BackgroundKind::Cleanup).unwrap();
+    let view = world.control.background_policies().remove(0);
+    assert_eq!((view.policy, view.is_built_in), (weir_types::BackgroundPolicy::default(), true));
+}

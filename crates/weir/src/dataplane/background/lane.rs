@@ -1,0 +1,239 @@
+//! All work of one kind on one drive: whose step is next, when, and with which claim on the drive. Pure.
+//!
+//! Work is done in the order in which it began. What cannot be done rests and holds up nothing else.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
+use weir_qos::{Cost, Kind, Pace};
+use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
+use weir_types::{BackgroundPolicy, Terms, VolumeId};
+
+use super::cleanup::{Cleanup, Outcome, Step, Verdict};
+use super::progress::JobProgress;
+
+/// How long work rests that could not be done, in nanoseconds: somebody has to do something about it first.
+const REST_NS: u64 = 10_000_000_000;
+
+/// What one operation costs under a ceiling, before it is known what it gives back.
+const OPERATION: Cost = Cost { kind: Kind::Discard, is_first: true, bytes: 0, media_ns: 0 };
+
+/// A piece of work.
+#[derive(Debug)]
+pub struct Job {
+    /// What it is known by.
+    pub id: VolumeId,
+    /// When it began, which may have been before this machine started.
+    pub begun_ns: i64,
+    /// Where it is shown how far it is.
+    pub progress: Arc<JobProgress>,
+    work: Cleanup,
+    rests_until_ns: u64,
+}
+
+impl Job {
+    pub fn new(id: VolumeId, begun_ns: i64, progress: Arc<JobProgress>) -> Job {
+        Job { id, begun_ns, progress, work: Cleanup::new(), rests_until_ns: 0 }
+    }
+}
+
+/// The work.
+#[derive(Debug)]
+pub struct Lane {
+    pace: Pace,
+    jobs: VecDeque<Job>,
+    under_way: usize,
+}
+
+impl Lane {
+    pub fn new(policy: BackgroundPolicy, now_ns: u64) -> Lane {
+        Lane { pace: Pace::new(policy, now_ns), jobs: VecDeque::new(), under_way: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Adds work behind what began before it.
+    pub fn add(&mut self, job: Job) {
+        let place = self.jobs.partition_point(|other| other.begun_ns <= job.begun_ns);
+        self.jobs.insert(place, job);
+    }
+
+    /// Takes another policy.
+    pub fn change(&mut self, policy: BackgroundPolicy, now_ns: u64) {
+        self.pace.change(policy, now_ns);
+    }
+
+    /// The work whose turn it is.
+    fn current(&self, now_ns: u64) -> Option<usize> {
+        self.jobs.iter().position(|job| job.rests_until_ns <= now_ns)
+    }
+
+    /// Takes the next step that may be taken now, and whose it is.
+    pub fn take(&mut self, now_ns: u64) -> Option<(VolumeId, Step)> {
+        if self.under_way >= BACKGROUND_OPERATIONS_MAX {
+            return None;
+        }
+        let index = self.current(now_ns)?;
+        let job = &mut self.jobs[index];
+        if job.work.peek()?.is_for_media() {
+            if self.pace.ready_ns() > now_ns {
+                return None;
+            }
+            self.pace.asked(now_ns, OPERATION);
+        }
+        let step = job.work.take()?;
+        self.under_way += 1;
+        job.progress.started(now_ns);
+        Some((job.id, step))
+    }
+
+    /// A step that was taken is not carried out, because the daemon ends.
+    pub fn put_back(&mut self, id: VolumeId, step: Step) {
+        self.under_way -= 1;
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+            job.work.put_back(step);
+        }
+    }
+
+    /// A step has ended.
+    pub fn ended(&mut self, now_ns: u64, id: VolumeId, step: Step, outcome: Outcome) {
+        self.under_way -= 1;
+        let Some(index) = self.jobs.iter().position(|job| job.id == id) else { return };
+        let job = &mut self.jobs[index];
+        let bytes = job.progress.note(&outcome);
+        self.pace.moved(now_ns, OPERATION, u32::try_from(bytes).unwrap_or(u32::MAX));
+        match job.work.ended(step, outcome) {
+            Verdict::Going => {}
+            Verdict::Finished => {
+                job.progress.finished();
+                self.jobs.remove(index);
+            }
+            Verdict::Failed(fault) => {
+                job.rests_until_ns = now_ns + REST_NS;
+                job.progress.failed(fault);
+            }
+        }
+    }
+
+    /// The terms under which it stands in line for the drive now.
+    pub fn terms(&self, now_ns: u64) -> Terms {
+        let policy = self.pace.policy();
+        let floor = policy.deadline_seconds.and_then(|seconds| {
+            let active = self.jobs.iter().filter(|job| job.rests_until_ns <= now_ns);
+            let work = active.map(|job| (job.progress.operations_left(), due_ns(job.begun_ns, seconds)));
+            rate_needed(now_ns, work)
+        });
+        policy.terms(floor)
+    }
+
+    /// The next instant at which there may be something to do though nothing ended until then.
+    pub fn wake_ns(&self, now_ns: u64) -> Option<u64> {
+        let rests =
+            self.jobs.iter().map(|job| job.rests_until_ns).filter(|until_ns| *until_ns > now_ns).min();
+        let has_step = self.current(now_ns).is_some_and(|index| self.jobs[index].work.peek().is_some());
+        let may_step = has_step && self.under_way < BACKGROUND_OPERATIONS_MAX;
+        let step = may_step.then(|| self.pace.ready_ns().max(now_ns));
+        let has_deadline = self.pace.policy().deadline_seconds.is_some() && !self.jobs.is_empty();
+        let look = has_deadline.then_some(now_ns + FLOOR_INTERVAL_NS);
+        [rests, step, look].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cleanup::Done;
+    use super::*;
+    use crate::store::{Given, Survey};
+    use weir_types::{Throughput, Weight};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn id(number: u128) -> VolumeId {
+        VolumeId(uuid::Uuid::from_u128(number))
+    }
+
+    fn policy(ceiling: &str, deadline_seconds: Option<u32>) -> BackgroundPolicy {
+        let ceiling = Throughput::parse(ceiling).unwrap();
+        BackgroundPolicy { ceiling, deadline_seconds, ..BackgroundPolicy::default() }
+    }
+
+    /// A lane with one piece of work that was looked at.
+    fn lane(policy: BackgroundPolicy, extents: u32) -> (Lane, Arc<JobProgress>) {
+        let progress = Arc::<JobProgress>::default();
+        let mut lane = Lane::new(policy, 0);
+        lane.add(Job::new(id(1), 0, progress.clone()));
+        assert_eq!(lane.take(0), Some((id(1), Step::Survey)));
+        let survey = Survey { first: 0, end: extents, operations: u64::from(extents), bytes: 0 };
+        lane.ended(0, id(1), Step::Survey, Ok(Done::Surveyed(survey)));
+        (lane, progress)
+    }
+
+    fn give(lane: &mut Lane, now_ns: u64, step: Step) {
+        lane.ended(now_ns, id(1), step, Ok(Done::Given(Given { bytes: 4096, is_gone: true })));
+    }
+
+    #[test]
+    fn few_operations_are_asked_for_at_a_time() {
+        let (mut lane, progress) = lane(policy("none", None), 100);
+        let taken: Vec<_> = std::iter::from_fn(|| lane.take(0)).collect();
+        assert_eq!(taken.len(), BACKGROUND_OPERATIONS_MAX);
+        assert_eq!(lane.wake_ns(0), None, "nothing happens before one ends");
+        give(&mut lane, 5, taken[0].1);
+        assert_eq!((lane.take(5).is_some(), lane.take(5)), (true, None));
+        assert_eq!((progress.operations_left(), progress.snapshot().bytes_done), (99, 4096));
+    }
+
+    #[test]
+    fn a_ceiling_holds_operations_and_bytes() {
+        let (mut lane, _) = lane(policy("10IOPS,4096B/s", None), 100);
+        let (_, step) = lane.take(0).unwrap();
+        assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(SECOND_NS / 10)));
+        give(&mut lane, 0, step);
+        assert_eq!((lane.take(SECOND_NS / 10), lane.wake_ns(0)), (None, Some(SECOND_NS)));
+        assert!(lane.take(SECOND_NS).is_some());
+        lane.change(policy("none", None), SECOND_NS);
+        assert!(lane.take(SECOND_NS).is_some());
+    }
+
+    #[test]
+    fn a_floor_grows_as_time_runs_out_and_ends_with_the_work() {
+        let (mut lane, progress) = lane(policy("none", Some(1600)), 1500);
+        let floor = |lane: &Lane, seconds: u64| lane.terms(seconds * SECOND_NS).floor.iops;
+        assert_eq!((floor(&lane, 0), floor(&lane, 750), floor(&lane, 1499)), (Some(1), Some(2), Some(1500)));
+        assert_eq!(lane.wake_ns(0), Some(0));
+        let (_, step) = lane.take(0).unwrap();
+        give(&mut lane, 0, step);
+        assert_eq!(lane.terms(0).weight, Weight(10));
+        let below =
+            BackgroundPolicy { ceiling: Throughput::parse("7IOPS").unwrap(), ..policy("none", Some(1600)) };
+        lane.change(below, 0);
+        assert_eq!(floor(&lane, 1499), Some(7), "the ceiling holds");
+        lane.change(policy("none", Some(1600)), 0);
+        while let Some((_, step)) = lane.take(u64::MAX / 2) {
+            match step {
+                Step::Conclude => lane.ended(0, id(1), step, Ok(Done::Concluded)),
+                _ => give(&mut lane, u64::MAX / 2, step),
+            }
+        }
+        assert!(lane.is_empty() && progress.is_finished());
+        assert_eq!((floor(&lane, 1499), lane.wake_ns(0)), (None, None));
+    }
+
+    #[test]
+    fn what_began_first_is_first_and_what_fails_rests() {
+        let (mut lane, progress) = lane(policy("none", None), 1);
+        lane.add(Job::new(id(3), 30, Arc::default()));
+        lane.add(Job::new(id(2), -20, Arc::default()));
+        assert_eq!(lane.take(0), Some((id(2), Step::Survey)));
+        lane.ended(0, id(2), Step::Survey, Err("broken".to_owned()));
+        assert_eq!(lane.take(0), Some((id(1), Step::GiveBack(0))));
+        lane.ended(0, id(1), Step::GiveBack(0), Err("broken too".to_owned()));
+        assert_eq!(progress.snapshot().fault.as_deref(), Some("broken too"));
+        assert_eq!(lane.take(0), Some((id(3), Step::Survey)));
+        assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(REST_NS)));
+        assert_eq!(lane.take(REST_NS), Some((id(2), Step::Survey)), "once more");
+    }
+}

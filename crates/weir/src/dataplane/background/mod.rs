@@ -1,0 +1,290 @@
+//! Work that runs for the system itself, on the reactor that a drive's background work belongs to.
+//!
+//! All work of one kind on one drive is a *lane*: it stands in line for the drive with a leaf of its own, beside the
+//! tenants, under the kind's policy. What a step does to files is done by a helper thread; an emulated drive answers
+//! it when it would have. Here is the shell; what is next and when is decided in [`lane`], the steps of a clean-up
+//! in [`cleanup`].
+
+mod cleanup;
+mod lane;
+mod progress;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use slab::Slab;
+use weir_qos::background::FLOOR_INTERVAL_NS;
+use weir_qos::{Cost, Kind, NodeId, Verdict};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Terms, VolumeId};
+
+use super::emulation::{self, SharedMedia};
+use super::helper;
+use super::locked;
+use super::reactor::Reactor;
+use super::sharing::{Pending, PoolState, SharedPool, Waiter, without_ceilings};
+use crate::store::Condemned;
+pub(super) use cleanup::{Done, Outcome, Step};
+use lane::{Job, Lane};
+pub use progress::{JobProgress, ProgressSnapshot};
+
+/// Names a lane.
+type LaneKey = (DriveId, BackgroundKind);
+
+/// A clean-up as a reactor is told of it.
+pub(super) struct NewCleanup {
+    pub id: VolumeId,
+    pub drive: DriveId,
+    pub condemned: Condemned,
+    /// When it began, by the clock of reactors; below zero if that was before it began to count.
+    pub begun_ns: i64,
+    pub pool: SharedPool,
+    pub media: Option<SharedMedia>,
+    pub progress: Arc<JobProgress>,
+}
+
+/// A lane, and where it stands.
+struct ServedLane {
+    lane: Lane,
+    /// The files of each piece of work.
+    files: BTreeMap<VolumeId, Condemned>,
+    pool: SharedPool,
+    leaf: NodeId,
+    media: Option<SharedMedia>,
+    /// The terms under which it stands in line, and when they were last looked at.
+    terms: Terms,
+    terms_at_ns: u64,
+}
+
+/// A step that was taken: it waits for the media, is carried out, or is held back by an emulated drive.
+struct Operation {
+    key: LaneKey,
+    id: VolumeId,
+    step: Step,
+    /// What it costs the media, if it goes there.
+    cost: Option<Cost>,
+    /// When an emulated drive answers.
+    due_ns: u64,
+    outcome: Option<Outcome>,
+}
+
+/// A reactor's background work. What waits is bounded by what may be under way in a lane; how much work there is, by
+/// control.
+#[derive(Default)]
+pub(super) struct Background {
+    policies: BTreeMap<BackgroundKind, BackgroundPolicy>,
+    lanes: BTreeMap<LaneKey, ServedLane>,
+    operations: Slab<Operation>,
+    /// What emulated drives have not answered yet.
+    held: BTreeSet<(u64, usize)>,
+    /// When a lane has to be looked at though nothing ended.
+    wake_ns: Option<u64>,
+}
+
+impl Background {
+    /// The next instant at which there is something to do.
+    pub fn next_ns(&self) -> Option<u64> {
+        let held_ns = self.held.first().map(|&(due_ns, _)| due_ns);
+        held_ns.into_iter().chain(self.wake_ns).min()
+    }
+
+    /// True if nothing that was asked for has to come back.
+    pub fn is_quiet(&self) -> bool {
+        self.operations.is_empty()
+    }
+}
+
+impl ServedLane {
+    /// Stands in line for a drive.
+    fn join(kind: BackgroundKind, lane: Lane, new: &NewCleanup, now_ns: u64) -> ServedLane {
+        let terms = lane.terms(now_ns);
+        let node = plant(&new.pool, kind, &terms, now_ns);
+        let leaf = locked(&new.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns);
+        ServedLane {
+            lane,
+            files: BTreeMap::new(),
+            pool: SharedPool::clone(&new.pool),
+            leaf,
+            media: new.media.clone(),
+            terms,
+            terms_at_ns: now_ns,
+        }
+    }
+
+    /// Brings the claim on the drive to what is needed.
+    fn claim(&mut self, kind: BackgroundKind, now_ns: u64) {
+        if now_ns < self.terms_at_ns + FLOOR_INTERVAL_NS {
+            return;
+        }
+        self.terms_at_ns = now_ns;
+        let terms = self.lane.terms(now_ns);
+        if terms != self.terms {
+            plant(&self.pool, kind, &terms, now_ns);
+            self.terms = terms;
+        }
+    }
+
+    /// Leaves the line: nothing waits there any more.
+    fn leave(self, kind: BackgroundKind) {
+        let mut state = locked(&self.pool);
+        let PoolState { pool, background, .. } = &mut *state;
+        pool.tree.remove(self.leaf);
+        background.uproot(&mut pool.tree, &[kind]);
+    }
+}
+
+/// Enters a kind in the line for a drive, or changes its terms there.
+fn plant(pool: &SharedPool, kind: BackgroundKind, terms: &Terms, now_ns: u64) -> NodeId {
+    let mut state = locked(pool);
+    let PoolState { pool, background, .. } = &mut *state;
+    background.plant(&mut pool.tree, &[(kind, without_ceilings(terms))], now_ns, |_| Vec::new())
+}
+
+impl Reactor {
+    /// Begins a clean-up.
+    pub(super) fn begin_cleanup(&mut self, new: NewCleanup) {
+        let kind = BackgroundKind::Cleanup;
+        let (key, now_ns) = ((new.drive, kind), self.now_ns);
+        let policy = self.background.policies.get(&kind).copied().unwrap_or_default();
+        let served = self.background.lanes.entry(key);
+        let served =
+            served.or_insert_with(|| ServedLane::join(kind, Lane::new(policy, now_ns), &new, now_ns));
+        served.files.insert(new.id, new.condemned);
+        served.lane.add(Job::new(new.id, new.begun_ns, new.progress));
+        self.go_on(key);
+    }
+
+    /// Puts a kind of background work under another policy.
+    pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
+        let now_ns = self.now_ns;
+        self.background.policies.insert(kind, policy);
+        let keys: Vec<_> = self.background.lanes.keys().copied().filter(|key| key.1 == kind).collect();
+        for key in keys {
+            if let Some(served) = self.background.lanes.get_mut(&key) {
+                served.lane.change(policy, now_ns);
+                served.terms_at_ns = 0;
+            }
+            self.go_on(key);
+        }
+    }
+
+    /// Takes the steps of a lane that can be taken now.
+    fn go_on(&mut self, key: LaneKey) {
+        let now_ns = self.now_ns;
+        if let Some(served) = self.background.lanes.get_mut(&key) {
+            served.claim(key.1, now_ns);
+        }
+        while let Some((id, step)) = self.take_step(key) {
+            self.ask_for(key, id, step);
+        }
+        let is_done = self.background.lanes.get(&key).is_some_and(|served| served.lane.is_empty());
+        if is_done && let Some(served) = self.background.lanes.remove(&key) {
+            served.leave(key.1);
+        }
+        let lanes = self.background.lanes.values().filter(|_| self.stop_by_ns.is_none());
+        self.background.wake_ns = lanes.filter_map(|served| served.lane.wake_ns(now_ns)).min();
+    }
+
+    fn take_step(&mut self, key: LaneKey) -> Option<(VolumeId, Step)> {
+        // What a daemon that ends leaves undone, the next one does.
+        if self.stop_by_ns.is_some() {
+            return None;
+        }
+        self.background.lanes.get_mut(&key)?.lane.take(self.now_ns)
+    }
+
+    /// Has a step carried out, or wait until the media can use it.
+    fn ask_for(&mut self, key: LaneKey, id: VolumeId, step: Step) {
+        let (now_ns, reactor) = (self.now_ns, self.index);
+        let operation = Operation { key, id, step, cost: None, due_ns: 0, outcome: None };
+        let index = self.background.operations.insert(operation);
+        let served = self.background.lanes.get(&key).filter(|_| step.is_for_media());
+        let Some(served) = served else { return self.carry_out_step(index) };
+        let pending = self.pending.vacant_key();
+        let mut state = locked(&served.pool);
+        let cost = state.pool.cost(Kind::Discard, 0, true);
+        let verdict = state.pool.arrive(now_ns, served.leaf, Waiter { reactor, pending }, cost);
+        drop(state);
+        self.background.operations[index].cost = Some(cost);
+        match verdict {
+            Verdict::Run => self.carry_out_step(index),
+            Verdict::Wait => _ = self.pending.insert(Pending::Background(index)),
+        }
+    }
+
+    /// Carries a step out: it waits for nothing, or was granted.
+    pub(super) fn carry_out_step(&mut self, index: usize) {
+        let now_ns = self.now_ns;
+        let operation = &mut self.background.operations[index];
+        let served = self.background.lanes.get(&operation.key);
+        let served = served.expect("a lane stands while a step of it is under way");
+        if let Some(media) = served.media.as_ref().filter(|_| operation.cost.is_some()) {
+            operation.due_ns = emulation::lock(media).submit(now_ns, 0);
+        }
+        let files = served.files.get(&operation.id).expect("work has files until it is finished");
+        let (condemned, step) = (files.clone(), operation.step);
+        self.helper.submit(helper::Job::Background { operation: index, condemned, step });
+    }
+
+    /// The helper has carried out a step.
+    pub(super) fn step_answered(&mut self, index: usize, outcome: Outcome) {
+        let operation = &mut self.background.operations[index];
+        operation.outcome = Some(outcome);
+        let due_ns = operation.due_ns;
+        if due_ns > self.now_ns && self.stop_by_ns.is_none() {
+            self.background.held.insert((due_ns, index));
+        } else {
+            self.step_ended(index);
+        }
+    }
+
+    fn step_ended(&mut self, index: usize) {
+        let now_ns = self.now_ns;
+        let Operation { key, id, step, cost, outcome, .. } = self.background.operations.remove(index);
+        let outcome = outcome.expect("a step ends with an outcome");
+        let Some(served) = self.background.lanes.get_mut(&key) else { return };
+        if outcome == Ok(Done::Concluded) {
+            served.files.remove(&id);
+        }
+        if let Err(fault) = &outcome {
+            tracing::warn!(%id, drive = %key.0, "clean-up: {fault}");
+        }
+        served.lane.ended(now_ns, id, step, outcome);
+        if let Some(cost) = cost {
+            let pool = SharedPool::clone(&served.pool);
+            locked(&pool).pool.completed(now_ns, cost);
+            self.release_pool(&pool);
+        }
+        self.go_on(key);
+    }
+
+    /// Does what is due.
+    pub(super) fn look_at_background(&mut self) {
+        while let Some((_, index)) = self.background.held.first().copied().filter(|due| due.0 <= self.now_ns)
+        {
+            self.background.held.pop_first();
+            self.step_ended(index);
+        }
+        if self.background.wake_ns.is_some_and(|wake_ns| wake_ns <= self.now_ns) {
+            let keys: Vec<_> = self.background.lanes.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.go_on(key));
+        }
+    }
+
+    /// Takes back what waits; what is under way is waited for, but not for emulated drives.
+    pub(super) fn stop_background(&mut self) {
+        let now_ns = self.now_ns;
+        self.background.wake_ns = None;
+        for served in self.background.lanes.values_mut() {
+            let waiting: Vec<_> = locked(&served.pool).pool.drain(now_ns, served.leaf).collect();
+            for waiter in waiting {
+                if let Pending::Background(index) = self.pending.remove(waiter.pending) {
+                    let Operation { id, step, .. } = self.background.operations.remove(index);
+                    served.lane.put_back(id, step);
+                }
+            }
+        }
+        for (_, index) in std::mem::take(&mut self.background.held) {
+            self.step_ended(index);
+        }
+    }
+}

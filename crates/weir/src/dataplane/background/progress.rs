@@ -1,0 +1,112 @@
+//! How far a piece of background work is, for everybody to see.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_reactor::Clock;
+
+use super::cleanup::{Done, Outcome};
+
+/// What is counted while the work goes on. One reactor writes it.
+#[derive(Debug, Default)]
+pub struct JobProgress {
+    operations_done: AtomicU64,
+    operations_left: AtomicU64,
+    bytes_done: AtomicU64,
+    bytes_left: AtomicU64,
+    /// When its first step was taken; 0 before.
+    started_ns: AtomicU64,
+    is_finished: AtomicBool,
+    fault: Mutex<Option<String>>,
+}
+
+/// What was counted at an instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgressSnapshot {
+    /// Operations done since the daemon started.
+    pub operations_done: u64,
+    /// Operations left, as far as it is known.
+    pub operations_left: u64,
+    /// Bytes given back since the daemon started.
+    pub bytes_done: u64,
+    /// Bytes left, as far as it is known.
+    pub bytes_left: u64,
+    /// Time since its first step here, in nanoseconds; `None` if it waits for that.
+    pub elapsed_ns: Option<u64>,
+    /// Why it cannot go on, in words; it is tried again.
+    pub fault: Option<String>,
+}
+
+impl JobProgress {
+    /// Nothing is done of what is expected.
+    pub fn expecting(operations: u64) -> JobProgress {
+        JobProgress { operations_left: AtomicU64::new(operations), ..JobProgress::default() }
+    }
+
+    /// What is counted now.
+    pub fn snapshot(&self) -> ProgressSnapshot {
+        let started_ns = self.started_ns.load(Relaxed);
+        ProgressSnapshot {
+            operations_done: self.operations_done.load(Relaxed),
+            operations_left: self.operations_left.load(Relaxed),
+            bytes_done: self.bytes_done.load(Relaxed),
+            bytes_left: self.bytes_left.load(Relaxed),
+            elapsed_ns: (started_ns > 0).then(|| Clock.now_ns().saturating_sub(started_ns)),
+            fault: self.fault().clone(),
+        }
+    }
+
+    /// True if nothing is left, durably.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished.load(Acquire)
+    }
+
+    fn fault(&self) -> MutexGuard<'_, Option<String>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn operations_left(&self) -> u64 {
+        self.operations_left.load(Relaxed)
+    }
+
+    pub(super) fn started(&self, now_ns: u64) {
+        if self.started_ns.load(Relaxed) == 0 {
+            self.started_ns.store(now_ns.max(1), Relaxed);
+        }
+    }
+
+    /// Takes the end of a step into account; bytes that it gave back.
+    pub(super) fn note(&self, outcome: &Outcome) -> u64 {
+        match outcome {
+            Ok(Done::Surveyed(survey)) => {
+                self.operations_left.store(survey.operations, Relaxed);
+                self.bytes_left.store(survey.bytes, Relaxed);
+                *self.fault() = None;
+                0
+            }
+            Ok(Done::Given(given)) => {
+                self.operations_done.fetch_add(1, Relaxed);
+                self.bytes_done.fetch_add(given.bytes, Relaxed);
+                // One writer, so nothing is lost between.
+                let left = self.operations_left.load(Relaxed);
+                // How many operations an extent takes is known only when it is gone.
+                let least = u64::from(!given.is_gone);
+                self.operations_left.store(left.saturating_sub(1).max(least), Relaxed);
+                let bytes = self.bytes_left.load(Relaxed);
+                self.bytes_left.store(bytes.saturating_sub(given.bytes), Relaxed);
+                given.bytes
+            }
+            Ok(Done::Concluded) | Err(_) => 0,
+        }
+    }
+
+    pub(super) fn failed(&self, fault: String) {
+        *self.fault() = Some(fault);
+    }
+
+    pub(super) fn finished(&self) {
+        *self.fault() = None;
+        self.is_finished.store(true, Release);
+    }
+}

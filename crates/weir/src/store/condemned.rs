@@ -1,0 +1,198 @@
+//! Giving back the space of what was deleted or cut off, piece by piece.
+//!
+//! What is to go lies in a folder of its own, `<drive>/volumes/<id>.deleted/`, which it came into by being renamed:
+//! from then on nothing serves it, nothing can bring it back, and its removal may be interrupted anywhere. Nothing
+//! here touches a file outside of such a folder.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use weir_types::VolumeId;
+use weir_types::bounds::CLEANUP_STEP_BYTES;
+
+use super::{
+    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, extent_file_name, remove_tree, sync_folder,
+};
+
+/// Permissions of folders: what lies there is nobody else's business.
+const FOLDER_MODE: u32 = 0o700;
+/// By how much a file is shortened at a time, in bytes: what lies there, data and holes, is not known before.
+const WINDOW_BYTES: u64 = CLEANUP_STEP_BYTES / 4;
+
+/// A folder whose content is to go.
+#[derive(Clone, Debug)]
+pub struct Condemned {
+    store: Store,
+    id: VolumeId,
+    /// True if it is that of a deleted volume, which may still have to be moved.
+    is_volume: bool,
+}
+
+/// What there is to give back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Extent files have indices from this on.
+    pub first: u32,
+    /// They have indices below this.
+    pub end: u32,
+    /// Operations that give everything back, more or less: it depends on where in the files their data lies.
+    pub operations: u64,
+    /// Space that they give back, in bytes.
+    pub bytes: u64,
+}
+
+/// What one operation gave back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Space, in bytes.
+    pub bytes: u64,
+    /// True if nothing of the extent is left.
+    pub is_gone: bool,
+}
+
+impl Store {
+    /// Puts the folder of a deleted volume, whole or half made, among what is to go, durably. Doing so twice changes
+    /// nothing.
+    pub fn condemn(&self, volume: VolumeId) -> Result<(), StoreError> {
+        self.move_to_condemned(volume, &self.folder(volume))?;
+        self.move_to_condemned(volume, &self.folder_with(volume, NEW_SUFFIX))?;
+        sync_folder(&self.volumes())
+    }
+
+    fn move_to_condemned(&self, id: VolumeId, folder: &Path) -> Result<(), StoreError> {
+        match fs::rename(folder, self.folder_with(id, DELETED_SUFFIX)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result.context("rename", folder),
+        }
+    }
+
+    /// What is to go of a volume that is deleted, whether it was condemned yet or not.
+    pub fn deleted(&self, volume: VolumeId) -> Condemned {
+        Condemned { store: self.clone(), id: volume, is_volume: true }
+    }
+
+    /// What is to go under this identity and is no volume: it was cut off from one, or it is half made.
+    pub fn leftover(&self, id: VolumeId) -> Condemned {
+        Condemned { store: self.clone(), id, is_volume: false }
+    }
+
+    /// Puts the extent files of a volume with an index of `count` and above among what is to go, durably: files that
+    /// a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
+    pub(super) fn cut_off(&self, volume: VolumeId, count: u64) -> Result<Option<VolumeId>, StoreError> {
+        let extents = self.extents(volume);
+        let surplus = surplus(&extents, count)?;
+        if surplus.is_empty() {
+            return Ok(None);
+        }
+        let id = VolumeId(uuid::Uuid::new_v4());
+        let target = self.folder_with(id, DELETED_SUFFIX).join("extents");
+        if fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&target).is_err() {
+            // On a full drive there is no room for a folder, but what is removed gives some.
+            surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;
+            return sync_folder(&extents).map(|()| None);
+        }
+        for path in &surplus {
+            let name = path.file_name().unwrap_or_default();
+            fs::rename(path, target.join(name)).context("rename", path)?;
+        }
+        for folder in [target.as_path(), &self.folder_with(id, DELETED_SUFFIX), &self.volumes(), &extents] {
+            sync_folder(folder)?;
+        }
+        Ok(Some(id))
+    }
+}
+
+/// The extent files in a folder with an index of `count` and above.
+pub(super) fn surplus(extents: &Path, count: u64) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(extents).context("read", extents)? {
+        let entry = entry.context("read", extents)?;
+        if index_of(&entry).is_some_and(|index| index >= count) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn index_of(entry: &fs::DirEntry) -> Option<u64> {
+    entry.file_name().to_str()?.parse().ok()
+}
+
+fn occupied_bytes(metadata: &fs::Metadata) -> u64 {
+    metadata.blocks() * 512
+}
+
+impl Condemned {
+    fn folder(&self) -> PathBuf {
+        self.store.folder_with(self.id, DELETED_SUFFIX)
+    }
+
+    /// Looks at what there is to give back, after making sure that it is among what is to go.
+    pub fn survey(&self) -> Result<Survey, StoreError> {
+        match self.is_volume {
+            true => self.store.condemn(self.id)?,
+            false => {
+                self.store.move_to_condemned(self.id, &self.store.folder_with(self.id, NEW_SUFFIX))?;
+            }
+        }
+        let extents = self.folder().join("extents");
+        let entries = match fs::read_dir(&extents) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Survey::default()),
+            entries => entries.context("read", &extents)?,
+        };
+        let mut survey = Survey::default();
+        for entry in entries {
+            let entry = entry.context("read", &extents)?;
+            let Some(index) = index_of(&entry).and_then(|index| u32::try_from(index).ok()) else { continue };
+            let bytes = entry.metadata().map_or(0, |metadata| occupied_bytes(&metadata));
+            survey.first = if survey.end == 0 { index } else { survey.first.min(index) };
+            survey.end = survey.end.max(index.saturating_add(1));
+            survey.operations += bytes.div_ceil(CLEANUP_STEP_BYTES).max(1);
+            survey.bytes += bytes;
+        }
+        Ok(survey)
+    }
+
+    /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone.
+    pub fn give_back(&self, extent: u32) -> Result<Given, StoreError> {
+        let path = self.folder().join("extents").join(extent_file_name(extent.into()));
+        let bytes = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Given { bytes: 0, is_gone: true });
+            }
+            metadata => occupied_bytes(&metadata.context("examine", &path)?),
+        };
+        if bytes > CLEANUP_STEP_BYTES
+            && let Some(freed) = shorten(&path, bytes)
+        {
+            return Ok(Given { bytes: freed, is_gone: false });
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).context("remove", &path),
+            _ => Ok(Given { bytes, is_gone: true }),
+        }
+    }
+
+    /// Removes what is left of the folder, durably.
+    pub fn conclude(&self) -> Result<(), StoreError> {
+        remove_tree(&self.folder())?;
+        sync_folder(&self.store.volumes())
+    }
+}
+
+/// Shortens a file until it has given back nearly [`CLEANUP_STEP_BYTES`], and never more; how many, in bytes. `None` if
+/// the filesystem does not give them back by this.
+fn shorten(path: &Path, occupied: u64) -> Option<u64> {
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let file = OpenOptions::new().write(true).custom_flags(no_follow).open(path).ok()?;
+    let mut length = file.metadata().ok()?.len();
+    let mut freed = 0;
+    while length > 0 && freed + WINDOW_BYTES <= CLEANUP_STEP_BYTES {
+        length = length.saturating_sub(WINDOW_BYTES);
+        file.set_len(length).ok()?;
+        freed = occupied.saturating_sub(occupied_bytes(&file.metadata().ok()?));
+    }
+    (freed > 0).then_some(freed)
+}

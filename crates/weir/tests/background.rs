@@ -1,0 +1,223 @@
+//! Work for the system itself as seen from outside: deletions and shrinking give back space in the background, under
+//! a policy, beside clients, and through kill -9.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+#[path = "ceilings/saturating.rs"]
+#[allow(dead_code, reason = "only the half of it that writes is used here")]
+mod saturating;
+
+use common::daemon::{Daemon, State};
+use common::nbd::Client;
+use common::random::Random;
+use common::wait_until;
+use saturating::Saturating;
+use serde_json::Value;
+
+/// Keeps clean-ups from getting far.
+const SLOWLY: &str = "1IOPS";
+
+fn set_ceiling(daemon: &Daemon, ceiling: &str) {
+    daemon.ok(&["qos", "background-policy", "modify", "--kind", "cleanup", "--max-throughput", ceiling]);
+}
+
+fn jobs(daemon: &Daemon) -> Vec<Value> {
+    let list = daemon.json(&["qos", "statistics", "background", "show"]);
+    list["jobs"].as_array().unwrap().clone()
+}
+
+fn wait_for_space(daemon: &Daemon) {
+    wait_until("all space is given back", || jobs(daemon).is_empty());
+}
+
+/// A daemon with a drive of the name `drive1`.
+fn with_drive(arguments: &[&str]) -> Daemon {
+    let daemon = Daemon::fresh();
+    let path = daemon.state().beside("drive1");
+    std::fs::create_dir(&path).unwrap();
+    daemon.ok(&[&["drive", "add", path.to_str().unwrap()], arguments].concat());
+    daemon
+}
+
+fn create_on(daemon: &Daemon, volume: &str, size: &str) {
+    daemon.ok(&["volume", "create", volume, "--size", size, "--drive", "drive1"]);
+}
+
+#[test]
+fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_back() {
+    let daemon = with_drive(&[]);
+    set_ceiling(&daemon, SLOWLY);
+    create_on(&daemon, "v", "8GiB");
+    daemon.ok(&["volume", "delete", "v"]);
+    create_on(&daemon, "v", "2GiB");
+    let job = jobs(&daemon).remove(0);
+    assert_eq!(
+        (&job["kind"], &job["drive"], &job["what"]),
+        (&"cleanup".into(), &"drive1".into(), &"deleted volume v".into())
+    );
+    let shown = daemon.ok(&["status"]);
+    assert!(shown.contains("Background Work:") && shown.contains("deleted volume v"), "{shown}");
+    set_ceiling(&daemon, "none");
+    daemon.ok(&["volume", "delete", "v", "--wait"]);
+    assert!(jobs(&daemon).is_empty());
+    set_ceiling(&daemon, SLOWLY);
+    create_on(&daemon, "w", "8GiB");
+    daemon.ok(&["volume", "delete", "w"]);
+    let refused = daemon.refused(1, &["drive", "remove", "drive1"]);
+    assert!(refused.contains("has space to be given back, of: deleted volume w"), "{refused}");
+    daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);
+    wait_for_space(&daemon);
+    daemon.ok(&["drive", "remove", "drive1"]);
+    assert_eq!(std::fs::read_dir(daemon.state().beside("drive1")).unwrap().count(), 0);
+    daemon.stop();
+}
+
+/// Folders of volumes, whatever state they are in.
+fn folders(state: &State) -> usize {
+    std::fs::read_dir(state.volumes()).unwrap().count()
+}
+
+#[test]
+fn a_clean_up_goes_on_after_every_kill_and_touches_nothing_else() {
+    let mut random = Random::seeded();
+    let mut daemon = Daemon::fresh();
+    set_ceiling(&daemon, "200IOPS");
+    daemon.create("kept", "3GiB");
+    let data = random.bytes(1 << 20);
+    let offsets = [0u64, 1 << 30, (3 << 30) - (1 << 20)];
+    let mut client = Client::attach(&daemon.nbd_socket(), "kept");
+    offsets.iter().for_each(|offset| client.write(*offset, &data).unwrap());
+    client.flush().unwrap();
+    for name in ["a", "b"] {
+        daemon.create(name, "150GiB");
+    }
+    daemon.ok(&["volume", "delete", "a"]);
+    daemon.ok(&["volume", "delete", "b"]);
+    let mut kills = 0;
+    while !jobs(&daemon).is_empty() {
+        // The instant of the crash is what is chosen.
+        std::thread::sleep(std::time::Duration::from_micros(random.below(150_000)));
+        daemon = daemon.kill().start(&["--reactors", "2"]);
+        kills += 1;
+        let names = daemon.json(&["volume", "list"]);
+        assert_eq!(names["volumes"].as_array().unwrap().len(), 1, "{names:#}");
+    }
+    assert!(kills >= 2, "killed {kills} times before it was done");
+    assert_eq!(folders(daemon.state()), 1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "kept");
+    offsets.iter().for_each(|offset| assert!(client.read(*offset, 1 << 20).unwrap() == data, "{offset}"));
+    assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn what_was_cut_off_is_never_read_again() {
+    let daemon = Daemon::fresh();
+    set_ceiling(&daemon, SLOWLY);
+    daemon.create("v", "4GiB");
+    let old = [9; 4096];
+    let offsets: Vec<u64> = (0..4).map(|extent| (extent << 30) + (700 << 20)).collect();
+    let mut client = Client::attach(&daemon.nbd_socket(), "v");
+    offsets.iter().for_each(|offset| client.write(*offset, &old).unwrap());
+    client.disconnect();
+    daemon.ok(&["volume", "resize", "v", "--size", "512MiB", "--force"]);
+    daemon.ok(&["volume", "resize", "v", "--size", "4GiB"]);
+    let check = |daemon: &Daemon| {
+        let mut client = Client::attach(&daemon.nbd_socket(), "v");
+        offsets.iter().for_each(|offset| assert_eq!(client.read(*offset, 4096).unwrap(), [0; 4096]));
+        client.disconnect();
+    };
+    check(&daemon);
+    assert_eq!(jobs(&daemon).len(), 1);
+    let daemon = daemon.kill().start(&["--reactors", "2"]);
+    check(&daemon);
+    set_ceiling(&daemon, "none");
+    wait_for_space(&daemon);
+    check(&daemon);
+    assert_eq!(folders(daemon.state()), 1);
+    daemon.stop();
+}
+
+#[test]
+fn a_busy_neighbour_keeps_most_of_the_drive() {
+    let daemon = with_drive(&["--emulate", "iops=2000"]);
+    create_on(&daemon, "busy", "1GiB");
+    create_on(&daemon, "doomed", "64GiB");
+    let writer = Saturating::start_writing(&daemon, "busy", 64, 4096);
+    wait_until("the neighbour is served", || writer.count() > 1000);
+    let before = writer.count();
+    daemon.ok(&["volume", "delete", "doomed", "--wait"]);
+    let meanwhile = writer.count() - before;
+    // By its weight a clean-up has one operation for ten of a tenant's.
+    assert!(meanwhile >= 64 * 5, "{meanwhile} requests were served beside 64 operations of a clean-up");
+    writer.finish();
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_that_ends_does_not_wait_for_a_clean_up() {
+    let daemon = with_drive(&["--emulate", "iops=1,latency=1s"]);
+    create_on(&daemon, "v", "300GiB");
+    daemon.ok(&["volume", "delete", "v"]);
+    wait_until("it has begun", || jobs(&daemon).iter().any(|job| job["state"] == "running"));
+    let daemon = daemon.stop().start(&["--reactors", "1"]);
+    assert_eq!(jobs(&daemon).len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn a_deadline_takes_what_it_needs() {
+    let daemon = with_drive(&["--emulate", "iops=2000"]);
+    daemon.ok(&["qos", "background-policy", "modify", "cleanup", "--weight", "1", "--deadline", "1s"]);
+    create_on(&daemon, "busy", "1GiB");
+    create_on(&daemon, "doomed", "200GiB");
+    let writer = Saturating::start_writing(&daemon, "busy", 64, 4096);
+    wait_until("the neighbour is served", || writer.count() > 1000);
+    let before = writer.count();
+    daemon.ok(&["volume", "delete", "doomed", "--wait"]);
+    let meanwhile = writer.count() - before;
+    // By weight alone it would be a hundred to one.
+    assert!(meanwhile <= 200 * 50, "{meanwhile} requests were served beside 200 operations of a clean-up");
+    writer.finish();
+    daemon.stop();
+}
+
+#[test]
+fn wrong_policies_are_refused_and_right_ones_are_kept() {
+    let daemon = Daemon::fresh();
+    for (code, arguments, words) in [
+        (2, &["modify", "cleanup", "--min-throughput", "5IOPS"] as &[&str], "--min-throughput"),
+        (2, &["modify", "scrub", "--weight", "5"], "[possible values: cleanup]"),
+        (2, &["modify", "--weight", "5"], "required"),
+        (2, &["modify", "cleanup"], "required"),
+        (2, &["modify", "cleanup", "--deadline", "soon"], "'soon' is not a deadline from 1s to 30d"),
+        (2, &["modify", "cleanup", "--max-throughput", "5"], "'5' is not a rate with its unit"),
+        (1, &["modify", "cleanup", "--weight", "0"], "weight 0 is not accepted; 1 to 10000 is"),
+        (1, &["modify", "cleanup", "--weight", "10001"], "weight 10001 is not accepted"),
+    ] {
+        let message = daemon.refused(code, &[&["qos", "background-policy"], arguments].concat());
+        assert!(message.contains(words), "{arguments:?}: {message}");
+    }
+    let changes = ["--weight", "50", "--max-throughput", "100IOPS,5MB/s", "--deadline", "1h"];
+    daemon.ok(&[&["qos", "background-policy", "modify", "cleanup"], &changes as &[&str]].concat());
+    let show = ["qos", "background-policy", "show"];
+    let shown = daemon.ok(&show);
+    assert!(["50", "100IOPS,5MB/s", "1h", "false"].iter().all(|word| shown.contains(word)), "{shown}");
+    let before = daemon.json(&show);
+    let file = daemon.state().beside("policies.yaml");
+    std::fs::write(&file, daemon.ok(&["qos", "export"])).unwrap();
+    daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);
+    let applied = daemon.ok(&["qos", "apply", file.to_str().unwrap()]);
+    assert_eq!(applied, "~ background policy cleanup\n");
+    assert_eq!(daemon.json(&show), before);
+    let daemon = daemon.kill().start(&["--reactors", "2"]);
+    assert_eq!(daemon.json(&show), before);
+    daemon.ok(&["qos", "background-policy", "modify", "cleanup", "--deadline", "none"]);
+    assert!(daemon.json(&show)["background_policies"][0].get("deadline_seconds").is_none());
+    daemon.ok(&["qos", "background-policy", "reset", "--kind", "cleanup"]);
+    let built_in = &daemon.json(&show)["background_policies"][0];
+    assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&10.into(), &true.into()));
+    daemon.stop();
+}
