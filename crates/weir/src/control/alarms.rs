@@ -22,6 +22,8 @@ pub enum AlarmSource {
     ExtentCheck,
     /// An I/O that failed.
     DataPlane,
+    /// The ledger of floors.
+    Ledger,
 }
 
 /// A fault that stands now.
@@ -130,6 +132,7 @@ impl Control {
             extent: Some(alarm.extent),
             message: alarm.message,
         }));
+        alarms.extend(self.over_commit_alarms());
         alarms
     }
 

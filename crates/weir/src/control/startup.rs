@@ -62,6 +62,7 @@ impl Control {
         control.report_drives();
         control.finish_interrupted()?;
         control.serve_all();
+        control.over_commit_alarms().iter().for_each(|alarm| tracing::warn!("{}", alarm.message));
         for (drive, store) in control.stores() {
             control.report_unknown_folders(drive, &store)?;
         }

@@ -28,7 +28,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::{Credits, MediaModel, MediaRates, Paths, Pool};
+use weir_qos::{Credits, DepthOrigin, MediaModel, MediaRates, Paths, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{DriveId, Emulation, Scope, Terms, VolumeId};
@@ -66,6 +66,18 @@ pub struct VolumeSpec {
     pub drive: DriveId,
     /// How that drive behaves, if it is emulated; the same for all its volumes.
     pub emulation: Option<Emulation>,
+    /// How many operations that drive keeps in flight, if that was chosen; the same for all its volumes.
+    pub queue_target: Option<u32>,
+}
+
+/// How many operations a drive keeps in flight: a number that was chosen always, any other while volumes
+/// compete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolDepth {
+    /// The number.
+    pub operations: u32,
+    /// How it is known.
+    pub origin: DepthOrigin,
 }
 
 /// Why the data plane could not do what it was asked.
@@ -171,7 +183,7 @@ impl DataPlane {
         let index = self.place(id);
         let given = Arc::clone(&statistics);
         let media = spec.emulation.map(|emulation| self.media_of(spec.drive, emulation));
-        let pool = self.pool_of(spec.drive, spec.emulation);
+        let pool = self.pool_of(&spec);
         self.ask(index, id, |done| Command::Open { spec, media, pool, statistics: given, done })?;
         Ok(statistics)
     }
@@ -183,12 +195,28 @@ impl DataPlane {
     }
 
     /// The one line for a drive.
-    fn pool_of(&self, drive: DriveId, emulation: Option<Emulation>) -> SharedPool {
+    fn pool_of(&self, spec: &VolumeSpec) -> SharedPool {
         let new = || {
-            let pool = Pool::new(media_model(emulation), None, Clock.now_ns());
+            let pool = Pool::new(media_model(spec.emulation), spec.queue_target, Clock.now_ns());
             Arc::new(Mutex::new(PoolState { pool, paths: Paths::default() }))
         };
-        Arc::clone(locked(&self.pools).entry(drive).or_insert_with(new))
+        Arc::clone(locked(&self.pools).entry(spec.drive).or_insert_with(new))
+    }
+
+    /// Has a drive keep so many operations in flight, or as many as it finds by trial. Holds from the answer
+    /// on.
+    pub fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
+        if let Some(pool) = locked(&self.pools).get(&drive) {
+            locked(pool).pool.set_queue_target(queue_target, Clock.now_ns());
+        }
+    }
+
+    /// How many operations a drive keeps in flight, if any volume was ever opened there.
+    pub fn depth(&self, drive: DriveId) -> Option<PoolDepth> {
+        let pools = locked(&self.pools);
+        let state = locked(pools.get(&drive)?);
+        let depth = state.pool.depth();
+        Some(PoolDepth { operations: depth.usual(), origin: depth.origin() })
     }
 
     /// Forgets a drive that no volume is on any more.

@@ -12,7 +12,7 @@ pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
     match command {
         QosCommand::PolicyGroup { command } => policy::fixed(client, command),
         QosCommand::AdaptivePolicyGroup { command } => policy::adaptive(client, command),
-        QosCommand::Apply { file, dry_run } => policy_set::apply(client, &file, dry_run),
+        QosCommand::Apply { file, dry_run, force } => policy_set::apply(client, &file, dry_run, force),
         QosCommand::Export => policy_set::export(client),
         QosCommand::Simulate(arguments) => simulate::simulate(arguments),
         QosCommand::Statistics { command } => {

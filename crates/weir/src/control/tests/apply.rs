@@ -4,6 +4,9 @@ use weir_types::{AdaptiveTerms, Limits, Terms};
 
 use super::*;
 
+const PLAIN: ApplyPolicies = ApplyPolicies { is_dry_run: false, force: false };
+const DRY: ApplyPolicies = ApplyPolicies { is_dry_run: true, force: false };
+
 fn place(section: &'static str, number: usize) -> Place {
     Place { section, number, line: Some(number as u32 * 10) }
 }
@@ -82,13 +85,13 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
         lines
     };
     let expected = sorted(expected.map(str::to_owned).to_vec());
-    assert_eq!(sorted(control.apply_policies(&set(), true).unwrap()), expected);
+    assert_eq!(sorted(control.apply_policies(&set(), DRY).unwrap()), expected);
     assert_eq!(inventory(control), before, "a dry run changes nothing");
-    assert_eq!(sorted(control.apply_policies(&set(), false).unwrap()), expected);
+    assert_eq!(sorted(control.apply_policies(&set(), PLAIN).unwrap()), expected);
     let levels = control.volume(None, &name("vol1")).unwrap().levels;
     let names: Vec<_> = levels.iter().map(|level| level.name.to_string()).collect();
     assert_eq!(names, ["top", "vol1"]);
-    assert_eq!(control.apply_policies(&set(), false).unwrap(), Vec::<String>::new());
+    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap(), Vec::<String>::new());
     let after = inventory(control);
     let next = control.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 5, "numbers are not used again");
@@ -102,11 +105,11 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
 fn sections_that_are_absent_say_nothing() {
     let (_folder, state) = state();
     let world = world(&state);
-    world.control.apply_policies(&set(), false).unwrap();
+    world.control.apply_policies(&set(), PLAIN).unwrap();
     let before = inventory(&world.control);
-    assert_eq!(world.control.apply_policies(&PolicySet::default(), false).unwrap(), Vec::<String>::new());
+    assert_eq!(world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap(), Vec::<String>::new());
     let only = PolicySet { volumes: Some(Vec::new()), ..PolicySet::default() };
-    assert_eq!(world.control.apply_policies(&only, false).unwrap().len(), 2);
+    assert_eq!(world.control.apply_policies(&only, PLAIN).unwrap().len(), 2);
     assert_ne!(inventory(&world.control), before);
 }
 
@@ -171,7 +174,7 @@ fn one_error_among_a_hundred_entries_is_named_and_nothing_changes() {
             "policy group 'old' of tenant 'default' is not in the file and would be removed, but volume 'vol1' still has it",
         ),
     ] {
-        let (_, message) = error(control.apply_policies(&set, false));
+        let (_, message) = error(control.apply_policies(&set, PLAIN));
         assert!(message.contains(words), "{message}");
         assert_eq!(inventory(control), before, "{message}");
     }
