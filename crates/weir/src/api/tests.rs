@@ -173,6 +173,15 @@ fn call_pools(api: &mut World) {
     let claim = json!({"tenant": "default", "scope": "volume", "name": "x", "origin": origin, "iops": iops});
     assert_eq!((&pool["claims"][0], pool["claims"].as_array().unwrap().len()), (&claim, 2));
     assert_eq!(pool["in_flight"], json!({"operations": 9, "origin": "chosen"}));
+    let metrics = api.call("GET", "/metrics", "", None, 200);
+    for (gauge, value) in [("capacity_iops", "2000.0"), ("floors_iops", "2400.0"), ("reserve_iops", "100.0")]
+    {
+        let line = format!("weir_pool_{gauge}{{pool=\"slow\",emulated=\"iops=2000\"}} {value}");
+        assert!(metrics.as_str().unwrap().contains(&line), "{line} in {metrics}");
+    }
+    let is_told = |line: &str| metrics.as_str().unwrap().contains(line);
+    assert!(is_told("weir_pool_over_commit_ratio{pool=\"default\"} 1.0"), "{metrics}");
+    assert!(!is_told("weir_pool_capacity_iops{pool=\"default\"}"), "{metrics}");
     let status = api.call("GET", "/v1/status", "", None, 200);
     assert_eq!((&status["alarms"][0]["source"], &status["status"]), (&json!("ledger"), &json!("degraded")));
     api.call("PATCH", POOL, "slow", Some(json!({"over_commit_percent": 9})), 400);
