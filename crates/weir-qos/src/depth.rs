@@ -32,6 +32,19 @@ enum Role {
     More,
 }
 
+/// How the number of operations in flight is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepthOrigin {
+    /// An operator chose it.
+    Chosen,
+    /// It was found elsewhere and is kept.
+    Held,
+    /// Trials on both sides of it gave nothing better.
+    Found,
+    /// It is where looking for it has come so far.
+    Sought,
+}
+
 /// What came of the trials in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trials {
@@ -103,6 +116,24 @@ impl Depth {
     /// The number between trials.
     pub fn usual(&self) -> u32 {
         self.fixed.or(self.held).unwrap_or(STEPS[self.step])
+    }
+
+    /// How the number is known.
+    pub fn origin(&self) -> DepthOrigin {
+        match (self.fixed, self.held, self.is_settled) {
+            (Some(_), ..) => DepthOrigin::Chosen,
+            (None, Some(_), _) => DepthOrigin::Held,
+            (None, None, true) => DepthOrigin::Found,
+            (None, None, false) => DepthOrigin::Sought,
+        }
+    }
+
+    /// Keeps to a number that an operator chose, or finds it by trial again, from where that had come.
+    pub fn fix(&mut self, fixed: Option<u32>, now_ns: u64) {
+        if self.fixed != fixed {
+            // What was measured in this moment was measured under another number.
+            *self = Depth { held: self.held, step: self.step, ..Depth::new(fixed, now_ns) };
+        }
     }
 
     /// Takes a number that was found elsewhere, and looks for no other.
@@ -191,5 +222,49 @@ impl Depth {
         self.moments_until_trial = if self.is_settled { MOMENTS_BETWEEN_TRIALS } else { 1 };
         self.is_more_next = !self.is_more_next;
         if self.is_more_next { Role::More } else { Role::Fewer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Media that deliver one operation in 10 us as long as `useful` are in flight, and fewer with fewer;
+    /// asked for more throughout for so many seconds from `now_ns` on. The instant at the end.
+    fn saturate(depth: &mut Depth, useful: u32, now_ns: u64, seconds: u64) -> u64 {
+        let mut at_ns = now_ns;
+        while at_ns < now_ns + seconds * 1_000_000_000 {
+            let in_flight = depth.operations().min(useful);
+            at_ns += 10_000 * u64::from(useful) / u64::from(in_flight);
+            depth.completed(at_ns, 10_000, true);
+        }
+        at_ns
+    }
+
+    #[test]
+    fn a_chosen_number_is_kept_until_it_is_to_be_found_again() {
+        let mut depth = Depth::new(None, 0);
+        let now_ns = saturate(&mut depth, 8, 0, 20);
+        let found = depth.usual();
+        assert!((6..=11).contains(&found) && depth.origin() == DepthOrigin::Found, "{found}");
+        depth.fix(Some(100), now_ns);
+        assert_eq!((depth.operations(), depth.origin(), depth.is_fixed()), (100, DepthOrigin::Chosen, true));
+        let now_ns = saturate(&mut depth, 64, now_ns, 20);
+        assert_eq!((depth.operations(), depth.usual()), (100, 100));
+        depth.fix(None, now_ns);
+        assert_eq!((depth.usual(), depth.origin()), (found, DepthOrigin::Sought), "from where it was");
+        saturate(&mut depth, 64, now_ns, 20);
+        assert!(depth.usual() >= 45 && depth.origin() == DepthOrigin::Found, "{}", depth.usual());
+    }
+
+    #[test]
+    fn what_is_chosen_again_disturbs_no_trial() {
+        let (mut asked, mut other) = (Depth::new(None, 0), Depth::new(None, 0));
+        let mut now_ns = (0, 0);
+        for _ in 0..5 {
+            now_ns = (saturate(&mut asked, 8, now_ns.0, 1), saturate(&mut other, 8, now_ns.1, 1));
+            asked.fix(None, now_ns.0);
+            assert_eq!((asked.operations(), asked.origin()), (other.operations(), other.origin()));
+        }
     }
 }

@@ -29,6 +29,7 @@ pub mod tree;
 pub use background::Pace;
 pub use ceiling::{Ceiling, DIMENSIONS, Dimension, Limit, Rate};
 pub use cost::{Cost, Counting, Direction, Kind};
+pub use depth::DepthOrigin;
 pub use media::{MediaModel, MediaRates};
 pub use paths::{Credits, Paths};
 pub use pool::{Granted, Pool};

@@ -142,6 +142,12 @@ impl<T: Copy> Pool<T> {
         &self.depth
     }
 
+    /// Keeps so many in flight, or as many as it finds by trial. A larger number is used when the next
+    /// operation completes: one is in flight as long as any waits.
+    pub fn set_queue_target(&mut self, queue_target: Option<u32>, now_ns: u64) {
+        self.depth.fix(queue_target, now_ns);
+    }
+
     /// Keeps as many in flight under competition as were found elsewhere to be right.
     pub fn hold_depth(&mut self, operations: u32) {
         self.depth.hold(operations);

@@ -70,6 +70,9 @@ pub const BACKLOG_CATCH_UP_NS: u64 = 100_000_000;
 /// How long a floor that was due and could not be met may still be claimed, in nanoseconds.
 pub const FLOOR_CREDIT_NS: u64 = 100_000_000;
 
+/// Most operations that an operator may have a pool keep in flight: more only wait inside the device.
+pub const QUEUE_TARGET_MAX: u32 = 1024;
+
 /// How long a pool is taken to be shared after a second workload was last seen there, in nanoseconds: who asks for
 /// little every few seconds is not to find the queue of a busy neighbour in the device each time.
 pub const COMPETITION_MEMORY_NS: u64 = 30_000_000_000;

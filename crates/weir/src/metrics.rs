@@ -1,6 +1,8 @@
-//! Metrics in the text form of Prometheus (OpenMetrics): by volume and by policy group, taken when asked.
+//! Metrics in the text form of Prometheus (OpenMetrics): by volume, by policy group, by drive and by pool,
+//! taken when asked.
 
 mod background;
+mod pools;
 mod reasons;
 
 use std::fmt::Error;
@@ -14,7 +16,7 @@ use weir_types::{Limits, Throughput};
 use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{
-    BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, VolumeView,
+    BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, PoolView, VolumeView,
 };
 use reasons::LimitInForce;
 
@@ -45,6 +47,7 @@ struct Snapshot {
     groups: Vec<Subject>,
     alarms: u64,
     drives: Vec<DriveView>,
+    pools: Vec<PoolView>,
     bounds: Vec<BoundLimit>,
     limits: Vec<LimitInForce>,
     credits: Vec<BurstCredit>,
@@ -112,6 +115,7 @@ impl Snapshot {
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
             alarms: control.alarms().len() as u64,
             drives: control.drives(),
+            pools: control.pools(),
             bounds: control.bound_limits(),
             credits: control.burst_credits(),
             background: control.background_jobs(),
@@ -173,6 +177,7 @@ impl Collector for Snapshot {
         encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
         encode_drives(&mut encoder, &self.drives)?;
         background::encode(&mut encoder, &self.background)?;
+        pools::encode(&mut encoder, &self.pools)?;
         reasons::encode_bounds(&mut encoder, &self.bounds)?;
         reasons::encode_limits_in_force(&mut encoder, &self.limits)?;
         reasons::encode_credits(&mut encoder, &self.credits)?;

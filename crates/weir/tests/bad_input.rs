@@ -150,6 +150,77 @@ fn rates_that_mean_nothing() {
     assert_eq!(list["policy_groups"][0]["limits"]["total"]["iops"], 100);
 }
 
+/// Everything that a refused floor must leave as it was.
+fn floors(daemon: &Daemon) -> [serde_json::Value; 4] {
+    let read = |command: &str| daemon.json(&command.split(' ').collect::<Vec<_>>());
+    ["pool inspect em", "volume list", "tenant inspect default", "qos policy-group show"].map(read)
+}
+
+#[test]
+fn an_over_committed_pool() {
+    let daemon = Daemon::fresh();
+    let path = daemon.state().beside("em");
+    std::fs::create_dir_all(&path).unwrap();
+    let ok = |command: &str| daemon.ok(&command.split(' ').collect::<Vec<_>>());
+    ok(&format!("drive add {} --emulate iops=21000,bandwidth=250MB/s", path.display()));
+    ok("qos policy-group create five --min-throughput 5000IOPS --is-shared false");
+    ok("qos policy-group create most --min-throughput 18000IOPS --is-shared true");
+    ok("volume create v1 --size 1GiB --drive em --qos-policy-group five");
+    ok("volume create v2 --size 1GiB --drive em");
+    let file = daemon.state().beside("policies.yaml");
+    let bound = "volumes:\n- name: v1\n  qos_policy_group: five\n- name: v2\n  qos_policy_group: most\n";
+    std::fs::write(&file, bound).unwrap();
+    let apply = format!("qos apply {}", file.display());
+    let sum = [
+        "pool 'em' would be over-committed: floors of 5000IOPS bound there plus 18000IOPS asked for plus 1050",
+        "are 24050IOPS; its capacity of 21000IOPS times an over-commit of 100% is 21000IOPS; up to 14950IOPS",
+    ];
+    let before = floors(&daemon);
+    for command in [
+        "volume create v3 --size 1GiB --drive em --qos-policy-group most",
+        "volume modify v2 --qos-policy-group most",
+        &apply,
+        &format!("{apply} --dry-run"),
+    ] {
+        refused(&daemon, 1, command, &sum);
+        assert_eq!(floors(&daemon), before, "{command}");
+    }
+    refused(&daemon, 1, &apply, &["policies.yaml': line 4 (volumes entry 2): pool 'em' would be"]);
+    let more = ["5000IOPS bound there plus 14951IOPS asked for", "are 21001IOPS"];
+    refused(&daemon, 1, "qos policy-group modify five --min-throughput 19951IOPS", &more);
+    refused(&daemon, 1, "pool modify em --over-commit 28%", &["5000IOPS bound there", "is 5880IOPS"]);
+    refused(&daemon, 2, "pool modify em --over-commit 1.5", &["not a whole number of percent"]);
+    refused(&daemon, 1, "pool modify em --reserve 51%", &["a reserve of 51% is not accepted; 0% to 50% is"]);
+    refused(&daemon, 1, "pool inspect missing", &["unknown pool 'missing'; there are: default, em"]);
+    assert_eq!(floors(&daemon), before);
+    assert_eq!(daemon.json(&["status"])["status"], "operational");
+    ok(&format!("{apply} --force"));
+    let alarm = "pool 'em' is over-committed: floors of 23000IOPS bound there plus 1050IOPS reserved";
+    assert!(ok("status").contains(alarm), "{}", ok("status"));
+    let daemon = daemon.stop().start(&["--reactors", "2"]);
+    assert!(daemon.ok(&["status"]).contains(alarm), "it stands after a restart");
+    let told = daemon.ok(&["pool", "inspect", "em"]);
+    for line in [
+        "Capacity: 21000IOPS or 250MB/s\n",
+        "Over-Commit: 100% of that: 21000IOPS or 250MB/s\n",
+        "State: over-committed, so that not all floors can be met at once: floors of 23000IOPS bound",
+        "policy group most",
+    ] {
+        assert!(told.contains(line), "{line} in:\n{told}");
+    }
+    daemon.ok(&["pool", "modify", "em", "--over-commit", "115%"]);
+    assert_eq!(daemon.json(&["status"])["status"], "operational");
+    let unknown = daemon.ok(&["pool", "inspect", "default"]);
+    for words in
+        ["Capacity: not measured\n", "its capacity is not measured, so floors on it are not guaranteed"]
+    {
+        assert!(unknown.contains(words), "{words} in:\n{unknown}");
+    }
+    let list = daemon.ok(&["pool", "list"]);
+    assert!(list.contains("not measured") && list.contains("115%") && list.contains("fits"), "{list}");
+    daemon.stop();
+}
+
 #[test]
 fn attached_volumes_are_not_deleted_by_mistake() {
     let daemon = Daemon::fresh();

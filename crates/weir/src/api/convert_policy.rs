@@ -115,6 +115,7 @@ pub fn modify(request: PolicyGroupModify) -> Outcome<ModifyPolicyGroup> {
         change: terms_change(TermsBody { limits, burst, floor, weight, operation_size, charges })?,
         is_shared: request.is_shared,
         parent: name_or_none(request.parent.as_deref())?,
+        force: request.force,
     })
 }
 

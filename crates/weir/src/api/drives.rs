@@ -36,6 +36,7 @@ pub(super) async fn create(
         path: request.path.into(),
         name: convert::optional_name(request.name.as_deref())?,
         emulation: request.emulation.map(emulation).transpose()?,
+        queue_target: request.queue_target.filter(|target| *target > 0),
     };
     let view = context.run(|control| control.add_drive(request)).await?;
     Ok((StatusCode::CREATED, Json(view.into())))

@@ -13,6 +13,7 @@ mod metrics;
 mod policies;
 mod policy_set;
 mod policy_types;
+mod pools;
 mod recordings;
 mod statistics;
 mod status;
@@ -76,6 +77,7 @@ struct Context {
     tags(
         (name = "status", description = "How the daemon is"),
         (name = "drives", description = "Directories that hold volumes"),
+        (name = "pools", description = "Drives that volumes share, and the floors that are bound there"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
         (name = "policy groups", description = "Named terms, fixed or following a size"),
@@ -90,6 +92,8 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(status::status))
         .routes(routes!(drives::list, drives::create))
         .routes(routes!(drives::inspect, drives::delete))
+        .routes(routes!(pools::list))
+        .routes(routes!(pools::inspect, pools::modify))
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::inspect, tenants::modify, tenants::delete))
         .routes(routes!(volumes::list, volumes::create))

@@ -15,8 +15,8 @@ use super::types::{
 };
 use super::{Context, convert, convert_policy};
 use crate::control::{
-    self, BackgroundEntry, BackgroundPolicyView, Control, ControlError, GroupEntry, GroupKind, Outcome,
-    Place, PolicyChange, TenantEntry, VolumeEntry, VolumeView,
+    self, ApplyPolicies, BackgroundEntry, BackgroundPolicyView, Control, ControlError, GroupEntry, GroupKind,
+    Outcome, Place, PolicyChange, TenantEntry, VolumeEntry, VolumeView,
 };
 
 /// Bring all policies and bindings to what a set says, as a whole or not at all.
@@ -30,9 +30,9 @@ pub(super) async fn apply(
     State(context): State<Context>,
     Body(request): Body<PoliciesApply>,
 ) -> Answer<PoliciesDifference> {
-    let is_dry_run = request.dry_run;
+    let how = ApplyPolicies { is_dry_run: request.dry_run, force: request.force };
     let set = read_set(request)?;
-    let apply = move |control: &Control| control.apply_policies(&set, is_dry_run);
+    let apply = move |control: &Control| control.apply_policies(&set, how);
     Ok(Json(PoliciesDifference { changes: context.run(apply).await? }))
 }
 

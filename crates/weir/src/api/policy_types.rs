@@ -184,6 +184,9 @@ pub struct PolicyGroupModify {
     /// Sharing, which can be said again but not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_shared: Option<bool>,
+    /// Have a floor although pools of its volumes do not have it; an alarm shows it.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Rates to replace; each that is given replaces the whole pair, and an empty one removes it.
@@ -490,6 +493,9 @@ pub struct PoliciesApply {
     /// True to answer what would change, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Bind floors although pools do not have them; an alarm shows it.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// What applying a set changes.

@@ -64,6 +64,7 @@ pub(super) async fn modify(
     let request = ModifyTenant {
         policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
         template: convert_policy::name_or_none(request.template.as_deref())?,
+        force: request.force,
     };
     Ok(Json(context.run(move |control| control.modify_tenant(&name, request)).await?.into()))
 }

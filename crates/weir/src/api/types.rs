@@ -2,6 +2,7 @@
 
 mod background;
 mod drives;
+mod pools;
 mod reasons;
 mod recordings;
 
@@ -19,6 +20,7 @@ pub use background::{
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
 };
 pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, VolumeDrive};
+pub use pools::{InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates};
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
@@ -95,6 +97,10 @@ pub struct TenantModify {
     /// have it already keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// Bind the floor of the policy group although pools of the tenant's volumes do not have it; an alarm
+    /// shows it.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// All tenants.
@@ -213,6 +219,9 @@ pub struct VolumeCreate {
     /// The adaptive policy group of its tenant to bind it to, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
+    /// Bind its floor although the drive's pool does not have it; an alarm shows it.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// What should become different about a volume; what is absent stays.
@@ -235,7 +244,8 @@ pub struct VolumeModify {
     /// becomes read-only only with `force`, and writable for those that attach from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// End the connections of attached clients where the change cannot be made under them.
+    /// End the connections of attached clients where the change cannot be made under them, and bind a floor
+    /// although the drive's pool does not have it; an alarm shows it.
     #[serde(default)]
     pub force: bool,
 }

@@ -46,6 +46,7 @@ pub(super) async fn create(
             request.qos_policy_group.as_deref(),
             request.qos_adaptive_policy_group.as_deref(),
         )?,
+        force: request.force,
     };
     let view = context.run(|control| control.create_volume(request)).await?;
     Ok((StatusCode::CREATED, Json(view.into())))

@@ -3,6 +3,7 @@
 mod background;
 mod drive;
 mod dry_run;
+mod pool;
 mod reasons;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use crate::api::types::IoPriority;
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::DriveCommand;
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
+pub use pool::{PoolChanges, PoolCommand};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
 
 /// Block storage with exact limits.
@@ -57,6 +59,13 @@ pub enum Command {
         /// What to do with drives.
         #[command(subcommand)]
         command: DriveCommand,
+    },
+    /// Show pools and the floors that are bound there, and change how they are used
+    #[command(after_help = "Example:\n  weir pool inspect default")]
+    Pool {
+        /// What to do with pools.
+        #[command(subcommand)]
+        command: PoolCommand,
     },
     /// Make, show and change volumes
     #[command(
@@ -254,6 +263,9 @@ pub enum VolumeCommand {
         /// Adaptive policy group of its tenant to bind it to
         #[arg(long, value_name = "POLICY_GROUP")]
         qos_adaptive_policy_group: Option<String>,
+        /// Bind a floor that the drive's pool does not have; an alarm shows it
+        #[arg(long)]
+        force: bool,
     },
     /// List volumes
     #[command(visible_alias = "show", after_help = "Example:\n  weir volume list --tenant svm01 -o yaml")]
@@ -322,7 +334,8 @@ pub struct VolumeModifyArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub changes: VolumeChanges,
-    /// End the connections of attached clients where the change cannot be made under them
+    /// End the connections of attached clients where the change cannot be made under them, and bind a floor
+    /// that the drive's pool does not have, which an alarm shows
     #[arg(long)]
     pub force: bool,
 }
@@ -407,6 +420,9 @@ pub struct TenantModifyArguments {
     pub name: TenantName,
     #[command(flatten)]
     pub changes: TenantChanges,
+    /// Bind a floor that the pools of its volumes do not have; an alarm shows it
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// The changes, of which at least one must be given.
@@ -460,6 +476,9 @@ pub enum QosCommand {
         /// Only print what would change
         #[arg(long)]
         dry_run: bool,
+        /// Bind floors that pools do not have; an alarm shows it
+        #[arg(long)]
+        force: bool,
     },
     /// Write all policies and bindings as a YAML file that can be applied
     #[command(after_help = "Example:\n  weir qos export > policies.yaml")]

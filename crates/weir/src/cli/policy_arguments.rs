@@ -88,6 +88,9 @@ pub enum PolicyGroupCommand {
         /// Can only repeat what is; sharing never changes
         #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = boolean())]
         is_shared: Option<bool>,
+        /// Have a floor that the pools of its volumes do not have; an alarm shows it
+        #[arg(long)]
+        force: bool,
     },
     /// Give a policy group another name; its volumes stay bound
     #[command(after_help = "Example:\n  weir qos policy-group rename policy1 -new-name gold")]

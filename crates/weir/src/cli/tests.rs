@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use clap::CommandFactory;
 use weir_types::{Emulation, Throughput};
 
-use super::arguments::{Arguments, Command, DriveCommand, QosCommand, TenantCommand, VolumeCommand};
+use super::arguments::{
+    Arguments, Command, DriveCommand, PoolCommand, QosCommand, TenantCommand, VolumeCommand,
+};
 use super::parse;
 use super::policy_arguments::{
     AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
@@ -172,26 +174,41 @@ fn volumes_are_created_as_the_portworx_document_prints_it() {
 fn drives_are_added_with_a_name_and_parameters() {
     let emulation =
         |iops, bytes_per_second, latency_ns| Some(Emulation { iops, bytes_per_second, latency_ns });
-    for (line, directory, name, parameters) in [
-        ("drive add /srv/Drive_1", "/srv/Drive_1", None, None),
-        ("drive add drive1 -name D1", "drive1", Some("D1"), None),
-        ("DRIVE Add . --emulate iops=2000", ".", None, emulation(2000, None, 0)),
+    for (line, directory, name, parameters, target) in [
+        ("drive add /srv/Drive_1", "/srv/Drive_1", None, None, None),
+        ("drive add drive1 -name D1 --queue-target 8", "drive1", Some("D1"), None, Some(8)),
+        ("DRIVE Add . --emulate iops=2000 -queue_target AUTO", ".", None, emulation(2000, None, 0), Some(0)),
         (
             "drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us",
             "/srv/slow",
             Some("slow"),
             emulation(21_000, Some(250_000_000), 200_000),
+            None,
         ),
     ] {
         let command = read(line).unwrap();
-        let Command::Drive { command: DriveCommand::Add { directory: found, name: called, emulate } } =
-            command
+        let Command::Drive {
+            command: DriveCommand::Add { directory: found, name: called, emulate, queue_target },
+        } = command
         else {
             panic!("{line}: {command:?}");
         };
-        let found = (found.to_str().unwrap(), called.as_deref(), emulate);
-        assert_eq!(found, (directory, name, parameters), "{line}");
+        let found = (found.to_str().unwrap(), called.as_deref(), emulate, queue_target);
+        assert_eq!(found, (directory, name, parameters, target), "{line}");
     }
+}
+
+#[test]
+fn pools_are_shown_and_changed() {
+    for line in ["pool list", "pool show -o json", "POOL inspect D1 -o yaml"] {
+        assert!(matches!(read(line), Ok(Command::Pool { .. })), "{line}");
+    }
+    let command = read("pool modify D1 -over_commit 150% --reserve 0% --queue-target 32 --force").unwrap();
+    let Command::Pool { command: PoolCommand::Modify { name, changes, force } } = command else {
+        panic!("{command:?}");
+    };
+    let changes = (changes.over_commit, changes.reserve, changes.queue_target);
+    assert_eq!((name.as_str(), changes, force), ("D1", (Some(150), Some(0), Some(32)), true));
 }
 
 #[test]
@@ -270,6 +287,13 @@ fn wrong_command_lines_say_what_is_wrong() {
         ("drive add /x --emulate latency=1ms", "(iops is required)"),
         ("drive add /x --emulate iops=5,latency=1", "'1' is not a latency with its unit"),
         ("drive add /x --emulate nvme", "'nvme' is not a list such as iops=21000"),
+        ("pool modify d1", "required"),
+        ("pool modify d1 --force", "required"),
+        ("pool modify d1 --over-commit 150", "'150' is not a whole number of percent such as 150%"),
+        ("pool modify d1 --over-commit 1.5%", "'1.5%' is not a whole number of percent"),
+        ("pool modify d1 --reserve -5%", "'-5%' is not a whole number of percent"),
+        ("pool modify d1 --queue-target 0", "'0' is not 'auto' or a number of operations"),
+        ("drive add /x --queue-target many", "'many' is not 'auto' or a number of operations"),
         ("volumes list", "volumes"),
         ("serve --reactors 0", "0 is not in 1..=1024"),
     ] {

@@ -22,6 +22,8 @@ pub enum AlarmSource {
     ExtentCheck,
     /// An I/O that failed.
     DataPlane,
+    /// The ledger of floors.
+    Ledger,
 }
 
 /// A fault that stands now.
@@ -140,6 +142,7 @@ impl Control {
             extent: Some(alarm.extent),
             message: alarm.message,
         }));
+        alarms.extend(self.over_commit_alarms());
         alarms
     }
 

@@ -6,15 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use weir_types::{AdaptiveTerms, BackgroundKind, BackgroundPolicy, Name, PolicyGroupId, Terms, VolumeId};
+use weir_types::{
+    AdaptiveTerms, BackgroundKind, BackgroundPolicy, Name, PolicyGroupId, Scope, Terms, VolumeId,
+};
 
 use super::Control;
 use super::bounds::POLICY_GROUPS_MAX;
 use super::built_in::refuse_built_in_name;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
+use super::ledger::Claim;
 use super::model::Model;
+use super::outlook::Proposal;
 use super::policies::{GroupKind, new_record};
+use super::pools::Shortfall;
 use super::records::{PolicyGroupRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::tree::PolicyTree;
 
@@ -117,6 +122,15 @@ pub struct PolicySet {
     pub background_policies: Option<Vec<BackgroundEntry>>,
 }
 
+/// How a set is applied.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApplyPolicies {
+    /// Only answer what would change.
+    pub is_dry_run: bool,
+    /// Bind floors that pools do not have.
+    pub force: bool,
+}
+
 /// What applying a set does.
 #[derive(Default)]
 struct Plan {
@@ -124,8 +138,8 @@ struct Plan {
     groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
     /// Their names, by tenant.
     names: BTreeMap<(Name, Name), PolicyGroupId>,
-    /// Where the groups stand in the file.
-    places: BTreeMap<PolicyGroupId, Place>,
+    /// Where groups, tenants and volumes stand in the file.
+    places: BTreeMap<Scope, Place>,
     /// All tenants as they will be.
     tenants: BTreeMap<Name, TenantRecord>,
     /// All volumes as they will be.
@@ -179,7 +193,7 @@ impl Plan {
         if self.groups.len() >= POLICY_GROUPS_MAX {
             return Err(ControlError::full(format!("{POLICY_GROUPS_MAX} policy groups are the most")));
         }
-        self.places.extend(place.map(|place| (record.id, place.clone())));
+        self.places.extend(place.map(|place| (Scope::Group(record.id), place.clone())));
         self.groups.insert(record.id, record);
         Ok(())
     }
@@ -261,6 +275,7 @@ impl Plan {
             record.policy_group = policy_group;
             record.template = template.map(|(id, _)| id);
         }
+        self.places.insert(Scope::Tenant(tenant.clone()), entry.place.clone());
         Ok(())
     }
 
@@ -278,6 +293,7 @@ impl Plan {
             if let Some(volume) = self.volumes.get_mut(&id) {
                 volume.policy_group = group;
             }
+            self.places.insert(Scope::Volume(id), entry.place.clone());
         }
         Ok(())
     }
@@ -333,10 +349,64 @@ impl Plan {
         }
         PolicyTree::new(groups, tenant.policy_group, members).check().map_err(|error| {
             let id = self.names.get(&(tenant.name.clone(), error.group().clone()));
-            let place = id.and_then(|id| self.places.get(id));
+            let place = id.and_then(|id| self.places.get(&Scope::Group(*id)));
             let error = ControlError::from(error);
             place.map_or(error.clone(), |place| place.error(&error))
         })
+    }
+}
+
+/// What a plan changes, to find the entry that a claim comes from.
+struct Changed {
+    scopes: BTreeSet<Scope>,
+    /// What changes at and below each policy group.
+    below: BTreeMap<PolicyGroupId, Vec<Scope>>,
+}
+
+impl Plan {
+    /// Why floors are refused, with the entry whose floor is not there any more when those that were there
+    /// before come first and then all others in the order of the file.
+    fn refusal(&self, changes: &Changes, shortfall: &Shortfall) -> ControlError {
+        let changed = self.changed(changes);
+        let at_fault = shortfall.first_beyond(|claim| {
+            self.place_of(claim, &changed).map(|place| (place.line, place.section, place.number))
+        });
+        let error = shortfall.refusal();
+        let place = at_fault.and_then(|claim| self.place_of(claim, &changed));
+        place.map_or(error.clone(), |place| place.error(&error))
+    }
+
+    fn changed(&self, changes: &Changes) -> Changed {
+        let (scopes, mut below) = (changes.scopes(), BTreeMap::<_, Vec<_>>::new());
+        for scope in &scopes {
+            let group = match scope {
+                Scope::Tenant(_) => None,
+                Scope::Group(id) => Some(*id),
+                Scope::Volume(id) => self.volumes.get(id).and_then(|volume| volume.policy_group),
+            };
+            // There are no cycles in a plan that was checked.
+            let parent = |id: &PolicyGroupId| self.groups.get(id).and_then(|group| group.parent);
+            for id in std::iter::successors(group, parent) {
+                below.entry(id).or_default().push(scope.clone());
+            }
+        }
+        Changed { scopes, below }
+    }
+
+    /// Where the first of the things stands that make a claim and that change; where none does, the first at
+    /// all. They are: who has it, the policy group that says how much it is, and for a shared group also what
+    /// changes below it, without which it might not be there.
+    fn place_of(&self, claim: &Claim, changed: &Changed) -> Option<&Place> {
+        let (group, below) = match &claim.scope {
+            Scope::Tenant(name) => (self.tenants.get(name).and_then(|tenant| tenant.policy_group), None),
+            Scope::Volume(id) => (self.volumes.get(id).and_then(|volume| volume.policy_group), None),
+            Scope::Group(id) => (None, changed.below.get(id)),
+        };
+        let group = group.map(Scope::Group);
+        let sources = || [&claim.scope].into_iter().chain(&group);
+        let is_changed = |scope: &&Scope| changed.scopes.contains(scope);
+        let mut ordered = sources().filter(is_changed).chain(below.into_iter().flatten()).chain(sources());
+        ordered.find_map(|scope| self.places.get(scope))
     }
 }
 
@@ -402,6 +472,30 @@ impl Changes {
         }
     }
 
+    /// What changes.
+    fn scopes(&self) -> BTreeSet<Scope> {
+        let group = |(old, new): &(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)| {
+            new.as_ref().or(old.as_ref()).map(|group| Scope::Group(group.id))
+        };
+        let tenants = self.tenants.iter().map(|(_, new)| Scope::Tenant(new.name.clone()));
+        let volumes = self.volumes.iter().map(|(_, new)| Scope::Volume(new.id));
+        self.groups.iter().filter_map(group).chain(tenants).chain(volumes).collect()
+    }
+
+    /// The same for who has to judge it.
+    fn proposal(&self) -> Proposal {
+        let group = |(old, new): &(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)| {
+            let id = new.as_ref().or(old.as_ref())?.id;
+            Some((id, new.clone()))
+        };
+        Proposal {
+            groups: self.groups.iter().filter_map(group).collect(),
+            tenants: self.tenants.iter().map(|(_, new)| (new.name.clone(), new.clone())).collect(),
+            volumes: self.volumes.iter().map(|(_, new)| (new.id, new.clone())).collect(),
+            ..Proposal::default()
+        }
+    }
+
     /// The difference, one line for each thing that changes.
     fn describe(&self, model: &Model, plan: &Plan) -> Vec<String> {
         let name = |id: Option<PolicyGroupId>| {
@@ -444,21 +538,26 @@ impl Changes {
 
 impl Control {
     /// Brings all policies and bindings to what a set says, and answers the difference, a line for each thing that
-    /// changes. With `is_dry_run` nothing is changed.
+    /// changes. A dry run changes nothing.
     ///
     /// # Errors
     /// The first fault of the set, with the entry that has it; nothing has changed then.
-    pub fn apply_policies(&self, set: &PolicySet, is_dry_run: bool) -> Outcome<Vec<String>> {
+    pub fn apply_policies(&self, set: &PolicySet, how: ApplyPolicies) -> Outcome<Vec<String>> {
         let _change = self.begin_change();
         let (next, number_revision) = self.next_number()?;
         let (changes, difference, highest) = {
             let model = self.model();
             let plan = plan(&model, set, next.saturating_sub(1))?;
             let changes = Changes::between(&model, &plan);
+            let shortfalls = model.shortfalls(&changes.proposal());
+            if let Some(shortfall) = shortfalls.first().filter(|_| !how.force) {
+                return Err(plan.refusal(&changes, shortfall));
+            }
+            shortfalls.iter().filter(|_| !how.is_dry_run).for_each(Shortfall::log);
             let difference = changes.describe(&model, &plan);
             (changes, difference, plan.highest)
         };
-        if !is_dry_run && !difference.is_empty() {
+        if !how.is_dry_run && !difference.is_empty() {
             let changes = self.commit_policies(changes, highest, number_revision)?;
             self.put_policies_in_effect(&changes)?;
         }
@@ -533,7 +632,7 @@ impl Control {
         for (old, new) in &changes.groups {
             if let (Some(old), None) = (old, new) {
                 self.update(|model| model.accounts.forget(old.id));
-                self.data_plane.forget(&weir_types::Scope::Group(old.id));
+                self.data_plane.forget(&Scope::Group(old.id));
             }
         }
         self.write_copies(&all)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Name, Throughput, VolumeId, Weight};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, Throughput, VolumeId, Weight};
 
 use super::Control;
 use super::catalogue::{Catalogue, Transaction};
@@ -239,20 +239,18 @@ impl Control {
             };
             let progress = Arc::new(JobProgress::expecting(extents));
             cleanup.progress = Some(progress.clone());
+            let drive = self.model().drives.get(&cleanup.drive).map(|drive| drive.record.clone());
             self.data_plane.clean_up(CleanupSpec {
                 id,
                 drive: cleanup.drive,
-                emulation: self.emulation_of(cleanup.drive),
+                emulation: drive.as_ref().and_then(|drive| drive.emulation),
+                queue_target: drive.as_ref().and_then(|drive| drive.pool.queue_target),
                 condemned,
                 age_ns: age_ns(cleanup.begun_at),
                 progress,
             });
         }
         self.update(|model| model.cleanups.insert(id, cleanup));
-    }
-
-    fn emulation_of(&self, drive: DriveId) -> Option<Emulation> {
-        self.model().drives.get(&drive).and_then(|drive| drive.record.emulation)
     }
 
     /// Has the space of what was cut off from a volume given back, if anything was.

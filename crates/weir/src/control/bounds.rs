@@ -1,6 +1,8 @@
 //! Bounds of control and its API, each with its unit and its reason. Those of the data path are in
 //! `weir_types::bounds`.
 
+use std::ops::RangeInclusive;
+
 /// Tenants that one daemon knows: far more than one machine serves, few enough to list in one answer.
 pub const TENANTS_MAX: usize = 4_096;
 
@@ -9,6 +11,14 @@ pub const DRIVES_MAX: usize = 256;
 
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
+
+/// How much of a pool's capacity floors and the reserve may be together, in percent: less than a tenth is a
+/// mistake, and who promises more than ten times what there is promises nothing.
+pub const OVER_COMMIT_PERCENT: RangeInclusive<u32> = 10..=1000;
+
+/// The part of a pool's capacity that can be kept for background work, in percent: more than half of it would
+/// make that the foreground.
+pub const RESERVE_PERCENT: RangeInclusive<u32> = 0..=50;
 
 /// Groups that may stand under each other: what is left of all levels without the pool, the tenant, the volume and
 /// its connections.

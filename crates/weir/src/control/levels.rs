@@ -7,6 +7,7 @@ use super::Control;
 use super::built_in::is_built_in;
 use super::error::Outcome;
 use super::model::Model;
+use super::outlook::Outlook;
 use super::records::{PolicyGroupRecord, VolumeRecord};
 use crate::dataplane::PolicyLevel;
 
@@ -55,9 +56,31 @@ impl Model {
 
     /// A group and those that it stands under, from below to the top.
     fn upwards(&self, group: PolicyGroupId) -> Vec<&PolicyGroupRecord> {
-        let mut path: Vec<&PolicyGroupRecord> = Vec::new();
+        Outlook::now(self).upwards(group)
+    }
+
+    /// The levels of a volume; see [`Outlook::levels`].
+    pub fn levels(&self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
+        Outlook::now(self).levels(volume, used_bytes)
+    }
+
+    fn own_level(&self, volume: &VolumeRecord, used_bytes: u64) -> Level {
+        Outlook::now(self).own_level(volume, used_bytes)
+    }
+
+    /// True if the volume's own terms follow what it occupies.
+    pub fn follows_used_space(&self, volume: &VolumeRecord) -> bool {
+        let adaptive = self.policy_of(volume).and_then(|group| group.adaptive);
+        adaptive.is_some_and(|adaptive| adaptive.follows_used_space())
+    }
+}
+
+impl<'a> Outlook<'a> {
+    /// A group and those that it stands under, from below to the top.
+    fn upwards(self, group: PolicyGroupId) -> Vec<&'a PolicyGroupRecord> {
+        let mut path: Vec<&'a PolicyGroupRecord> = Vec::new();
         let mut next = Some(group);
-        while let Some(group) = next.and_then(|id| self.group_by_id(id)) {
+        while let Some(group) = next.and_then(|id| self.group(id)) {
             // Cycles are refused, but a catalogue that has one must not hold up the start.
             if path.iter().any(|seen| seen.id == group.id) {
                 break;
@@ -69,10 +92,10 @@ impl Model {
     }
 
     /// The levels of a volume from the top down: its tenant's if it has terms, the shared groups, itself.
-    pub fn levels(&self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
-        let top = self.tenants.get(&volume.tenant).and_then(|tenant| tenant.record.policy_group);
+    pub fn levels(self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
+        let top = self.group_of_tenant(&volume.tenant);
         let bound = volume.policy_group;
-        let tenant = top.and_then(|top| self.group_by_id(top)).map(|group| Level {
+        let tenant = top.and_then(|top| self.group(top)).map(|group| Level {
             scope: Scope::Tenant(volume.tenant.clone()),
             name: volume.tenant.clone(),
             origin: Some(format!("policy group {} of tenant {}", group.name, volume.tenant)),
@@ -96,8 +119,8 @@ impl Model {
         tenant.into_iter().chain(shared).chain([self.own_level(volume, used_bytes)]).collect()
     }
 
-    fn own_level(&self, volume: &VolumeRecord, used_bytes: u64) -> Level {
-        let group = self.policy_of(volume);
+    fn own_level(self, volume: &VolumeRecord, used_bytes: u64) -> Level {
+        let group = volume.policy_group.and_then(|id| self.group(id));
         let terms = group.map(|group| group.own_terms(volume.size_bytes, used_bytes)).unwrap_or_default();
         let own = group.filter(|group| !group.is_shared);
         Level {
@@ -107,12 +130,6 @@ impl Model {
             is_bound: true,
             terms,
         }
-    }
-
-    /// True if the volume's own terms follow what it occupies.
-    pub fn follows_used_space(&self, volume: &VolumeRecord) -> bool {
-        let adaptive = self.policy_of(volume).and_then(|group| group.adaptive);
-        adaptive.is_some_and(|adaptive| adaptive.follows_used_space())
     }
 }
 

@@ -16,9 +16,12 @@ mod credits;
 mod drives;
 mod dry_run;
 mod error;
+mod ledger;
 mod levels;
 mod model;
+mod outlook;
 mod policies;
+mod pools;
 pub mod reasons;
 mod rebuild;
 mod recording;
@@ -39,7 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use alarms::Alarms;
-pub use apply::{BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
+pub use apply::{ApplyPolicies, BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
 pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
 use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
@@ -47,11 +50,13 @@ pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use drives::{AddDrive, DriveView};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use ledger::{Amount, Claim, Ledger};
 pub use levels::{EffectiveField, Level};
 use model::Model;
 pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
+pub use pools::{ModifyPool, PoolView};
 pub use recording::{RecordVolumes, RunningRecording};
 use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
 pub use startup::ControlConfig;
@@ -112,13 +117,15 @@ impl Control {
 
     /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
     fn serve(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let drive = self.model().drive_of(volume).cloned();
         let spec = VolumeSpec {
             id: volume.id,
             directory: self.store(volume.drive)?.extents(volume.id),
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
             drive: volume.drive,
-            emulation: self.model().drive_of(volume).and_then(|drive| drive.emulation),
+            emulation: drive.as_ref().and_then(|drive| drive.emulation),
+            queue_target: drive.and_then(|drive| drive.pool.queue_target),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));

@@ -10,6 +10,7 @@ use super::catalogue::Transaction;
 use super::changes::{AdaptiveChange, TermsChange};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
+use super::outlook::Proposal;
 use super::records::{PolicyGroupRecord, VolumeRecord, keys};
 
 /// The two kinds of policy groups. A tenant has one set of names for both.
@@ -45,6 +46,8 @@ pub struct ModifyPolicyGroup {
     pub is_shared: Option<bool>,
     /// Another parent, or none.
     pub parent: Option<Option<Name>>,
+    /// Have floors that the pools of its volumes do not have.
+    pub force: bool,
 }
 
 /// What a new adaptive policy group should be.
@@ -211,9 +214,9 @@ impl Control {
 
     /// Changes the terms or the parent of a policy group; they hold for its volumes from the answer on.
     ///
-    /// # Errors
-    /// Refused if sharing should change; not found for an unknown parent; invalid for terms that make no sense by
-    /// themselves, under the parent, or above what stands under the group.
+    /// # Errors Refused if sharing should change; not found for an unknown parent; invalid for terms that
+    /// make no sense by themselves, under the parent, or above what stands under the group. Refused, too, if
+    /// pools of its volumes do not have its floor, unless it is forced.
     pub fn modify_policy_group(
         &self,
         tenant: Option<&Name>,
@@ -236,7 +239,7 @@ impl Control {
             let parent = parent.as_ref().map(|parent| self.parent_in(&old.tenant, parent));
             record.parent = parent.transpose()?;
         }
-        self.change_group(&old, record, revision)
+        self.change_group(&old, record, revision, request.force)
     }
 
     /// Changes the terms of an adaptive policy group; they hold for its volumes from the answer on.
@@ -254,7 +257,7 @@ impl Control {
             self.model().group_of(GroupKind::Adaptive, tenant, name)?.clone();
         refuse_built_in(&old)?;
         let adaptive = old.adaptive.map(|terms| change.applied(terms));
-        self.change_group(&old, PolicyGroupRecord { adaptive, ..old.clone() }, revision)
+        self.change_group(&old, PolicyGroupRecord { adaptive, ..old.clone() }, revision, false)
     }
 
     fn change_group(
@@ -262,8 +265,10 @@ impl Control {
         old: &PolicyGroupRecord,
         mut record: PolicyGroupRecord,
         revision: u64,
+        force: bool,
     ) -> Outcome<PolicyGroupView> {
         check_group(&self.model(), &record)?;
+        self.admit(&Proposal::group(&record), force)?;
         self.save_group(&mut record, revision)?;
         self.put_group_in_effect(old, &record)?;
         self.write_copies(&self.volumes_that_name(record.id))?;

@@ -49,7 +49,7 @@ impl RunningRecording {
         let records = self.recording.take();
         let mut header = std::mem::take(&mut self.header);
         for (drive, id) in header.drives.iter_mut().zip(&self.drives) {
-            drive.in_flight = self.data_plane.in_flight(*id);
+            drive.in_flight = self.data_plane.depth(*id).map(|depth| depth.operations);
         }
         if self.recording.is_full() {
             header.is_cut_short = true;

@@ -61,6 +61,25 @@ pub struct PolicyGroupRecord {
     pub created_at: Timestamp,
 }
 
+/// How a pool is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolSettings {
+    /// How much of the capacity floors and the reserve may be together, in percent.
+    pub over_commit_percent: u32,
+    /// The part of the capacity that is kept for background work, in percent.
+    pub reserve_percent: u32,
+    /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_target: Option<u32>,
+}
+
+impl Default for PoolSettings {
+    fn default() -> PoolSettings {
+        PoolSettings { over_commit_percent: 100, reserve_percent: 5, queue_target: None }
+    }
+}
+
 /// A directory that holds volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveRecord {
@@ -73,6 +92,9 @@ pub struct DriveRecord {
     /// How it behaves, if it is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
+    /// How its pool is used. Records from before floors were admitted lack it.
+    #[serde(default)]
+    pub pool: PoolSettings,
     /// When it was added.
     pub created_at: Timestamp,
 }
@@ -238,6 +260,19 @@ mod tests {
         let tenant = serde_json::json!({"name": "svm01", "created_at": "2025-01-01T00:00:00Z"});
         let tenant: TenantRecord = serde_json::from_value(tenant).unwrap();
         assert_eq!((tenant.policy_group, tenant.template), (None, None));
+    }
+
+    #[test]
+    fn records_from_before_floors_were_admitted_are_read() {
+        let drive = serde_json::json!({
+            "id": uuid::Uuid::from_u128(1), "name": "d1", "path": "/srv/d1",
+            "created_at": "2025-01-01T00:00:00Z",
+        });
+        let mut drive: DriveRecord = serde_json::from_value(drive).unwrap();
+        assert_eq!(drive.pool, PoolSettings::default());
+        drive.pool = PoolSettings { over_commit_percent: 150, reserve_percent: 0, queue_target: Some(8) };
+        let value = serde_json::to_value(&drive).unwrap();
+        assert_eq!(serde_json::from_value::<DriveRecord>(value).unwrap(), drive);
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl Control {
         control.put_background_in_effect()?;
         control.serve_all();
         control.resume_cleanups(&interrupted)?;
+        control.over_commit_alarms().iter().for_each(|alarm| tracing::warn!("{}", alarm.message));
         for (drive, store) in control.stores() {
             control.report_unknown_folders(drive, &store)?;
         }

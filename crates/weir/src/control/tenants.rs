@@ -8,6 +8,7 @@ use super::bounds::TENANTS_MAX;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
+use super::outlook::Proposal;
 use super::policies::GroupKind;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord, keys};
 
@@ -18,6 +19,8 @@ pub struct ModifyTenant {
     pub policy_group: Option<Option<Name>>,
     /// The policy group that volumes get which are made without one, or none.
     pub template: Option<Option<Name>>,
+    /// Bind floors that the pools of its volumes do not have.
+    pub force: bool,
 }
 
 /// A tenant as it is shown.
@@ -61,15 +64,17 @@ impl Control {
     /// Changes a tenant's policy, which holds for all that it owns from the answer on, or the template of volumes
     /// to come, which changes nothing about those that are there.
     ///
-    /// # Errors
-    /// Not found for a policy group that the tenant does not have; invalid for one that is not shared, is
-    /// adaptive or stands under another, and if floors would be above the group's.
+    /// # Errors Not found for a policy group that the tenant does not have; invalid for one that is not
+    /// shared, is adaptive or stands under another, and if floors would be above the group's; refused if
+    /// pools of its volumes do not have the group's floor, unless it is forced.
     pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
         let _change = self.begin_change();
         let Versioned { record: old, revision } = self.model().tenant(Some(name))?.clone();
+        let force = request.force;
         let new = self.modified_tenant(&old, request)?;
         if new != old {
             self.model().check_tree(name, None, Some(&new))?;
+            self.admit(&Proposal::tenant(&new), force)?;
             let key = keys::tenant(name);
             let transaction = Transaction::default().compare(&key, revision).put(&key, &new)?;
             let revision = self.catalogue.commit(transaction)?;

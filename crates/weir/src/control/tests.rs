@@ -3,6 +3,7 @@
 mod apply;
 mod background;
 mod policies;
+mod pools;
 
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,7 @@ pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> Creat
         drive: None,
         io_priority: None,
         policy: None,
+        force: false,
     }
 }
 
@@ -225,7 +227,7 @@ fn modifying_a_policy_changes_only_what_is_given_and_never_sharing() {
     let read = Throughput { iops: None, bytes_per_second: Some(5_000_000) };
     let limits = LimitsChange { read: Some(read), ..LimitsChange::default() };
     let change = TermsChange { limits, ..TermsChange::default() };
-    let change = ModifyPolicyGroup { change, is_shared: Some(false), parent: None };
+    let change = ModifyPolicyGroup { change, is_shared: Some(false), ..ModifyPolicyGroup::default() };
     let limits = control.modify_policy_group(None, &name("policy1"), change).unwrap().record.terms.limits;
     assert_eq!((limits.total.iops, limits.read), (Some(1000), read));
     let shared = ModifyPolicyGroup { is_shared: Some(true), ..ModifyPolicyGroup::default() };

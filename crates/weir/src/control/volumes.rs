@@ -13,6 +13,7 @@ use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned};
+use super::outlook::Proposal;
 use super::policies::GroupKind;
 use super::records::{DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
 use crate::statistics::VolumeSnapshot;
@@ -35,6 +36,8 @@ pub struct CreateVolume {
     pub drive: Option<Name>,
     /// The policy to begin with; what its tenant's template says if `None`.
     pub policy: Option<PolicyChange>,
+    /// Bind floors that the drive's pool does not have.
+    pub force: bool,
 }
 
 /// What should become of a volume's policy.
@@ -57,7 +60,8 @@ pub struct ModifyVolume {
     pub policy: Option<PolicyChange>,
     /// Whether clients are kept from changing its data.
     pub is_read_only: Option<bool>,
-    /// End the connections of attached clients where the change cannot be made under them.
+    /// End the connections of attached clients where the change cannot be made under them, and bind floors
+    /// that the drive's pool does not have.
     pub force: bool,
 }
 
@@ -168,13 +172,14 @@ impl Control {
 
     /// Makes a volume and lets clients attach it.
     ///
-    /// # Errors
-    /// Invalid for a size that no volume can have, not found for an unknown tenant, drive or policy group, conflict
-    /// for a name that is taken, full if the drive or the number of volumes is exhausted.
+    /// # Errors Invalid for a size that no volume can have, not found for an unknown tenant, drive or policy
+    /// group, conflict for a name that is taken, full if the drive or the number of volumes is exhausted,
+    /// refused if its policy has floors that the drive's pool does not have, unless it is forced.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
         let _change = self.begin_change();
         check_size(request.size_bytes)?;
         let mut record = self.new_record(&request)?;
+        self.admit(&Proposal::volume(&record), request.force)?;
         let key = keys::volume(record.id);
         let creating = Transaction::default().compare(&key, 0).put(&key, &record)?;
         let revision = self.catalogue.commit(creating)?;
@@ -281,9 +286,9 @@ impl Control {
     /// whether they may write, so a volume becomes read-only only while none is attached, or with `force`,
     /// which ends their connections; one that becomes writable is so for those who attach from then on.
     ///
-    /// # Errors
-    /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is
-    /// taken; refused if it would become read-only under attached clients.
+    /// # Errors Not found for a policy group that the volume's tenant does not have; conflict for a name that
+    /// is taken; refused if it would become read-only under attached clients, or its policy has floors that
+    /// the drive's pool does not have.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,
@@ -294,6 +299,9 @@ impl Control {
         let (old, revision) = self.usable_volume(tenant, name)?;
         let force = request.force;
         let new = self.modified(&old, request)?;
+        if new.policy_group != old.policy_group {
+            self.admit(&Proposal::volume(&new), force)?;
+        }
         if new.is_read_only && !old.is_read_only && !force {
             self.refuse_attached(&old)?;
         }

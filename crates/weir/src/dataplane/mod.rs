@@ -29,7 +29,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::{Credits, MediaModel, MediaRates, Paths, Pool};
+use weir_qos::{Credits, DepthOrigin, MediaModel, MediaRates, Paths, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
@@ -70,6 +70,18 @@ pub struct VolumeSpec {
     pub drive: DriveId,
     /// How that drive behaves, if it is emulated; the same for all its volumes.
     pub emulation: Option<Emulation>,
+    /// How many operations that drive keeps in flight, if that was chosen; the same for all its volumes.
+    pub queue_target: Option<u32>,
+}
+
+/// How many operations a drive keeps in flight: a number that was chosen always, any other while volumes
+/// compete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolDepth {
+    /// The number.
+    pub operations: u32,
+    /// How it is known.
+    pub origin: DepthOrigin,
 }
 
 /// The space of something condemned, to be given back in the background.
@@ -81,6 +93,8 @@ pub struct CleanupSpec {
     pub drive: DriveId,
     /// How that drive behaves, if it is emulated.
     pub emulation: Option<Emulation>,
+    /// How many operations that drive keeps in flight, if that was chosen.
+    pub queue_target: Option<u32>,
     /// The files.
     pub condemned: Condemned,
     /// Nanoseconds since it was condemned, from which deadlines count.
@@ -192,7 +206,7 @@ impl DataPlane {
         let index = self.place(id);
         let given = Arc::clone(&statistics);
         let media = spec.emulation.map(|emulation| self.media_of(spec.drive, emulation));
-        let pool = self.pool_of(spec.drive, spec.emulation);
+        let pool = self.pool_of(spec.drive, spec.emulation, spec.queue_target);
         self.ask(index, id, |done| Command::Open { spec, media, pool, statistics: given, done })?;
         Ok(statistics)
     }
@@ -204,25 +218,41 @@ impl DataPlane {
     }
 
     /// The one line for a drive.
-    fn pool_of(&self, drive: DriveId, emulation: Option<Emulation>) -> SharedPool {
+    fn pool_of(&self, drive: DriveId, emulation: Option<Emulation>, queue_target: Option<u32>) -> SharedPool {
         let new = || {
-            let pool = Pool::new(media_model(emulation), None, Clock.now_ns());
+            let pool = Pool::new(media_model(emulation), queue_target, Clock.now_ns());
             Arc::new(Mutex::new(PoolState { pool, paths: Paths::default(), background: Paths::default() }))
         };
         Arc::clone(locked(&self.pools).entry(drive).or_insert_with(new))
     }
 
+    /// Has a drive keep so many operations in flight, or as many as it finds by trial. Holds from the answer
+    /// on.
+    pub fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
+        if let Some(pool) = locked(&self.pools).get(&drive) {
+            locked(pool).pool.set_queue_target(queue_target, Clock.now_ns());
+        }
+    }
+
+    /// How many operations a drive keeps in flight, if any volume was ever opened there.
+    pub fn depth(&self, drive: DriveId) -> Option<PoolDepth> {
+        let pools = locked(&self.pools);
+        let state = locked(pools.get(&drive)?);
+        let depth = state.pool.depth();
+        Some(PoolDepth { operations: depth.usual(), origin: depth.origin() })
+    }
+
     /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
     /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
     pub fn clean_up(&self, spec: CleanupSpec) {
-        let CleanupSpec { id, drive, emulation, condemned, age_ns, progress } = spec;
+        let CleanupSpec { id, drive, emulation, queue_target, condemned, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let new = NewCleanup {
             id,
             drive,
             condemned,
             begun_ns: signed(Clock.now_ns()).saturating_sub(signed(age_ns)),
-            pool: self.pool_of(drive, emulation),
+            pool: self.pool_of(drive, emulation, queue_target),
             media: emulation.map(|emulation| self.media_of(drive, emulation)),
             progress,
         };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use weir_nbd::Command as NbdCommand;
 use weir_qos::Kind;
 use weir_reactor::Clock;
-use weir_types::{DriveId, VolumeId};
+use weir_types::VolumeId;
 
 use super::command::Command;
 use super::connection::ActiveRequest;
@@ -158,11 +158,6 @@ impl DataPlane {
         }
         recording.started_ns.store(Clock.now_ns(), Relaxed);
         Ok(recording)
-    }
-
-    /// How many operations a drive keeps in flight while volumes compete, if any volume was ever opened there.
-    pub fn in_flight(&self, drive: DriveId) -> Option<u32> {
-        locked(&self.pools).get(&drive).map(|pool| locked(pool).pool.depth().usual())
     }
 
     /// Ends to record volumes, and waits until that holds. What is closed by now has ended already.

@@ -92,6 +92,10 @@ pub struct DriveCreate {
     /// How it should behave, if it is to be emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
+    /// Most operations to keep in flight; if absent or 0, as many as trials find while volumes compete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1024)]
+    pub queue_target: Option<u32>,
 }
 
 /// The drive that holds a volume.

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use weir_types::Emulation;
 
 use super::ReadArguments;
+use super::pool::queue_target;
 
 /// What to do with drives.
 #[derive(Debug, Subcommand)]
@@ -29,6 +30,10 @@ pub enum DriveCommand {
             allow_hyphen_values = true
         )]
         emulate: Option<Emulation>,
+        /// Most operations to keep in flight, 1 to 1024, or 'auto': as many as trials find while volumes
+        /// compete [default: auto]
+        #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
+        queue_target: Option<u32>,
     },
     /// List drives
     #[command(after_help = "Example:\n  weir drive list")]

@@ -16,9 +16,10 @@ const LABEL_WIDTH: usize = 24;
 /// Does what was told about drives.
 pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     match command {
-        DriveCommand::Add { directory, name, emulate } => {
+        DriveCommand::Add { directory, name, emulate, queue_target } => {
             let path = absolute(&directory)?;
-            let request = DriveCreate { path, name, emulation: emulate.map(Into::into) };
+            let emulation = emulate.map(Into::into);
+            let request = DriveCreate { path, name, emulation, queue_target };
             let drive: Drive = client.post("/v1/drives", &[], &request)?;
             output::print(&drive.name)
         }

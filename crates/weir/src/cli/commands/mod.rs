@@ -6,6 +6,7 @@ pub mod drive;
 pub mod effect;
 pub mod policy;
 pub mod policy_set;
+pub mod pool;
 pub mod qos;
 pub mod reasons;
 pub mod record;

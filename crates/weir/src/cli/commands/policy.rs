@@ -40,8 +40,8 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
             };
             client.post::<PolicyGroup>(PATH, &[], &request).map(|_| ())
         }
-        PolicyGroupCommand::Modify { name, tenant, terms, parent, is_shared } => {
-            let request = modification(*terms, parent, is_shared);
+        PolicyGroupCommand::Modify { name, tenant, terms, parent, is_shared, force } => {
+            let request = PolicyGroupModify { force, ..modification(*terms, parent, is_shared) };
             let query = [("tenant", tenant.tenant.as_deref())];
             client.patch::<PolicyGroup>(&path(PATH, name.get()), &query, &request).map(|_| ())
         }
@@ -112,6 +112,7 @@ fn modification(terms: TermsArguments, parent: Option<String>, is_shared: Option
         charges: terms.charge.unwrap_or_default(),
         parent,
         is_shared,
+        force: false,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::control::bounds::API_POLICIES_BYTES_MAX;
 const PATH: &str = "/v1/qos/policies";
 
 /// Shows what is different from a file, then brings all policies and bindings to what it says.
-pub fn apply(client: &Client, file: &Path, is_dry_run: bool) -> Result<(), CommandError> {
+pub fn apply(client: &Client, file: &Path, is_dry_run: bool, force: bool) -> Result<(), CommandError> {
     let text = read(file)
         .map_err(|error| CommandError::Failed(format!("cannot read '{}': {error}", file.display())))?;
     let in_file = |error: CommandError| match error {
@@ -20,7 +20,7 @@ pub fn apply(client: &Client, file: &Path, is_dry_run: bool) -> Result<(), Comma
         error => error,
     };
     let put = |dry_run| {
-        let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run };
+        let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run, force };
         client.put::<PoliciesDifference>(PATH, &[], &request)
     };
     let difference = put(true).map_err(in_file)?;
@@ -46,7 +46,7 @@ pub fn read_file(file: &Path) -> Result<PoliciesApply, CommandError> {
         |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", file.display()));
     let text = read(file).map_err(|error| failed(&error))?;
     let policies = parse(&text).map_err(|error| failed(&error))?;
-    Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true })
+    Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true, force: false })
 }
 
 /// Reads a file, or standard input for `-`, as far as the daemon would take it.

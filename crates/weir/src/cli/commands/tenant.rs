@@ -18,7 +18,8 @@ pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> 
         TenantCommand::Modify(arguments) => {
             let path = path(arguments.name.get());
             let TenantChanges { qos_policy_group, template } = arguments.changes;
-            client.patch::<Tenant>(&path, &[], &TenantModify { qos_policy_group, template }).map(|_| ())
+            let request = TenantModify { qos_policy_group, template, force: arguments.force };
+            client.patch::<Tenant>(&path, &[], &request).map(|_| ())
         }
         TenantCommand::Inspect { name, read } => {
             let tenant: Tenant = client.get(&path(name.get()), &[])?;

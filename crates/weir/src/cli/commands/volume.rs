@@ -35,6 +35,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             io_priority,
             qos_policy_group,
             qos_adaptive_policy_group,
+            force,
         } => {
             let request = VolumeCreate {
                 name: name.get().to_owned(),
@@ -44,6 +45,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 io_priority,
                 qos_policy_group,
                 qos_adaptive_policy_group,
+                force,
             };
             let volume: Volume = client.post("/v1/volumes", &[], &request)?;
             output::print(&volume.name)

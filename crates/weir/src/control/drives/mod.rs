@@ -20,7 +20,7 @@ use super::bounds::DRIVES_MAX;
 use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
-use super::records::{DEFAULT_DRIVE, DriveRecord, VolumeRecord, keys};
+use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
 use crate::store::{DriveUsage, Marker, Store};
 pub use copy::{DRIVES_FILE, restore_lost};
 
@@ -47,6 +47,8 @@ pub struct AddDrive {
     pub name: Option<Name>,
     /// How it should behave, if it is to be emulated.
     pub emulation: Option<Emulation>,
+    /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
+    pub queue_target: Option<u32>,
 }
 
 /// A drive as it is shown.
@@ -181,8 +183,10 @@ impl Control {
         let path = place::directory(&request.path)?;
         let name = request.name.map_or_else(|| place::name_of(&path), Ok)?;
         let id = self.place_for(&path, &name)?;
+        let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
+        pool.check()?;
         let (emulation, created_at) = (request.emulation, Timestamp::now());
-        let record = DriveRecord { id, name, path: path.clone(), emulation, created_at };
+        let record = DriveRecord { id, name, path: path.clone(), emulation, pool, created_at };
         let store = Store::adopt_directory(path, &Marker::new(self.node, id)).map_err(|error| {
             let path = request.path.display();
             ControlError::refused(format!("'{path}' cannot be a drive: {error}"))
@@ -233,6 +237,13 @@ impl Control {
         copy::write(&self.state, self.node, drives)
     }
 
+    /// Writes the copy after the catalogue, which is what counts.
+    pub(super) fn bring_drive_copy_up_to_date(&self) {
+        if let Err(error) = self.write_drive_copy(None) {
+            tracing::warn!(%error, "the copy of the list of drives is brought up to date at the next start");
+        }
+    }
+
     /// Gives a drive's directory back.
     ///
     /// # Errors
@@ -249,9 +260,7 @@ impl Control {
         self.catalogue.commit(Transaction::freeing_space().compare(&key, revision).delete(&key))?;
         self.update(|model| model.drives.remove(&id));
         self.data_plane.forget_drive(id);
-        if let Err(error) = self.write_drive_copy(None) {
-            tracing::warn!(%error, "the copy of the list of drives is brought up to date at the next start");
-        }
+        self.bring_drive_copy_up_to_date();
         if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
             tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
         }
@@ -321,7 +330,8 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     if catalogue.get(&key)?.is_none() {
         let name = Name::new(DEFAULT_DRIVE).map_err(|error| ControlError::internal(error.to_string()))?;
         let (path, created_at) = (state.join(DEFAULT_FOLDER), Timestamp::now());
-        let record = DriveRecord { id: DriveId::DEFAULT, name, path, emulation: None, created_at };
+        let (emulation, pool) = (None, PoolSettings::default());
+        let record = DriveRecord { id: DriveId::DEFAULT, name, path, emulation, pool, created_at };
         catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
     }
     Ok(())

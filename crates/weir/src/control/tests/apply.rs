@@ -4,6 +4,9 @@ use weir_types::{AdaptiveTerms, BackgroundKind, BackgroundPolicy, Limits, Terms,
 
 use super::*;
 
+const PLAIN: ApplyPolicies = ApplyPolicies { is_dry_run: false, force: false };
+const DRY: ApplyPolicies = ApplyPolicies { is_dry_run: true, force: false };
+
 fn place(section: &'static str, number: usize) -> Place {
     Place { section, number, line: Some(number as u32 * 10) }
 }
@@ -83,13 +86,13 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
         lines
     };
     let expected = sorted(expected.map(str::to_owned).to_vec());
-    assert_eq!(sorted(control.apply_policies(&set(), true).unwrap()), expected);
+    assert_eq!(sorted(control.apply_policies(&set(), DRY).unwrap()), expected);
     assert_eq!(inventory(control), before, "a dry run changes nothing");
-    assert_eq!(sorted(control.apply_policies(&set(), false).unwrap()), expected);
+    assert_eq!(sorted(control.apply_policies(&set(), PLAIN).unwrap()), expected);
     let levels = control.volume(None, &name("vol1")).unwrap().levels;
     let names: Vec<_> = levels.iter().map(|level| level.name.to_string()).collect();
     assert_eq!(names, ["top", "vol1"]);
-    assert_eq!(control.apply_policies(&set(), false).unwrap(), Vec::<String>::new());
+    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap(), Vec::<String>::new());
     let after = inventory(control);
     let next = control.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 5, "numbers are not used again");
@@ -110,7 +113,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
     };
     let applied = |entries: &[BackgroundEntry]| {
         let set = PolicySet { background_policies: Some(entries.to_vec()), ..PolicySet::default() };
-        world.control.apply_policies(&set, false)
+        world.control.apply_policies(&set, PLAIN)
     };
     assert_eq!(applied(&[weighing(10, 1)]).unwrap(), Vec::<String>::new(), "it is the built-in one");
     assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy cleanup"]);
@@ -124,13 +127,13 @@ fn policies_of_background_work_are_applied_with_the_others() {
         let (_, message) = error(applied(&entries));
         assert!(message.contains(words), "{message}");
     }
-    assert_eq!(world.control.apply_policies(&PolicySet::default(), false).unwrap(), Vec::<String>::new());
+    assert_eq!(world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap(), Vec::<String>::new());
     drop(world);
     let world = World::start(&state);
     let policy = || world.control.background_policies().remove(0);
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
     let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };
-    let difference = world.control.apply_policies(&none, false).unwrap();
+    let difference = world.control.apply_policies(&none, PLAIN).unwrap();
     assert_eq!(difference, ["~ background policy cleanup: as built in"]);
     assert!(policy().is_built_in);
 }
@@ -139,11 +142,11 @@ fn policies_of_background_work_are_applied_with_the_others() {
 fn sections_that_are_absent_say_nothing() {
     let (_folder, state) = state();
     let world = world(&state);
-    world.control.apply_policies(&set(), false).unwrap();
+    world.control.apply_policies(&set(), PLAIN).unwrap();
     let before = inventory(&world.control);
-    assert_eq!(world.control.apply_policies(&PolicySet::default(), false).unwrap(), Vec::<String>::new());
+    assert_eq!(world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap(), Vec::<String>::new());
     let only = PolicySet { volumes: Some(Vec::new()), ..PolicySet::default() };
-    assert_eq!(world.control.apply_policies(&only, false).unwrap().len(), 2);
+    assert_eq!(world.control.apply_policies(&only, PLAIN).unwrap().len(), 2);
     assert_ne!(inventory(&world.control), before);
 }
 
@@ -208,7 +211,7 @@ fn one_error_among_a_hundred_entries_is_named_and_nothing_changes() {
             "policy group 'old' of tenant 'default' is not in the file and would be removed, but volume 'vol1' still has it",
         ),
     ] {
-        let (_, message) = error(control.apply_policies(&set, false));
+        let (_, message) = error(control.apply_policies(&set, PLAIN));
         assert!(message.contains(words), "{message}");
         assert_eq!(inventory(control), before, "{message}");
     }

@@ -81,7 +81,8 @@ fn a_volume_stands_under_its_tenant_the_parents_its_group_and_itself() {
     control.modify_volume(None, &name("vol1"), bind("own")).unwrap();
     assert_eq!(levels(control, "vol1"), ["group middle 5000IOPS", "volume vol1 7000IOPS"]);
     assert_eq!(ceiling(control, "vol1"), (Some(5000), "parent policy group middle".to_owned()));
-    let tenant = ModifyTenant { policy_group: Some(Some(name("top"))), template: None };
+    let tenant =
+        ModifyTenant { policy_group: Some(Some(name("top"))), template: None, ..ModifyTenant::default() };
     control.modify_tenant(&name("default"), tenant).unwrap();
     let all = ["tenant default 9000IOPS", "group middle 5000IOPS", "volume vol1 7000IOPS"];
     assert_eq!(levels(control, "vol1"), all);
@@ -94,7 +95,7 @@ fn a_volume_stands_under_its_tenant_the_parents_its_group_and_itself() {
     let shared = ["tenant default 100IOPS", "group middle 5000IOPS", "volume vol1 none"];
     assert_eq!(levels(control, "vol1"), shared);
     let before = inventory(control);
-    let release = ModifyTenant { policy_group: Some(None), template: None };
+    let release = ModifyTenant { policy_group: Some(None), template: None, ..ModifyTenant::default() };
     control.modify_tenant(&name("default"), release).unwrap();
     assert_eq!(levels(control, "vol1"), ["group middle 5000IOPS", "volume vol1 none"]);
     assert_eq!(inventory(control), before, "nothing else changed");
@@ -182,7 +183,11 @@ fn a_tenants_policy_is_shared_and_fixed_and_a_template_is_for_volumes_to_come() 
     control.create_volume(volume(None, "before", GIB)).unwrap();
     let set = |policy_group: Option<&str>, template: Option<&str>| {
         let change = |text: Option<&str>| text.map(|text| Some(text).filter(|t| *t != "none").map(name));
-        let request = ModifyTenant { policy_group: change(policy_group), template: change(template) };
+        let request = ModifyTenant {
+            policy_group: change(policy_group),
+            template: change(template),
+            ..ModifyTenant::default()
+        };
         control.modify_tenant(&name("default"), request)
     };
     let (_, message) = error(set(Some("own"), None));
@@ -359,7 +364,8 @@ fn a_rebuild_brings_back_parents_templates_and_tenants_policies() {
     control.modify_volume(None, &name("vol1"), bind("own")).unwrap();
     control.modify_volume(None, &name("vol2"), adapt("extreme")).unwrap();
     let template = Some(Some(name("template")));
-    let tenant = ModifyTenant { policy_group: Some(Some(name("tenants"))), template };
+    let tenant =
+        ModifyTenant { policy_group: Some(Some(name("tenants"))), template, ..ModifyTenant::default() };
     control.modify_tenant(&name("default"), tenant).unwrap();
     let weight = TermsChange { weight: Some(7), ..TermsChange::default() };
     control.modify_policy_group(None, &name("top"), with(weight)).unwrap();

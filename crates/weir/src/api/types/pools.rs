@@ -1,0 +1,212 @@
+//! The bodies that concern pools.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+use weir_qos::DepthOrigin;
+use weir_types::Rate;
+
+use super::LevelScope;
+use super::drives::DriveEmulation;
+use crate::control::records::DriveRecord;
+use crate::control::{Amount, Claim, PoolView};
+use crate::dataplane::PoolDepth;
+
+/// Operations and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolRates {
+    /// Operations per second.
+    pub iops: u64,
+    /// Bytes per second.
+    pub bytes_per_second: u64,
+}
+
+/// A drive of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolDrive {
+    /// Its identity.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// How it behaves, if it is emulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulation: Option<DriveEmulation>,
+}
+
+/// A row of the ledger: a floor that is bound on a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolClaim {
+    /// The tenant.
+    pub tenant: String,
+    /// Whose floor it is.
+    pub scope: LevelScope,
+    /// The name of the tenant, policy group or volume.
+    pub name: String,
+    /// The policy group that it comes from, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// How much, if it is in operations per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+    /// How much, if it is in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+}
+
+/// How the number of operations in flight is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InFlightOrigin {
+    /// It is the queue target.
+    Chosen,
+    /// It was found elsewhere and is kept.
+    Held,
+    /// Trials on both sides of it gave nothing better.
+    Found,
+    /// It is where looking for it has come so far.
+    Sought,
+}
+
+/// Operations that are kept in flight: a number that was chosen always, any other while volumes compete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolInFlight {
+    /// The number.
+    pub operations: u32,
+    /// How it is known.
+    pub origin: InFlightOrigin,
+}
+
+/// A pool: drives that volumes share, and what floors claim of them. Where operations and bytes stand beside
+/// each other they are two measures of the same, except in `floors`, which are both bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its drives.
+    pub drives: Vec<PoolDrive>,
+    /// What it delivers; absent if that is not measured, so that floors on it are not guaranteed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<PoolRates>,
+    /// How much of the capacity floors and the reserve may be together, in percent.
+    pub over_commit_percent: u32,
+    /// The part of the capacity that is kept for background work, in percent.
+    pub reserve_percent: u32,
+    /// The sum of all claims.
+    pub floors: PoolRates,
+    /// What is kept for background work; absent if the capacity is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<PoolRates>,
+    /// The capacity times the over-commit; absent if the capacity is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PoolRates>,
+    /// What can still be bound; absent if the capacity is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<PoolRates>,
+    /// True if more is bound than there is, which somebody forced or which is from before floors were
+    /// admitted.
+    pub is_over_committed: bool,
+    /// Whether all floors can be met, with the arithmetic, in words.
+    pub summary: String,
+    /// Most operations to keep in flight; absent if their number is found by trial, for while volumes
+    /// compete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_target: Option<u32>,
+    /// Operations that are kept in flight; absent before the first volume is opened there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<PoolInFlight>,
+    /// The claims by tenant, then those of tenants before those of groups before those of volumes, then by
+    /// name.
+    pub claims: Vec<PoolClaim>,
+}
+
+/// All pools.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolList {
+    /// That of the default drive first, then in the order of their names.
+    pub pools: Vec<Pool>,
+}
+
+/// What should become different about a pool; what is absent stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolModify {
+    /// How much of the capacity floors and the reserve may be together, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 10, maximum = 1000)]
+    pub over_commit_percent: Option<u32>,
+    /// The part of the capacity that is kept for background work, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 50)]
+    pub reserve_percent: Option<u32>,
+    /// Most operations to keep in flight; 0 for as many as trials find while volumes compete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1024)]
+    pub queue_target: Option<u32>,
+    /// Record it although floors are bound that are not there then.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl From<Amount> for PoolRates {
+    fn from(amount: Amount) -> PoolRates {
+        PoolRates { iops: amount.iops, bytes_per_second: amount.bytes_per_second }
+    }
+}
+
+impl From<DriveRecord> for PoolDrive {
+    fn from(record: DriveRecord) -> PoolDrive {
+        let emulation = record.emulation.map(DriveEmulation::from);
+        PoolDrive { id: record.id.0, name: record.name.into(), emulation }
+    }
+}
+
+impl From<Claim> for PoolClaim {
+    fn from(claim: Claim) -> PoolClaim {
+        let (iops, bytes_per_second) = match claim.rate {
+            Rate::Iops(iops) => (Some(iops), None),
+            Rate::BytesPerSecond(bytes_per_second) => (None, Some(bytes_per_second)),
+        };
+        PoolClaim {
+            tenant: claim.tenant.into(),
+            scope: (&claim.scope).into(),
+            name: claim.name.into(),
+            origin: claim.origin,
+            iops,
+            bytes_per_second,
+        }
+    }
+}
+
+impl From<PoolDepth> for PoolInFlight {
+    fn from(depth: PoolDepth) -> PoolInFlight {
+        let origin = match depth.origin {
+            DepthOrigin::Chosen => InFlightOrigin::Chosen,
+            DepthOrigin::Held => InFlightOrigin::Held,
+            DepthOrigin::Found => InFlightOrigin::Found,
+            DepthOrigin::Sought => InFlightOrigin::Sought,
+        };
+        PoolInFlight { operations: depth.operations, origin }
+    }
+}
+
+impl From<PoolView> for Pool {
+    fn from(view: PoolView) -> Pool {
+        let ledger = &view.ledger;
+        Pool {
+            summary: view.summary(),
+            name: view.name.into(),
+            drives: view.drives.into_iter().map(PoolDrive::from).collect(),
+            capacity: ledger.measure.capacity.map(PoolRates::from),
+            over_commit_percent: view.settings.over_commit_percent,
+            reserve_percent: view.settings.reserve_percent,
+            floors: ledger.bound().into(),
+            reserve: ledger.reserve().map(PoolRates::from),
+            limit: ledger.limit().map(PoolRates::from),
+            free: ledger.free().map(PoolRates::from),
+            is_over_committed: !ledger.fits(),
+            queue_target: view.settings.queue_target,
+            in_flight: view.depth.map(PoolInFlight::from),
+            claims: view.ledger.claims.into_iter().map(PoolClaim::from).collect(),
+        }
+    }
+}

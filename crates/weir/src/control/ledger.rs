@@ -1,0 +1,380 @@
+//! What floors claim of a pool, and whether it is there: the arithmetic of admission.
+//!
+//! Pure: it sees which levels volumes stand under and what the media deliver, and changes nothing. The rules:
+//!
+//! * **Floors nest.** A level with a floor claims it once, however many stand below it; a floor below is a
+//!   part of that. If floors below are more together than the one above them, they are what is claimed:
+//!   `tree` refuses this, but a catalogue from before it did may hold it. A level without a floor claims what
+//!   is claimed below it. This is so for operations and for bytes, each by itself.
+//! * **Each pool by itself.** A group or tenant with volumes on several pools claims its floor in full on
+//!   each: all its members may ask on one of them at once, and every pool keeps floors for itself.
+//! * **Adaptive policies claim nothing.** They have ceilings and no floors, so that no resize and no growth
+//!   changes a ledger.
+//! * **Operations are counted as small ones, bytes as those of large ones**, as the capacity is. Both take
+//!   turns at the same media: what one of them has used of a pool the other has not.
+//! * **The reserve is a part of the capacity**, whatever the over-commit.
+//!
+//! All is whole operations and bytes: the reserve is rounded up and what may be bound down, so that what is
+//! told adds up to what is decided.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use weir_types::units::ByteRate;
+use weir_types::{Name, Rate, Scope, Terms};
+
+use super::bounds::OVER_COMMIT_PERCENT;
+use super::levels::Level;
+
+/// Operations and bytes, each per second. What it means is told where it stands: both together, or either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Operations per second.
+    pub iops: u64,
+    /// Bytes per second.
+    pub bytes_per_second: u64,
+}
+
+impl Amount {
+    fn each(self, other: Amount, apply: fn(u64, u64) -> u64) -> Amount {
+        Amount {
+            iops: apply(self.iops, other.iops),
+            bytes_per_second: apply(self.bytes_per_second, other.bytes_per_second),
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Amount) -> Amount {
+        self.each(other, u64::saturating_add)
+    }
+
+    /// What is left of it without another, and nothing where that is more.
+    pub fn without(self, other: Amount) -> Amount {
+        self.each(other, u64::saturating_sub)
+    }
+
+    /// So many hundredths of it, rounded down.
+    fn percent(self, percent: u32) -> Amount {
+        let of = |value: u64| clamped(u128::from(value) * u128::from(percent) / 100);
+        Amount { iops: of(self.iops), bytes_per_second: of(self.bytes_per_second) }
+    }
+
+    /// So many hundredths of it, rounded up.
+    fn percent_up(self, percent: u32) -> Amount {
+        let of = |value: u64| clamped((u128::from(value) * u128::from(percent)).div_ceil(100));
+        Amount { iops: of(self.iops), bytes_per_second: of(self.bytes_per_second) }
+    }
+
+    /// True if neither dimension is more than the other's.
+    fn is_at_most(self, other: Amount) -> bool {
+        self.iops <= other.iops && self.bytes_per_second <= other.bytes_per_second
+    }
+
+    fn is_nothing(self) -> bool {
+        self == Amount::default()
+    }
+
+    /// The dimensions that are not zero.
+    fn rates(self) -> impl Iterator<Item = Rate> {
+        let all = [Rate::Iops(self.iops), Rate::BytesPerSecond(self.bytes_per_second)];
+        all.into_iter().filter(|rate| rate.value() > 0)
+    }
+
+    /// The dimension of `kind` alone.
+    fn of(self, kind: Rate) -> Rate {
+        match kind {
+            Rate::Iops(_) => Rate::Iops(self.iops),
+            Rate::BytesPerSecond(_) => Rate::BytesPerSecond(self.bytes_per_second),
+        }
+    }
+
+    /// Either of the two, in words.
+    pub fn either(self) -> String {
+        format!("{}IOPS or {}", self.iops, ByteRate(self.bytes_per_second))
+    }
+}
+
+/// Both together, in words.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rates: Vec<String> = self.rates().map(|rate| rate.to_string()).collect();
+        f.write_str(if rates.is_empty() { "0IOPS" } else { "" })?;
+        f.write_str(&rates.join(" and "))
+    }
+}
+
+impl From<Rate> for Amount {
+    fn from(rate: Rate) -> Amount {
+        match rate {
+            Rate::Iops(iops) => Amount { iops, ..Amount::default() },
+            Rate::BytesPerSecond(bytes_per_second) => Amount { bytes_per_second, ..Amount::default() },
+        }
+    }
+}
+
+fn clamped(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+/// Against what floors are admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// What the media deliver: either so many small operations or so many bytes of large ones. `None` if that
+    /// is not known; then everything is admitted and nothing is guaranteed.
+    pub capacity: Option<Amount>,
+    /// How much of the capacity floors and the reserve may be together, in percent.
+    pub over_commit_percent: u32,
+    /// The part of the capacity that is kept for background work, in percent.
+    pub reserve_percent: u32,
+}
+
+/// One claim: a row of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The tenant.
+    pub tenant: Name,
+    /// Whose floor it is.
+    pub scope: Scope,
+    /// The name of the tenant, group or volume.
+    pub name: Name,
+    /// The policy group that it comes from, in words.
+    pub origin: Option<String>,
+    /// How much.
+    pub rate: Rate,
+}
+
+impl Claim {
+    /// By tenant, then tenants before groups before volumes, then by name.
+    fn order(&self) -> (&Name, u8, &Name) {
+        let rank = match self.scope {
+            Scope::Tenant(_) => 0,
+            Scope::Group(_) => 1,
+            Scope::Volume(_) => 2,
+        };
+        (&self.tenant, rank, &self.name)
+    }
+}
+
+/// The claims on a pool, and against what they are admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// Against what.
+    pub measure: Measure,
+    /// The claims by tenant, by what they are of, and by name.
+    pub claims: Vec<Claim>,
+}
+
+/// A level with what stands below it.
+#[derive(Default)]
+struct Node {
+    level: Option<(Name, Level)>,
+    below: BTreeMap<Scope, Node>,
+}
+
+impl Node {
+    fn enter(&mut self, tenant: &Name, levels: Vec<Level>) {
+        let mut node = self;
+        for level in levels {
+            node = node.below.entry(level.scope.clone()).or_default();
+            node.level.get_or_insert_with(|| (tenant.clone(), level));
+        }
+    }
+
+    /// The claims of this level and what stands below it, in the dimension of `kind`.
+    fn claims(&self, kind: Rate) -> Vec<Claim> {
+        let below: Vec<Claim> = self.below.values().flat_map(|node| node.claims(kind)).collect();
+        let Some((tenant, level)) = &self.level else { return below };
+        let Some(rate) = floor(&level.terms).filter(|rate| rate.with(0) == kind) else { return below };
+        if sum(&below).of(kind).value() > rate.value() {
+            return below;
+        }
+        let (tenant, scope, name) = (tenant.clone(), level.scope.clone(), level.name.clone());
+        vec![Claim { tenant, scope, name, origin: level.origin.clone(), rate }]
+    }
+}
+
+/// The floor as the data plane keeps it: of two dimensions, operations.
+fn floor(terms: &Terms) -> Option<Rate> {
+    terms.floor.rates().next()
+}
+
+fn sum(claims: &[Claim]) -> Amount {
+    claims.iter().fold(Amount::default(), |sum, claim| sum.plus(claim.rate.into()))
+}
+
+impl Measure {
+    /// What is kept for background work: either of the two.
+    fn reserve(&self) -> Option<Amount> {
+        Some(self.capacity?.percent_up(self.reserve_percent))
+    }
+
+    /// The capacity times the over-commit: either of the two.
+    fn limit(&self) -> Option<Amount> {
+        Some(self.capacity?.percent(self.over_commit_percent))
+    }
+
+    /// What floors may have: either of the two.
+    fn budget(&self) -> Option<Amount> {
+        Some(self.limit()?.without(self.reserve()?))
+    }
+
+    fn fits(&self, claimed: Amount) -> bool {
+        let Some(budget) = self.budget() else { return true };
+        let (all, used) = parts(budget, claimed);
+        // Where a budget has nothing of one kind, the parts are none and say nothing.
+        self.reserve_percent <= self.over_commit_percent && claimed.is_at_most(budget) && used <= all
+    }
+
+    /// What may be claimed beside this: either of the two.
+    fn free(&self, claimed: Amount) -> Option<Amount> {
+        let budget = self.budget()?;
+        let (all, used) = parts(budget, claimed);
+        // Of both the same part is left.
+        let left = |other: u64| all.saturating_sub(used).checked_div(u128::from(other)).map_or(0, clamped);
+        Some(Amount { iops: left(budget.bytes_per_second), bytes_per_second: left(budget.iops) })
+    }
+
+    /// The least over-commit with which this would fit, in percent, if there is one.
+    fn over_commit_needed(&self, claimed: Amount) -> Option<u32> {
+        let fits = |over_commit_percent| Measure { over_commit_percent, ..*self }.fits(claimed);
+        OVER_COMMIT_PERCENT.into_iter().find(|percent| fits(*percent))
+    }
+}
+
+impl Ledger {
+    /// The ledger of a pool on which volumes with these tenants and levels are.
+    pub fn new(measure: Measure, volumes: impl IntoIterator<Item = (Name, Vec<Level>)>) -> Ledger {
+        let mut root = Node::default();
+        for (tenant, levels) in volumes {
+            root.enter(&tenant, levels);
+        }
+        let kinds = [Rate::Iops(0), Rate::BytesPerSecond(0)];
+        let mut claims: Vec<Claim> = kinds.into_iter().flat_map(|kind| root.claims(kind)).collect();
+        claims.sort_by(|a, b| a.order().cmp(&b.order()));
+        Ledger { measure, claims }
+    }
+
+    /// All claims together.
+    pub fn bound(&self) -> Amount {
+        sum(&self.claims)
+    }
+
+    /// What is kept for background work: either of the two.
+    pub fn reserve(&self) -> Option<Amount> {
+        self.measure.reserve()
+    }
+
+    /// The capacity times the over-commit: either of the two.
+    pub fn limit(&self) -> Option<Amount> {
+        self.measure.limit()
+    }
+
+    /// What may still be bound: either of the two.
+    pub fn free(&self) -> Option<Amount> {
+        self.measure.free(self.bound())
+    }
+
+    /// True if everything that is claimed is there.
+    pub fn fits(&self) -> bool {
+        self.measure.fits(self.bound())
+    }
+
+    /// True if a change from `before` to this may be made: it fits, or asks for nothing more than there was.
+    /// Where more is bound than there is, floors can so be taken back one by one.
+    pub fn is_admissible_after(&self, before: &Ledger) -> bool {
+        let is_budget_kept = match (before.measure.budget(), self.measure.budget()) {
+            (Some(before), Some(after)) => before.is_at_most(after),
+            (_, after) => after.is_none(),
+        };
+        is_budget_kept && self.bound().is_at_most(before.bound()) || self.fits()
+    }
+
+    /// The first claim that is not there any more, if they are entered in an order.
+    pub fn first_beyond<K: Ord>(&self, order: impl Fn(&Claim) -> K) -> Option<&Claim> {
+        let mut claims: Vec<&Claim> = self.claims.iter().collect();
+        claims.sort_by_cached_key(|claim| order(claim));
+        let mut claimed = Amount::default();
+        claims.into_iter().find(|claim| {
+            claimed = claimed.plus(claim.rate.into());
+            !self.measure.fits(claimed)
+        })
+    }
+
+    /// What would be accepted instead of this, in words. `before` is what was bound before.
+    pub fn remedy(&self, before: Amount) -> String {
+        let asked: Vec<Rate> = self.bound().without(before).rates().collect();
+        let free = self.measure.free(before).unwrap_or_default();
+        let more = match asked.as_slice() {
+            [] => None,
+            [kind] => Some(free.of(*kind).to_string()),
+            _ => Some(free.either()),
+        };
+        let more = more.map(|free| format!("up to {free} more"));
+        let over_commit = self.measure.over_commit_needed(self.bound());
+        let over_commit = over_commit.map(|percent| format!("an over-commit of {percent}%"));
+        let accepted: Vec<String> = more.into_iter().chain(over_commit).collect();
+        match accepted.is_empty() {
+            true => "--force records it as it is".to_owned(),
+            false => format!("{} would be accepted, and --force records it as it is", accepted.join(" or ")),
+        }
+    }
+
+    /// The arithmetic in words. `before` is what was bound before the change that is looked at.
+    pub fn arithmetic(&self, before: Amount) -> String {
+        let (bound, reserve) = (self.bound(), self.reserve().unwrap_or_default());
+        let was = bound.each(before, u64::min);
+        let asked = bound.without(was);
+        let claims = match (was.is_nothing(), asked.is_nothing()) {
+            (true, false) => format!("floors of {asked} asked for"),
+            (_, true) => format!("floors of {was} bound there"),
+            (false, false) => format!("floors of {was} bound there plus {asked} asked for"),
+        };
+        let mut kinds = bound.rates();
+        match (kinds.next(), kinds.next()) {
+            (Some(_), Some(_)) => self.mixed_arithmetic(&claims),
+            (kind, _) => {
+                let kind = kind.unwrap_or(Rate::Iops(0));
+                let of = |amount: Option<Amount>| amount.unwrap_or_default().of(kind);
+                let sum = bound.plus(reserve).of(kind);
+                format!(
+                    "{claims} plus {} reserved for background work are {sum}; its capacity of {} times an \
+                     over-commit of {}% is {}",
+                    reserve.of(kind),
+                    of(self.measure.capacity),
+                    self.measure.over_commit_percent,
+                    of(self.limit())
+                )
+            }
+        }
+    }
+
+    /// Operations and bytes can only be added as parts of what floors may have.
+    fn mixed_arithmetic(&self, claims: &str) -> String {
+        let (bound, budget) = (self.bound(), self.measure.budget().unwrap_or_default());
+        let part = |claimed: u64, of: u64| (u128::from(claimed) * 1000).div_ceil(u128::from(of.max(1)));
+        let parts = [part(bound.iops, budget.iops), part(bound.bytes_per_second, budget.bytes_per_second)];
+        let percent = |thousandths: u128| format!("{}.{}%", thousandths / 10, thousandths % 10);
+        format!(
+            "{claims} are {} and {} of the {} that floors may have, {} together; those are its capacity of {} \
+             times an over-commit of {}%, less {}% of it reserved for background work",
+            percent(parts[0]),
+            percent(parts[1]),
+            budget.either(),
+            percent(parts[0] + parts[1]),
+            self.measure.capacity.unwrap_or_default().either(),
+            self.measure.over_commit_percent,
+            self.measure.reserve_percent
+        )
+    }
+}
+
+/// A budget, and how much of it is claimed, in common parts: those of one dimension times those of the other.
+fn parts(budget: Amount, claimed: Amount) -> (u128, u128) {
+    let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
+    let used = product(claimed.iops, budget.bytes_per_second)
+        .saturating_add(product(claimed.bytes_per_second, budget.iops));
+    (product(budget.iops, budget.bytes_per_second), used)
+}

@@ -1,0 +1,100 @@
+//! The records as they are, or as they would be after a change that is not made yet.
+
+use std::collections::BTreeMap;
+
+use weir_types::{Name, PolicyGroupId, VolumeId};
+
+use super::bounds::GROUP_DEPTH_MAX;
+use super::model::Model;
+use super::records::{PolicyGroupRecord, PoolSettings, TenantRecord, VolumeRecord};
+
+/// A change of records: those that would be different, as they would be.
+#[derive(Clone, Debug, Default)]
+pub struct Proposal {
+    /// Policy groups; `None` for those that would be gone.
+    pub groups: BTreeMap<PolicyGroupId, Option<PolicyGroupRecord>>,
+    /// Tenants.
+    pub tenants: BTreeMap<Name, TenantRecord>,
+    /// Volumes, also new ones.
+    pub volumes: BTreeMap<VolumeId, VolumeRecord>,
+    /// How pools are used, by their names.
+    pub pools: BTreeMap<Name, PoolSettings>,
+}
+
+impl Proposal {
+    /// One policy group would be different.
+    pub fn group(record: &PolicyGroupRecord) -> Proposal {
+        Proposal { groups: BTreeMap::from([(record.id, Some(record.clone()))]), ..Proposal::default() }
+    }
+
+    /// One tenant would be different.
+    pub fn tenant(record: &TenantRecord) -> Proposal {
+        Proposal { tenants: BTreeMap::from([(record.name.clone(), record.clone())]), ..Proposal::default() }
+    }
+
+    /// One volume would be different, or there.
+    pub fn volume(record: &VolumeRecord) -> Proposal {
+        Proposal { volumes: BTreeMap::from([(record.id, record.clone())]), ..Proposal::default() }
+    }
+
+    /// One pool would be used differently.
+    pub fn pool(name: &Name, settings: PoolSettings) -> Proposal {
+        Proposal { pools: BTreeMap::from([(name.clone(), settings)]), ..Proposal::default() }
+    }
+}
+
+/// What policies, volumes and pools are, or would be.
+#[derive(Clone, Copy)]
+pub struct Outlook<'a> {
+    model: &'a Model,
+    proposal: Option<&'a Proposal>,
+}
+
+impl<'a> Outlook<'a> {
+    /// As everything is.
+    pub fn now(model: &'a Model) -> Outlook<'a> {
+        Outlook { model, proposal: None }
+    }
+
+    /// As everything would be.
+    pub fn after(model: &'a Model, proposal: &'a Proposal) -> Outlook<'a> {
+        Outlook { model, proposal: Some(proposal) }
+    }
+
+    /// The policy group of an identity, built-in or not.
+    pub fn group(self, id: PolicyGroupId) -> Option<&'a PolicyGroupRecord> {
+        match self.proposal.and_then(|proposal| proposal.groups.get(&id)) {
+            Some(proposed) => proposed.as_ref(),
+            None => self.model.group_by_id(id),
+        }
+    }
+
+    /// The group whose terms are those of a tenant.
+    pub fn group_of_tenant(self, name: &Name) -> Option<PolicyGroupId> {
+        let proposed = self.proposal.and_then(|proposal| proposal.tenants.get(name));
+        proposed.or_else(|| Some(&self.model.tenants.get(name)?.record))?.policy_group
+    }
+
+    /// True if any level of a volume can have a floor. Answered without what [`Outlook::levels`] needs to tell of
+    /// them: most volumes have none, and all of a pool are asked about at every change.
+    pub fn may_claim(self, volume: &VolumeRecord) -> bool {
+        let above = |id: &PolicyGroupId| self.group(*id)?.parent;
+        let groups = std::iter::successors(volume.policy_group, above).take(GROUP_DEPTH_MAX);
+        let mut groups = groups.chain(self.group_of_tenant(&volume.tenant)).filter_map(|id| self.group(id));
+        groups.any(|group| group.adaptive.is_some() || !group.terms.floor.is_unlimited())
+    }
+
+    /// All volumes.
+    pub fn volumes(self) -> impl Iterator<Item = &'a VolumeRecord> {
+        let proposed = self.proposal.map(|proposal| &proposal.volumes);
+        let is_as_now = move |id: &VolumeId| proposed.is_none_or(|proposed| !proposed.contains_key(id));
+        let now = self.model.volumes.iter().filter(move |(id, _)| is_as_now(id));
+        now.map(|(_, volume)| &volume.record).chain(proposed.into_iter().flat_map(BTreeMap::values))
+    }
+
+    /// How a pool is used that is used so at present.
+    pub fn settings(self, pool: &Name, now: PoolSettings) -> PoolSettings {
+        let proposed = self.proposal.and_then(|proposal| proposal.pools.get(pool));
+        proposed.copied().unwrap_or(now)
+    }
+}
