@@ -237,6 +237,7 @@ fn call_pools(api: &mut World) {
         api.call("DELETE", VOLUME, volume, None, 204);
     }
     api.call("DELETE", GROUP, "floor", None, 204);
+    crate::control::tests::settle(&api.control);
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
     api.call("GET", POOL, "slow", None, 404);
 }

@@ -214,9 +214,10 @@ impl Control {
 
     /// Changes the terms or the parent of a policy group; they hold for its volumes from the answer on.
     ///
-    /// # Errors Refused if sharing should change; not found for an unknown parent; invalid for terms that
-    /// make no sense by themselves, under the parent, or above what stands under the group. Refused, too, if
-    /// pools of its volumes do not have its floor, unless it is forced.
+    /// # Errors
+    /// Refused if sharing should change; not found for an unknown parent; invalid for terms that make no
+    /// sense by themselves, under the parent, or above what stands under the group. Refused, too, if pools of
+    /// its volumes do not have its floor, unless it is forced.
     pub fn modify_policy_group(
         &self,
         tenant: Option<&Name>,

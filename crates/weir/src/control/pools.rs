@@ -229,8 +229,9 @@ impl Control {
 
     /// Changes how a pool is used; it holds from the answer on.
     ///
-    /// # Errors Not found if there is none of that name; invalid for values that are not accepted; refused if
-    /// floors are bound that are not there then, unless it is forced.
+    /// # Errors
+    /// Not found if there is none of that name; invalid for values that are not accepted; refused if floors
+    /// are bound that are not there then, unless it is forced.
     pub fn modify_pool(&self, name: &Name, request: ModifyPool) -> Outcome<PoolView> {
         let _change = self.begin_change();
         let (old, drives) = {

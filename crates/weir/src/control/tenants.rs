@@ -64,9 +64,10 @@ impl Control {
     /// Changes a tenant's policy, which holds for all that it owns from the answer on, or the template of volumes
     /// to come, which changes nothing about those that are there.
     ///
-    /// # Errors Not found for a policy group that the tenant does not have; invalid for one that is not
-    /// shared, is adaptive or stands under another, and if floors would be above the group's; refused if
-    /// pools of its volumes do not have the group's floor, unless it is forced.
+    /// # Errors
+    /// Not found for a policy group that the tenant does not have; invalid for one that is not shared, is
+    /// adaptive or stands under another, and if floors would be above the group's; refused if pools of its
+    /// volumes do not have the group's floor, unless it is forced.
     pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
         let _change = self.begin_change();
         let Versioned { record: old, revision } = self.model().tenant(Some(name))?.clone();

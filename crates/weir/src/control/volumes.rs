@@ -172,9 +172,10 @@ impl Control {
 
     /// Makes a volume and lets clients attach it.
     ///
-    /// # Errors Invalid for a size that no volume can have, not found for an unknown tenant, drive or policy
-    /// group, conflict for a name that is taken, full if the drive or the number of volumes is exhausted,
-    /// refused if its policy has floors that the drive's pool does not have, unless it is forced.
+    /// # Errors
+    /// Invalid for a size that no volume can have, not found for an unknown tenant, drive or policy group,
+    /// conflict for a name that is taken, full if the drive or the number of volumes is exhausted, refused if
+    /// its policy has floors that the drive's pool does not have, unless it is forced.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
         let _change = self.begin_change();
         check_size(request.size_bytes)?;
@@ -286,9 +287,10 @@ impl Control {
     /// whether they may write, so a volume becomes read-only only while none is attached, or with `force`,
     /// which ends their connections; one that becomes writable is so for those who attach from then on.
     ///
-    /// # Errors Not found for a policy group that the volume's tenant does not have; conflict for a name that
-    /// is taken; refused if it would become read-only under attached clients, or its policy has floors that
-    /// the drive's pool does not have.
+    /// # Errors
+    /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is
+    /// taken; refused if it would become read-only under attached clients, or its policy has floors that the
+    /// drive's pool does not have.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,

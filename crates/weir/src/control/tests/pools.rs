@@ -296,6 +296,7 @@ fn a_drive_is_added_with_a_queue_target() {
     let depth = control.pool(&name("d3")).unwrap().depth.unwrap();
     assert_eq!((depth.operations, depth.origin), (3, weir_qos::DepthOrigin::Chosen));
     control.delete_volume(None, &name("v1"), false).unwrap();
+    settle(control);
     control.remove_drive(&name("d3")).unwrap();
     let (kind, _) = error(control.pool(&name("d3")));
     assert_eq!(kind, ErrorKind::NotFound);
