@@ -135,13 +135,16 @@ impl Model {
             progress.is_some_and(|progress| progress.elapsed_ns.is_some() && progress.fault.is_none())
         };
         let kind = BackgroundKind::Cleanup;
-        let is_cleaned = self.cleanups_on(drive).any(is_going_on);
+        let is_cleaned = self.cleanups_on(drive).any(|(_, cleanup)| is_going_on(cleanup));
         is_cleaned.then(|| (kind, self.background_policy(kind))).into_iter().collect()
     }
 
     /// What is still to be given back on a drive.
-    pub fn cleanups_on(&self, drive: DriveId) -> impl Iterator<Item = &Cleanup> {
-        self.cleanups.values().filter(move |cleanup| cleanup.drive == drive)
+    pub fn cleanups_on(&self, drive: DriveId) -> impl Iterator<Item = (VolumeId, &Cleanup)> {
+        self.cleanups
+            .iter()
+            .map(|(id, cleanup)| (*id, cleanup))
+            .filter(move |(_, cleanup)| cleanup.drive == drive)
     }
 }
 
@@ -229,10 +232,15 @@ impl Control {
         jobs
     }
 
-    /// Has the space of something given back. Its files are condemned now if that can be done; else before anything is
-    /// given back.
+    /// Has the space of something given back. A deleted volume's folder is condemned now if that can be done, so that a
+    /// lost catalogue does not bring it back; else before anything is given back.
     pub(super) fn begin_cleanup(&self, id: VolumeId, mut cleanup: Cleanup) {
         if let Ok(store) = self.store(cleanup.drive) {
+            if cleanup.volume_bytes.is_some()
+                && let Err(error) = store.condemn(id)
+            {
+                tracing::warn!(volume = %id, %error, "the folder of a deleted volume could not be moved yet");
+            }
             let (condemned, extents) = match cleanup.volume_bytes {
                 Some(bytes) => (store.deleted(id), extent_count(bytes)),
                 None => (store.leftover(id), 1),
@@ -253,12 +261,23 @@ impl Control {
         self.update(|model| model.cleanups.insert(id, cleanup));
     }
 
-    /// Has the space of what was cut off from a volume given back, if anything was.
-    pub(super) fn begin_cut_off(&self, volume: &VolumeRecord, cut: Option<VolumeId>) {
-        let Some(id) = cut else { return };
-        let what = format!("end cut off from volume {}", volume.export_name());
-        let (drive, begun_at) = (volume.drive, Timestamp::now());
-        self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_bytes: None, progress: None });
+    /// Takes from a volume what it holds beyond a size, and has the space given back.
+    pub(super) fn trim(&self, volume: &VolumeRecord, store: &Store, size_bytes: u64) -> Outcome<()> {
+        let drive = volume.drive;
+        match store.trim_to_size(volume.id, size_bytes) {
+            Ok(None) => {}
+            Ok(Some(id)) => {
+                let what = format!("end cut off from volume {}", volume.export_name());
+                let begun_at = Timestamp::now();
+                self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_bytes: None, progress: None });
+            }
+            Err(error) => {
+                // What was moved before the fault is given back all the same.
+                self.clean_up_leftovers(drive, store)?;
+                return Err(error.into());
+            }
+        }
+        Ok(())
     }
 
     /// Goes on with what a daemon before this one has left: volumes in deletion, and those that were never finished.
@@ -328,9 +347,13 @@ impl Control {
     }
 }
 
-/// Refuses to give up a drive on which something is still to be given back.
+/// Refuses to give up a drive on which something is still to be given back, unless it is missing: then nobody could,
+/// and a drive that is added again tells itself what is to go.
 pub(super) fn refuse_cleanups(model: &Model, drive: DriveId, name: &Name) -> Outcome<()> {
-    let what = list_names(model.cleanups_on(drive).map(|cleanup| &cleanup.what));
+    if model.drives.get(&drive).is_some_and(|drive| drive.store.is_err()) {
+        return Ok(());
+    }
+    let what = list_names(model.cleanups_on(drive).map(|(_, cleanup)| &cleanup.what));
     if what.is_empty() {
         return Ok(());
     }

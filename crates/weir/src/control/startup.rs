@@ -88,7 +88,7 @@ impl Control {
     /// Finishes an interrupted resize and brings the record copy up to date.
     fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         let store = self.store(record.drive)?;
-        self.begin_cut_off(record, store.trim_to_size(record.id, record.size_bytes)?);
+        self.trim(record, &store, record.size_bytes)?;
         let copy = self.record_copy(record)?;
         if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
             store.write_records(&[copy])?;

@@ -260,26 +260,27 @@ impl Control {
             )));
         }
         if size_bytes < old_bytes {
-            refuse_more(&self.model())?;
+            refuse_more_cleanups(&self.model())?;
         }
+        // An earlier shrink may have failed in the middle: what it left must not become part of the volume again.
+        self.trim(&record, &store, old_bytes)?;
         if size_bytes > old_bytes {
             store.grow(record.id, old_bytes, size_bytes)?;
         }
         if let Err(error) = self.save_volume(&record, revision) {
             // New extent files that no record names must not stay.
-            self.begin_cut_off(&record, store.trim_to_size(record.id, old_bytes)?);
+            self.trim(&record, &store, old_bytes)?;
             return Err(error);
         }
         self.data_plane.resize(record.id, size_bytes)?;
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }
-        if size_bytes < old_bytes {
-            // What is cut off is no part of the volume from here on; a growth makes new files.
-            self.begin_cut_off(&record, store.trim_to_size(record.id, size_bytes)?);
-        }
+        // What is cut off is no part of the volume from here on; a growth makes new files.
+        let trimmed = if size_bytes < old_bytes { self.trim(&record, &store, size_bytes) } else { Ok(()) };
         self.publish(&record);
         self.write_copies([&record])?;
+        trimmed?;
         self.volume(Some(&record.tenant), &record.name)
     }
 
@@ -387,10 +388,6 @@ impl Control {
         if self.model().open.contains_key(&record.id) {
             self.data_plane.close(record.id)?;
         }
-        // A lost catalogue must not bring it back; what fails now is done before its space is given back.
-        if let Err(error) = self.store(record.drive).and_then(|store| Ok(store.condemn(record.id)?)) {
-            tracing::warn!(volume = %record.id, %error, "the folder of a deleted volume could not be moved yet");
-        }
         self.update(|model| {
             model.open.remove(&record.id);
             model.adapted.remove(&record.id);
@@ -454,7 +451,17 @@ impl Control {
     }
 }
 
-/// Refuses another volume, or another end that is cut off, where there are as many as can be.
+/// Refuses another end that is cut off, where more than can be are still to be given back.
+fn refuse_more_cleanups(model: &Model) -> Outcome<()> {
+    if model.cleanups.len() < VOLUMES_MAX {
+        return Ok(());
+    }
+    Err(ControlError::full(format!(
+        "the space of {VOLUMES_MAX} volumes is still being given back; try again later"
+    )))
+}
+
+/// Refuses another volume where there are as many as can be.
 fn refuse_more(model: &Model) -> Outcome<()> {
     let (volumes, cleanups) = (model.volumes.len(), model.cleanups.len());
     if volumes + cleanups < VOLUMES_MAX {

@@ -1,6 +1,8 @@
 //! Threads beside each reactor for the few file operations that io_uring does not have, or not so that they keep out
 //! of others' way: finding out where an extent holds data, and the steps of background work.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +12,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{SeekFrom, seek};
 use weir_reactor::{Descriptor, Waker};
+use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
 use weir_volume::AllocationMap;
 
@@ -24,7 +27,7 @@ pub(super) enum Job {
     /// Tell data from holes in a range of an extent.
     Status { volume: usize, connection: usize, request: usize, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
-    Background { operation: usize, condemned: Condemned, step: Step },
+    Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
 }
 
 /// A run of bytes that are all data or all hole.
@@ -50,11 +53,14 @@ pub(super) enum Answer {
 }
 
 /// The threads and their queues. Opening has one of its own: the first access to a volume does not wait
-/// behind what some client wants to know of another; and neither waits behind background work.
+/// behind what some client wants to know of another; and neither waits behind background work. That has one for
+/// each drive, while there is any: a drive that hangs holds up no other.
 pub(super) struct Helper {
     opener: Worker,
     teller: Worker,
-    cleaner: Worker,
+    cleaners: BTreeMap<DriveId, Worker>,
+    outbox: Sender<Answer>,
+    waker: Waker,
     answers: Receiver<Answer>,
 }
 
@@ -69,16 +75,35 @@ impl Helper {
         let (outbox, answers) = channel();
         let opener = Worker::start(format!("weir-opener-{index}"), outbox.clone(), waker.clone())?;
         let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
-        let cleaner = Worker::start(format!("weir-cleaner-{index}"), outbox, waker)?;
-        Ok(Helper { opener, teller, cleaner, answers })
+        Ok(Helper { opener, teller, cleaners: BTreeMap::new(), outbox, waker, answers })
     }
 
-    pub fn submit(&self, job: Job) {
+    pub fn submit(&mut self, job: Job) {
         match job {
             Job::Open { .. } => self.opener.submit(job),
             Job::Status { .. } => self.teller.submit(job),
-            Job::Background { .. } => self.cleaner.submit(job),
+            Job::Background { drive, .. } => self.cleaner(drive).submit(job),
         }
+    }
+
+    /// The thread for a drive's background work. If the system has none to give, that is done behind other questions.
+    fn cleaner(&mut self, drive: DriveId) -> &Worker {
+        let start = || Worker::start("weir-cleaner".to_owned(), self.outbox.clone(), self.waker.clone());
+        match self.cleaners.entry(drive) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => match start() {
+                Ok(worker) => place.insert(worker),
+                Err(error) => {
+                    tracing::warn!(%drive, %error, "no thread for background work");
+                    &self.teller
+                }
+            },
+        }
+    }
+
+    /// A drive has no background work left, and none under way.
+    pub fn retire(&mut self, drive: DriveId) {
+        self.cleaners.remove(&drive);
     }
 
     pub fn next_answer(&self) -> Option<Answer> {
@@ -132,7 +157,7 @@ fn perform(job: Job) -> Answer {
                 .map_err(|error| describe(&path, &error));
             Answer::Status { volume, connection, request, result }
         }
-        Job::Background { operation, condemned, step } => {
+        Job::Background { operation, condemned, step, .. } => {
             let outcome = match step {
                 Step::Survey => condemned.survey().map(Done::Surveyed),
                 Step::GiveBack(extent) => condemned.give_back(extent).map(Done::Given),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use weir_types::{DriveId, Emulation, Name};
+use weir_types::{DriveId, Emulation, Name, VolumeId};
 
 use super::Control;
 use super::background::refuse_cleanups;
@@ -257,8 +257,14 @@ impl Control {
             (drive.record.id, drive.revision, drive.store.clone())
         };
         let key = keys::drive(id);
-        self.catalogue.commit(Transaction::freeing_space().compare(&key, revision).delete(&key))?;
-        self.update(|model| model.drives.remove(&id));
+        let cleanups: Vec<_> = self.model().cleanups_on(id).map(|(volume, _)| volume).collect();
+        let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
+        let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
+        self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
+        self.update(|model| {
+            model.drives.remove(&id);
+            model.cleanups.retain(|_, cleanup| cleanup.drive != id);
+        });
         self.data_plane.forget_drive(id);
         self.bring_drive_copy_up_to_date();
         if let Ok(Err(error)) = store.map(|store| store.dissolve()) {

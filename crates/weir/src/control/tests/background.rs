@@ -97,6 +97,55 @@ fn what_cannot_be_given_back_is_an_alarm_and_tried_again() {
 }
 
 #[test]
+fn a_shrink_that_failed_in_the_middle_brings_nothing_back() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let extents = default_store(&world.control).extents(filled(&world.control, "vol1", 3));
+    let (tail, aside) = (extents.join("00000001"), state.join("aside"));
+    std::fs::rename(&tail, &aside).unwrap();
+    std::fs::create_dir(&tail).unwrap();
+    let resize = |size_bytes| world.control.resize_volume(None, &name("vol1"), size_bytes, true);
+    let (_, message) = error(resize(GIB + (512 << 20)));
+    assert!(message.contains("00000001"), "{message}");
+    settle(&world.control);
+    assert_eq!(folders(&state), 1, "what was cut off before the fault is given back");
+    std::fs::remove_dir(&tail).unwrap();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&aside).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 600 << 20).unwrap();
+    std::fs::rename(&aside, &tail).unwrap();
+    resize(3 * GIB).unwrap();
+    let mut found = [1; 4096];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 600 << 20).unwrap();
+    assert_eq!(found, [0; 4096]);
+}
+
+#[test]
+fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
+    let (_folder, state) = state();
+    let (path, away) = (state.join("d2"), state.join("away"));
+    std::fs::create_dir_all(&path).unwrap();
+    let add = || AddDrive { path: path.clone(), name: None, emulation: None, queue_target: None };
+    let world = World::start(&state);
+    world.control.add_drive(add()).unwrap();
+    hold_up(&world.control);
+    let on_drive = CreateVolume { drive: Some(name("d2")), ..volume(None, "vol1", 20 * GIB) };
+    world.control.create_volume(on_drive).unwrap();
+    delete(&world.control, "vol1");
+    assert_eq!(error(world.control.remove_drive(&name("d2"))).0, ErrorKind::Refused);
+    drop(world);
+    std::fs::rename(&path, &away).unwrap();
+    let world = World::start(&state);
+    world.control.remove_drive(&name("d2")).unwrap();
+    assert!(world.control.background_jobs().is_empty());
+    std::fs::rename(&away, &path).unwrap();
+    world.control.add_drive(add()).unwrap();
+    assert_eq!(world.control.background_jobs().len(), 1, "the drive tells itself what is to go");
+    world.control.reset_background_policy(BackgroundKind::Cleanup).unwrap();
+    settle(&world.control);
+    world.control.remove_drive(&name("d2")).unwrap();
+}
+
+#[test]
 fn what_was_cut_off_never_comes_back() {
     let (_folder, state) = state();
     let world = World::start(&state);

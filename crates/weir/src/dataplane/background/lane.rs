@@ -98,10 +98,10 @@ impl Lane {
         }
     }
 
-    /// A step has ended.
-    pub fn ended(&mut self, now_ns: u64, id: VolumeId, step: Step, outcome: Outcome) {
+    /// A step has ended. Answers why the work has to begin anew, if it has.
+    pub fn ended(&mut self, now_ns: u64, id: VolumeId, step: Step, outcome: Outcome) -> Option<String> {
         self.under_way -= 1;
-        let Some(index) = self.jobs.iter().position(|job| job.id == id) else { return };
+        let index = self.jobs.iter().position(|job| job.id == id)?;
         let job = &mut self.jobs[index];
         let bytes = job.progress.note(&outcome);
         self.pace.moved(now_ns, OPERATION, u32::try_from(bytes).unwrap_or(u32::MAX));
@@ -113,9 +113,11 @@ impl Lane {
             }
             Verdict::Failed(fault) => {
                 job.rests_until_ns = now_ns + REST_NS;
-                job.progress.failed(fault);
+                job.progress.failed(fault.clone());
+                return Some(fault);
             }
         }
+        None
     }
 
     /// The terms under which it stands in line for the drive now.
@@ -214,7 +216,7 @@ mod tests {
         lane.change(policy("none", Some(1600)), 0);
         while let Some((_, step)) = lane.take(u64::MAX / 2) {
             match step {
-                Step::Conclude => lane.ended(0, id(1), step, Ok(Done::Concluded)),
+                Step::Conclude => _ = lane.ended(0, id(1), step, Ok(Done::Concluded)),
                 _ => give(&mut lane, u64::MAX / 2, step),
             }
         }

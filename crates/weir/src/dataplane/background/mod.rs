@@ -179,6 +179,7 @@ impl Reactor {
         let is_done = self.background.lanes.get(&key).is_some_and(|served| served.lane.is_empty());
         if is_done && let Some(served) = self.background.lanes.remove(&key) {
             served.leave(key.1);
+            self.helper.retire(key.0);
         }
         let lanes = self.background.lanes.values().filter(|_| self.stop_by_ns.is_none());
         self.background.wake_ns = lanes.filter_map(|served| served.lane.wake_ns(now_ns)).min();
@@ -221,8 +222,8 @@ impl Reactor {
             operation.due_ns = emulation::lock(media).submit(now_ns, 0);
         }
         let files = served.files.get(&operation.id).expect("work has files until it is finished");
-        let (condemned, step) = (files.clone(), operation.step);
-        self.helper.submit(helper::Job::Background { operation: index, condemned, step });
+        let (drive, condemned, step) = (operation.key.0, files.clone(), operation.step);
+        self.helper.submit(helper::Job::Background { operation: index, drive, condemned, step });
     }
 
     /// The helper has carried out a step.
@@ -245,10 +246,9 @@ impl Reactor {
         if outcome == Ok(Done::Concluded) {
             served.files.remove(&id);
         }
-        if let Err(fault) = &outcome {
+        if let Some(fault) = served.lane.ended(now_ns, id, step, outcome) {
             tracing::warn!(%id, drive = %key.0, "clean-up: {fault}");
         }
-        served.lane.ended(now_ns, id, step, outcome);
         if let Some(cost) = cost {
             let pool = SharedPool::clone(&served.pool);
             locked(&pool).pool.completed(now_ns, cost);
