@@ -9,6 +9,7 @@ mod bench;
 mod demo;
 mod numbers;
 mod report;
+mod repository;
 mod tidy;
 mod world;
 
@@ -25,7 +26,7 @@ usage: cargo xtask COMMAND
   demo [--keep] [--output DIR] [--disk DIR]
                                    show a noisy neighbour being given a ceiling
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
-                                   measure beside peers: nbd, ceiling, shared, modify, neighbour
+                                   measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst
 ";
 
 fn run(mut arguments: Arguments) -> Result<()> {

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
 use crate::report::Report;
-use crate::tidy::repository_root;
+use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
 use crate::world::fio::Load;
 use crate::world::folder::Folder;

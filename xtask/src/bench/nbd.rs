@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{GIB, Options, WIDE};
 use crate::numbers::median;
 use crate::report::{Report, grouped, print_table};
-use crate::tidy::repository_root;
+use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
 use crate::world::fio::{Load, Target};
 use crate::world::folder::Folder;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::combination::{Combination, Limit, Verdict};
 use super::{MIB, Options};
 use crate::report::{Report, milliseconds, print_table};
-use crate::tidy::repository_root;
+use crate::repository::repository_root;
 use crate::world::fio::{Load, Log, Target};
 use crate::world::folder::{Folder, disk_of};
 use crate::world::peers::{BlockGroup, Peer};

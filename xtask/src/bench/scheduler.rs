@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Options;
 use crate::report::{Report, grouped, print_table};
-use crate::tidy::repository_root;
+use crate::repository::repository_root;
 
 /// Columns that come first, in this order. Whatever else the example prints comes after them.
 const COLUMNS: [&str; 5] = ["workloads", "median_ns", "mean_ns", "p99_ns", "bytes_per_workload"];

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::arguments::Arguments;
 use crate::numbers::rate;
 use crate::report::{Report, grouped, print_table};
-use crate::tidy::repository_root;
+use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
 use crate::world::fio::{Completion, Load, Log, Running};
 use crate::world::folder::Folder;

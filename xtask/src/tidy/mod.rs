@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
+use crate::repository::repository_root;
 use source::Source;
 
 /// Crates that decide and must not know the world: no clock, thread, socket, file or hash order.
@@ -51,11 +52,6 @@ const CHECKS: [(&str, Check); 9] = [
     ("lints", programs::check_lints),
     ("purity, as the compiler sees it", programs::check_purity),
 ];
-
-/// The repository's root folder.
-pub fn repository_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_owned()
-}
 
 /// Runs all checks, prints what is wrong, fails if anything is. Or lists the tests that a promise may name.
 pub fn run(mut arguments: Arguments) -> Result<()> {

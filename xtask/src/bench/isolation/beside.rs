@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::trial::{Figures, JOBS, JOBS_NOISY, REGION_BYTES, Trial};
 use super::{Options, Pool, Table, VOLUMES};
 use crate::report::Report;
-use crate::tidy::repository_root;
+use crate::repository::repository_root;
 use crate::world::fio::{Load, Target};
 use crate::world::folder::Folder;
 use crate::world::peers::{BlockGroup, Peer};
