@@ -116,7 +116,7 @@ fn a_shrink_that_failed_in_the_middle_brings_nothing_back() {
     resize(3 * GIB).unwrap();
     let mut found = [1; 4096];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 600 << 20).unwrap();
-    assert_eq!(found, [0; 4096]);
+    assert!(found.iter().all(|byte| *byte == 0), "what was cut off is read again");
 }
 
 #[test]
