@@ -24,7 +24,7 @@ usage: cargo xtask COMMAND
   tidy [--sources-only]            check formatting, lints, crate edges, purity, promises, house style
   tidy --list-tests                print every test by the name that SPECIFICATION.md may use
   demo [--keep] [--output DIR] [--disk DIR]
-                                   show a noisy neighbour being given a ceiling
+                                   show what policies do about a noisy neighbour
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst
 ";

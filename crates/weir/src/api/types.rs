@@ -162,7 +162,7 @@ pub struct Volume {
     /// The drive that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<VolumeDrive>,
-    /// The class that was asked for. Pools by class are not built yet, so it is recorded and not yet met.
+    /// The class that was asked for. It is recorded; volumes are not placed by it yet.
     pub io_priority: IoPriority,
     /// Whether clients are kept from changing its data.
     pub read_only: bool,

@@ -188,9 +188,9 @@ impl Reactor {
         }
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
-        let background_ns = self.background.next_ns();
-        let others = [rest_ends_ns, self.held.next_ns(), background_ns, self.stop_by_ns];
-        let at_ns = others.into_iter().chain([deadline_ns]).flatten().min()?;
+        let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
+        let all = [deadline_ns, rest_ends_ns, held_ns, background_ns, self.stop_by_ns];
+        let at_ns = all.into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 

@@ -181,7 +181,7 @@ fn description(inspection: &Inspection) -> String {
         ("Drive", drive(volume)),
         ("State", state(volume.state).to_owned()),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
-        ("Class", format!("{} (recorded; pools are not built yet)", class(volume.io_priority))),
+        ("Class", format!("{} (recorded; volumes are not placed by it yet)", class(volume.io_priority))),
         ("Created", volume.created_at.to_string()),
         ("NBD Export", volume.export_name.clone()),
         ("Ack Point", volume.ack_point.clone()),
