@@ -92,6 +92,9 @@ pub struct DriveRecord {
     /// How it behaves, if it is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
+    /// The class of what it delivers, once that is known; drives of one class are one pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
     /// How its pool is used. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,

@@ -186,7 +186,7 @@ impl Control {
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
         let (emulation, created_at) = (request.emulation, Timestamp::now());
-        let record = DriveRecord { id, name, path: path.clone(), emulation, pool, created_at };
+        let record = DriveRecord { id, name, path: path.clone(), emulation, class: None, pool, created_at };
         let store = Store::adopt_directory(path, &Marker::new(self.node, id)).map_err(|error| {
             let path = request.path.display();
             ControlError::refused(format!("'{path}' cannot be a drive: {error}"))
@@ -336,8 +336,8 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     if catalogue.get(&key)?.is_none() {
         let name = Name::new(DEFAULT_DRIVE).map_err(|error| ControlError::internal(error.to_string()))?;
         let (path, created_at) = (state.join(DEFAULT_FOLDER), Timestamp::now());
-        let (emulation, pool) = (None, PoolSettings::default());
-        let record = DriveRecord { id: DriveId::DEFAULT, name, path, emulation, pool, created_at };
+        let (emulation, class, pool) = (None, None, PoolSettings::default());
+        let record = DriveRecord { id: DriveId::DEFAULT, name, path, emulation, class, pool, created_at };
         catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
     }
     Ok(())
