@@ -22,6 +22,7 @@ pub use emulation::Emulation;
 pub use identity::{DriveId, PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};
 pub use policy::{
-    Burst, Charges, Class, InitialCredit, Limits, OperationSize, Scope, Terms, Throughput, Weight,
+    Burst, Charges, Class, ClassPolicy, InitialCredit, Limits, OperationSize, Scope, Terms, Throughput,
+    Weight,
 };
 pub use units::{ByteRate, Size, UnitError};

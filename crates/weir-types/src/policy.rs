@@ -28,6 +28,34 @@ pub enum Class {
     High,
 }
 
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Class::Low => "low",
+            Class::Medium => "medium",
+            Class::High => "high",
+        })
+    }
+}
+
+impl Class {
+    /// All classes, the best first.
+    pub const ALL: [Class; 3] = [Class::High, Class::Medium, Class::Low];
+}
+
+/// What becomes of a volume whose class cannot be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassPolicy {
+    /// Nobody asked for a class: it is where nothing better is taken unasked.
+    #[default]
+    Any,
+    /// It gets the next best, and that is shown.
+    Prefer,
+    /// It is refused.
+    Strict,
+}
+
 /// A pair of ceilings of which the one reached first holds. `None` means no ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

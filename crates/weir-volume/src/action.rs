@@ -171,3 +171,21 @@ pub enum Action {
         extent: u32,
     },
 }
+
+impl Action {
+    /// The extent that it concerns; `None` for ends.
+    pub fn extent(&self) -> Option<u32> {
+        match *self {
+            Action::Open { extent }
+            | Action::Read { extent, .. }
+            | Action::Write { extent, .. }
+            | Action::ReadEdge { extent, .. }
+            | Action::Allocate { extent, .. }
+            | Action::Release { extent, .. }
+            | Action::Zero { extent, .. }
+            | Action::Sync { extent }
+            | Action::Retire { extent } => Some(extent),
+            Action::Done { .. } | Action::Flushed { .. } => None,
+        }
+    }
+}

@@ -1,9 +1,11 @@
 //! The configuration file: the shape of Portworx's `config.json` with Weir's own keys, as JSON or TOML.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_types::Emulation;
 
 /// What a configuration file says. A key that is not here is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -15,12 +17,16 @@ pub struct Config {
     pub clusterid: String,
     /// The network interface for data; no effect yet.
     pub dataiface: String,
-    /// The key-value store for a cluster's metadata; must be empty until clusters are built.
+    /// The key-value store for a cluster's metadata; no effect yet: they are in the embedded catalogue.
     pub kvdb: Vec<String>,
     /// The network interface for management; no effect yet.
     pub mgtiface: String,
     /// The drives.
     pub storage: StorageConfig,
+    /// The zone that the node is in, for those who read.
+    pub zone: String,
+    /// The region that the node is in, for those who read.
+    pub region: String,
     /// Data-plane threads.
     pub reactors: Option<u16>,
     /// Where NBD clients attach: `unix:PATH` or `tcp:ADDR:PORT`.
@@ -35,8 +41,20 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageConfig {
-    /// Block devices; must be empty until drives can be given to Weir.
-    pub devices: Vec<String>,
+    /// The directories that are drives. Those that are none yet become so at the start; the one in the state folder is
+    /// not made then.
+    pub devices: Vec<PathBuf>,
+    /// How some of them should behave, by their path, if they are to be emulated.
+    pub emulate: BTreeMap<PathBuf, String>,
+}
+
+/// A drive that the configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredDrive {
+    /// Its directory.
+    pub path: PathBuf,
+    /// How it should behave, if it is to be emulated.
+    pub emulation: Option<Emulation>,
 }
 
 /// Why a configuration file cannot be used.
@@ -58,15 +76,13 @@ pub enum ConfigError {
         /// What is wrong, and where.
         message: String,
     },
-    /// It asks for what is not built yet and would be wrong to leave out silently.
-    #[error("the configuration file's '{key}' names {value}: {why}")]
-    NotBuilt {
+    /// A value is not accepted.
+    #[error("the configuration file's '{key}' is not accepted: {message}")]
+    Value {
         /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// What to do.
-        why: &'static str,
+        key: String,
+        /// What is wrong, and what would be accepted.
+        message: String,
     },
 }
 
@@ -74,7 +90,7 @@ impl Config {
     /// Reads a configuration file: TOML if its name ends so, else JSON if it begins like that, else TOML.
     ///
     /// # Errors
-    /// If it cannot be read or understood, or asks for what is not built yet and matters.
+    /// If it cannot be read or understood.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -84,30 +100,27 @@ impl Config {
         } else {
             toml::from_str(&text).map_err(|error| toml_message(&error, &text))
         };
-        let config: Config =
-            config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })?;
-        config.refuse_what_matters()?;
-        Ok(config)
+        config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })
     }
 
-    /// Refuses what would put data or metadata elsewhere than the file says.
-    fn refuse_what_matters(&self) -> Result<(), ConfigError> {
-        let refuse = |key, values: &[String], why| match values.is_empty() {
-            true => Ok(()),
-            false => Err(ConfigError::NotBuilt { key, value: values.join(", "), why }),
+    /// The drives that it names.
+    ///
+    /// # Errors
+    /// If a drive is to behave in a way that is not accepted, or one that is not named is.
+    pub fn drives(&self) -> Result<Vec<ConfiguredDrive>, ConfigError> {
+        let error = |path: &Path, message: String| ConfigError::Value {
+            key: format!("storage.emulate.{}", path.display()),
+            message,
         };
-        refuse(
-            "storage.devices",
-            &self.storage.devices,
-            "giving drives to Weir is not built yet, and volumes would silently lie elsewhere; \
-             remove the devices to keep volumes in the folder 'drive' of the state folder",
-        )?;
-        refuse(
-            "kvdb",
-            &self.kvdb,
-            "clusters are not built yet, and metadata would silently lie elsewhere; \
-             make it [] to keep metadata in the embedded catalogue",
-        )
+        if let Some(path) = self.storage.emulate.keys().find(|path| !self.storage.devices.contains(path)) {
+            return Err(error(path, "it is none of storage.devices".to_owned()));
+        }
+        let drive = |path: &PathBuf| {
+            let emulation = self.storage.emulate.get(path).map(|text| Emulation::parse(text)).transpose();
+            let emulation = emulation.map_err(|wrong| error(path, wrong.to_string()))?;
+            Ok(ConfiguredDrive { path: path.clone(), emulation })
+        };
+        self.storage.devices.iter().map(drive).collect()
     }
 
     /// What the file says that is accepted but has no effect yet.
@@ -118,7 +131,14 @@ impl Config {
             ("mgtiface", &self.mgtiface),
         ];
         let set = keys.into_iter().filter(|(_, value)| !value.is_empty());
-        set.map(|(key, value)| format!("the configuration's {key} '{value}' has no effect yet")).collect()
+        let unused = set.map(|(key, value)| format!("the configuration's {key} '{value}' has no effect yet"));
+        let metadata = (!self.kvdb.is_empty()).then(|| {
+            let kvdb = self.kvdb.join(", ");
+            format!(
+                "the configuration's kvdb '{kvdb}' has no effect yet: metadata are in the embedded catalogue"
+            )
+        });
+        unused.chain(metadata).collect()
     }
 }
 
@@ -184,11 +204,33 @@ mod tests {
     }
 
     #[test]
-    fn what_would_go_elsewhere_is_refused() {
-        let error = read("a.json", r#"{"kvdb": ["etcd://localhost:4001"]}"#).unwrap_err();
-        assert!(error.contains("'kvdb' names etcd://localhost:4001"), "{error}");
-        let error = read("a.json", r#"{"storage": {"devices": ["/dev/xvdl", "/dev/xvdn"]}}"#).unwrap_err();
-        assert!(error.contains("'storage.devices' names /dev/xvdl, /dev/xvdn"), "{error}");
-        assert!(read("a.json", "{}").is_ok());
+    fn the_file_that_portworx_documents_is_accepted() {
+        let config = read(
+            "config.json",
+            r#"{
+                "alertingurl": "", "clusterid": "cos-demo-cluster", "dataiface": "",
+                "kvdb": ["etcd://localhost:4001"], "mgtiface": "",
+                "storage": { "devices": ["/dev/xvdl", "/dev/xvdn", "/dev/xvdj"] }
+            }"#,
+        )
+        .unwrap();
+        let drives = config.drives().unwrap();
+        let paths: Vec<_> = drives.iter().map(|drive| drive.path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["/dev/xvdl", "/dev/xvdn", "/dev/xvdj"]);
+        assert!(drives.iter().all(|drive| drive.emulation.is_none()));
+        assert!(config.warnings()[0].contains("kvdb 'etcd://localhost:4001' has no effect yet"));
+    }
+
+    #[test]
+    fn drives_can_be_emulated_and_what_is_wrong_is_named() {
+        let emulate = |path: &str, what: &str| {
+            let text =
+                format!(r#"{{"storage": {{"devices": ["/a", "/b"], "emulate": {{"{path}": "{what}"}}}}}}"#);
+            read("a.json", &text).unwrap().drives().map_err(|error| error.to_string())
+        };
+        let drives = emulate("/b", "iops=100,latency=1ms").unwrap();
+        assert_eq!((drives[0].emulation, drives[1].emulation.map(|e| e.iops)), (None, Some(100)));
+        assert!(emulate("/c", "iops=100").unwrap_err().contains("'storage.emulate./c'"));
+        assert!(emulate("/a", "iops=0").unwrap_err().contains("'iops=0' is not from 1"));
     }
 }

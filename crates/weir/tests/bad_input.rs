@@ -248,7 +248,8 @@ fn configuration_files_are_read_strictly() {
     refused("c.json", "{\n  \"clusterid\": \"c\",\n  \"colour\": 1\n}\n", &["c.json", "colour", "line 3"]);
     refused("d.json", "{\n  \"reactors\": \"many\"\n}\n", &["many", "line 2"]);
     refused("e.toml", "reactors = \n", &["line 1"]);
-    refused("f.json", "{\"storage\": {\"devices\": [\"/dev/sdb\"]}}", &["storage.devices", "/dev/sdb"]);
+    let emulate = "{\"storage\": {\"devices\": [\"/a\"], \"emulate\": {\"/a\": \"iops=0\"}}}";
+    refused("f.json", emulate, &["storage.emulate./a", "'iops=0' is not from 1"]);
     let missing = run(state.serve(&["--config"]).arg(state.beside("none.toml"))).refused(1);
     assert!(missing.contains("none.toml"), "{missing}");
     run(&mut state.serve(&["--reactors", "0"])).refused(2);

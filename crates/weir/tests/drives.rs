@@ -190,7 +190,7 @@ fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
         }
     }
     assert_eq!(after, drives);
-    assert_eq!(daemon.json(&["volume", "inspect", "v3"])["drive"]["name"], "default");
+    assert_eq!(daemon.json(&["volume", "inspect", "v3"])["drives"][0]["name"], "default");
     let refused = daemon.refused(1, &["drive", "remove", "emulated"]);
     assert!(refused.contains("still has the volumes: v1"), "{refused}");
     daemon.ok(&["volume", "delete", "v1", "--wait"]);

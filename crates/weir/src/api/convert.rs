@@ -4,7 +4,7 @@ use weir_types::Name;
 
 use super::types::{
     BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Tenant,
-    Volume, VolumeDrive, VolumeLife, VolumePolicy, VolumeSample,
+    Volume, VolumeClassPolicy, VolumeDrive, VolumeLife, VolumePolicy, VolumeSample,
 };
 use crate::control::records::VolumeState;
 use crate::control::totals::{OperationTotals, Totals};
@@ -60,8 +60,10 @@ impl From<VolumeView> for Volume {
             name: record.name.into(),
             size_bytes: record.size_bytes,
             used_bytes: view.used_bytes,
-            drive: view.drive.map(VolumeDrive::from),
+            drives: view.drives.into_iter().map(VolumeDrive::from).collect(),
             io_priority: IoPriority::from(record.io_priority),
+            class_policy: VolumeClassPolicy::from(record.class_policy),
+            class: view.class.map(IoPriority::from),
             read_only: record.is_read_only,
             state: record.state.into(),
             qos_policy_group,

@@ -55,6 +55,10 @@ pub struct Facts {
     pub nbd_listeners: Vec<String>,
     /// The cluster's name from the configuration.
     pub cluster_id: Option<String>,
+    /// The zone that the node is in, from the configuration.
+    pub zone: Option<String>,
+    /// The region that the node is in, from the configuration.
+    pub region: Option<String>,
     /// What in the configuration has no effect yet.
     pub warnings: Vec<String>,
 }

@@ -47,6 +47,9 @@ pub(super) async fn modify(
     let request = ModifyPool {
         over_commit_percent: request.over_commit_percent,
         reserve_percent: request.reserve_percent,
+        over_provision_percent: request
+            .over_provision_percent
+            .map(|percent| (percent > 0).then_some(percent)),
         queue_target: request.queue_target.map(|target| (target > 0).then_some(target)),
         force: request.force,
     };

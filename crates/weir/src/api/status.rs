@@ -8,11 +8,12 @@ use axum::extract::State;
 use weir_types::VolumeId;
 
 use super::answer::Answer;
-use super::types::{Alarm, Drive, ErrorBody, Health, Status, VolumeSummary};
+use super::types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
 use super::{Context, Facts};
 use crate::control::alarms::StandingAlarm;
 use crate::control::bounds::{ALARMS_SHOWN_MAX, JOBS_SHOWN_MAX};
 use crate::control::{Control, Outcome, VolumeView};
+use crate::store::DriveUsage;
 
 /// How the daemon is: its node, drives, volumes and alarms.
 #[utoipa::path(
@@ -27,7 +28,8 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
     let views = control.volumes(None)?;
-    let alarms = control.alarms();
+    let (alarms, drives) = (control.alarms(), control.drives());
+    let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -40,7 +42,12 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         state_directory: facts.state_directory.clone(),
         api_listeners: facts.api_listeners.clone(),
         nbd_listeners: facts.nbd_listeners.clone(),
-        drives: control.drives().into_iter().map(Drive::from).collect(),
+        zone: facts.zone.clone(),
+        region: facts.region.clone(),
+        drives: drives.into_iter().map(Drive::from).collect(),
+        pools: control.pools().into_iter().map(Pool::from).collect(),
+        size_bytes: usage.size_bytes,
+        used_bytes: usage.used_bytes,
         volumes: summary(&views),
         background: control.background_jobs().into_iter().take(JOBS_SHOWN_MAX).map(Into::into).collect(),
         alarm_count: alarms.len() as u64,

@@ -33,7 +33,8 @@ impl World {
     fn start(tcp: bool) -> World {
         let folder = tempfile::tempdir().unwrap();
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
-        let config = ControlConfig { state: folder.path().to_owned(), rebuild_catalogue: false };
+        let config =
+            ControlConfig { state: folder.path().to_owned(), rebuild_catalogue: false, drives: Vec::new() };
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
         let socket = folder.path().join("api.sock");
         let address = tcp.then(|| "127.0.0.1:0".parse().unwrap());
@@ -139,7 +140,10 @@ fn call_drives(api: &mut World) {
     let names: Vec<_> = drives["drives"].as_array().unwrap().iter().map(|drive| &drive["name"]).collect();
     assert_eq!(names, ["default", "slow"]);
     let volume = api.call("POST", VOLUMES, "", Some(volume_with("drive", "slow")), 201);
-    assert_eq!((&volume["drive"]["name"], &volume["drive"]["emulation"]), (&json!("slow"), &emulation));
+    assert_eq!(
+        (&volume["drives"][0]["name"], &volume["drives"][0]["emulation"]),
+        (&json!("slow"), &emulation)
+    );
     assert_eq!(api.call("GET", "/v1/drives/{name}", "slow", None, 200)["volumes"], 1);
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
-use weir_types::{Class, Limits, Throughput};
+use weir_types::{Class, ClassPolicy, Limits, Throughput};
 
 pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
@@ -37,6 +37,19 @@ pub enum IoPriority {
     Medium,
     /// Fast media.
     High,
+}
+
+/// What becomes of a volume whose class cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeClassPolicy {
+    /// It is refused, with what is free where.
+    Strict,
+    /// It gets the next best, which is shown.
+    Prefer,
+    /// No class was asked for.
+    #[value(skip)]
+    Any,
 }
 
 /// A pair of ceilings of which the one reached first holds. What is absent is not limited.
@@ -159,11 +172,15 @@ pub struct Volume {
     /// Bytes that it occupies on the drive; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// The drive that holds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drive: Option<VolumeDrive>,
-    /// The class that was asked for. It is recorded; volumes are not placed by it yet.
+    /// The drives that hold it.
+    pub drives: Vec<VolumeDrive>,
+    /// The class that was asked for; 'low' if none was.
     pub io_priority: IoPriority,
+    /// What became of it if that could not be had.
+    pub class_policy: VolumeClassPolicy,
+    /// The class that it has: the lowest of its drives'; absent if that of one of them is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<IoPriority>,
     /// Whether clients are kept from changing its data.
     pub read_only: bool,
     /// Where it is in its life.
@@ -207,13 +224,16 @@ pub struct VolumeCreate {
     /// Its size in bytes, a multiple of 4096.
     #[schema(example = 8_589_934_592_u64)]
     pub size_bytes: u64,
-    /// Its class; 'low' if absent.
+    /// Its class; if absent, it is where nothing better is taken unasked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
+    /// What becomes of it if that class cannot be had; 'strict' if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_policy: Option<VolumeClassPolicy>,
     /// The policy group of its tenant to bind it to, or 'none'; its tenant's template if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The drive to hold it; 'default' if absent.
+    /// The drive to hold it; if absent, those of the pool of its class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
     /// The adaptive policy group of its tenant to bind it to, or 'none'.
@@ -465,8 +485,20 @@ pub struct Status {
     pub api_listeners: Vec<String>,
     /// Where NBD clients attach.
     pub nbd_listeners: Vec<String>,
+    /// The zone that the node is in, from the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The region that the node is in, from the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// The drives: the default one first, then in the order of their names.
     pub drives: Vec<Drive>,
+    /// The pools, in the order in which their first drives were added.
+    pub pools: Vec<Pool>,
+    /// Size of all drives in bytes; a filesystem that holds several of them counts once.
+    pub size_bytes: u64,
+    /// Space in use on them, by anyone, in bytes.
+    pub used_bytes: u64,
     /// Counts of volumes.
     pub volumes: VolumeSummary,
     /// Work that goes on for the system itself.
@@ -538,6 +570,26 @@ pub struct PolicyGroupStatisticsQuery {
     pub tenant: Option<String>,
     /// Only this policy group.
     pub policy_group: Option<String>,
+}
+
+impl From<VolumeClassPolicy> for ClassPolicy {
+    fn from(policy: VolumeClassPolicy) -> ClassPolicy {
+        match policy {
+            VolumeClassPolicy::Strict => ClassPolicy::Strict,
+            VolumeClassPolicy::Prefer => ClassPolicy::Prefer,
+            VolumeClassPolicy::Any => ClassPolicy::Any,
+        }
+    }
+}
+
+impl From<ClassPolicy> for VolumeClassPolicy {
+    fn from(policy: ClassPolicy) -> VolumeClassPolicy {
+        match policy {
+            ClassPolicy::Strict => VolumeClassPolicy::Strict,
+            ClassPolicy::Prefer => VolumeClassPolicy::Prefer,
+            ClassPolicy::Any => VolumeClassPolicy::Any,
+        }
+    }
 }
 
 impl From<IoPriority> for Class {

@@ -41,6 +41,7 @@ pub(super) async fn create(
         name: convert::name(&request.name)?,
         size_bytes: request.size_bytes,
         io_priority: request.io_priority.map(Into::into),
+        class_policy: request.class_policy.map(Into::into),
         drive: convert::optional_name(request.drive.as_deref())?,
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),

@@ -14,7 +14,7 @@ use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::units::Size;
 
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
-use crate::api::types::IoPriority;
+use crate::api::types::{IoPriority, VolumeClassPolicy};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::DriveCommand;
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
@@ -66,6 +66,13 @@ pub enum Command {
         /// What to do with pools.
         #[command(subcommand)]
         command: PoolCommand,
+    },
+    /// Show the drives as Portworx's service commands do
+    #[command(after_help = "Example:\n  weir service drive show")]
+    Service {
+        /// What to show.
+        #[command(subcommand)]
+        command: ServiceCommand,
     },
     /// Make, show and change volumes
     #[command(
@@ -238,6 +245,26 @@ fn size(text: &str) -> Result<Size, weir_types::UnitError> {
     Ok(rounded.map_or(size, Size))
 }
 
+/// What of the service to show.
+#[derive(Debug, Subcommand)]
+pub enum ServiceCommand {
+    /// Show the drives by their pools
+    #[command(after_help = "Example:\n  weir service drive show")]
+    Drive {
+        /// What to do.
+        #[command(subcommand)]
+        command: ServiceDriveCommand,
+    },
+}
+
+/// What to do with the drives of the service.
+#[derive(Debug, Subcommand)]
+pub enum ServiceDriveCommand {
+    /// Show each pool with its drives
+    #[command(after_help = "Example:\n  weir service drive show -o json")]
+    Show(ReadArguments),
+}
+
 /// What to do with volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
@@ -251,12 +278,21 @@ pub enum VolumeCommand {
         /// Size, such as 8 (GiB), 512MiB or 1TB; rounded up to 4096 bytes if named in powers of ten
         #[arg(long, value_parser = size, allow_negative_numbers = true)]
         size: Size,
-        /// Drive to hold it [default: the one in the state folder, 'default']
+        /// Drive to hold it [default: those of the pool of its class]
         #[arg(long, value_name = "DRIVE")]
         drive: Option<String>,
-        /// Class that it should be in: low (if not given, as with Portworx), medium or high
+        /// Class that it should be in: low, medium or high [default: where nothing better is taken unasked]
         #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
         io_priority: Option<IoPriority>,
+        /// If that class cannot be had: 'strict' refuses, 'prefer' takes the next best and shows it [default: strict]
+        #[arg(
+            long,
+            value_name = "strict|prefer",
+            value_enum,
+            ignore_case = true,
+            hide_possible_values = true
+        )]
+        class_policy: Option<VolumeClassPolicy>,
         /// Policy group of its tenant to bind it to [default: the tenant's template]
         #[arg(long, value_name = "POLICY_GROUP|none", conflicts_with = "qos_adaptive_policy_group")]
         qos_policy_group: Option<String>,

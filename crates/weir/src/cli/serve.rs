@@ -18,7 +18,7 @@ use super::client::CommandError;
 use super::output;
 use super::supervise::Supervised;
 use crate::api::{ApiListeners, Facts};
-use crate::config::{Config, default_state};
+use crate::config::{Config, ConfiguredDrive, default_state};
 use crate::control::{Control, ControlConfig};
 use crate::dataplane::{DataPlane, DataPlaneConfig};
 use crate::exports::ListenAddress;
@@ -34,6 +34,9 @@ struct Settings {
     api_listen: Option<SocketAddr>,
     rebuild_catalogue: bool,
     cluster_id: Option<String>,
+    zone: Option<String>,
+    region: Option<String>,
+    drives: Vec<ConfiguredDrive>,
     warnings: Vec<String>,
 }
 
@@ -60,8 +63,11 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     let data_plane = DataPlane::start(DataPlaneConfig { reactors: settings.reactors });
     let data_plane = data_plane.map_err(CommandError::failed)?;
     let exports = Arc::new(ExportTable::default());
-    let config =
-        ControlConfig { state: settings.state.clone(), rebuild_catalogue: settings.rebuild_catalogue };
+    let config = ControlConfig {
+        state: settings.state.clone(),
+        rebuild_catalogue: settings.rebuild_catalogue,
+        drives: settings.drives.clone(),
+    };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
     let api = ApiListeners::bind(&settings.state.join("api.sock"), settings.api_listen);
@@ -114,6 +120,7 @@ impl Settings {
             arguments.config.as_deref().map(Config::read).transpose().map_err(CommandError::failed)?;
         let config = config.unwrap_or_default();
         let warnings = config.warnings();
+        let drives = config.drives().map_err(CommandError::failed)?;
         let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
         let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
         let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
@@ -125,7 +132,10 @@ impl Settings {
             nbd_listen,
             api_listen: arguments.api_listen.or(config.api_listen),
             rebuild_catalogue: arguments.rebuild_catalogue,
-            cluster_id: Some(config.clusterid).filter(|id| !id.is_empty()),
+            cluster_id: named(config.clusterid),
+            zone: named(config.zone),
+            region: named(config.region),
+            drives,
             warnings,
             state,
         })
@@ -138,9 +148,16 @@ impl Settings {
             api_listeners: api.addresses(),
             nbd_listeners: self.nbd_listen.iter().map(ListenAddress::to_string).collect(),
             cluster_id: self.cluster_id.clone(),
+            zone: self.zone.clone(),
+            region: self.region.clone(),
             warnings: self.warnings.clone(),
         }
     }
+}
+
+/// What is set, if it is.
+fn named(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 fn absolute(path: PathBuf) -> Result<PathBuf, CommandError> {

@@ -9,8 +9,7 @@ use utoipa::ToSchema;
 use weir_types::VolumeId;
 
 use super::Control;
-use super::records::VolumeState;
-use crate::store::{ExtentFault, check_extents};
+use crate::store::ExtentFault;
 
 /// Who noticed a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -24,6 +23,10 @@ pub enum AlarmSource {
     DataPlane,
     /// The ledger of floors.
     Ledger,
+    /// The class that a volume prefers.
+    Class,
+    /// The space of a pool.
+    Space,
 }
 
 /// A fault that stands now.
@@ -143,6 +146,7 @@ impl Control {
             message: alarm.message,
         }));
         alarms.extend(self.over_commit_alarms());
+        alarms.extend(self.class_alarms());
         alarms
     }
 
@@ -177,18 +181,6 @@ impl Control {
             if let Ok(extent) = u32::try_from(fault.extent) {
                 self.data_plane.retire(volume, extent, fault.message.clone());
             }
-        }
-    }
-
-    fn extent_faults(&self, id: VolumeId) -> Vec<ExtentFault> {
-        let record = self.model().volumes.get(&id).map(|volume| volume.record.clone());
-        match record {
-            Some(record) if record.state == VolumeState::Online => {
-                // That a drive is missing is an alarm of its own.
-                let store = self.store(record.drive);
-                store.map(|store| check_extents(&store.extents(id), record.size_bytes)).unwrap_or_default()
-            }
-            _ => Vec::new(),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, VolumeState, keys};
 use crate::dataplane::{CleanupSpec, JobProgress, ProgressSnapshot};
-use crate::store::{Store, extent_count};
+use crate::store::Store;
 
 /// Something whose space is to be given back.
 #[derive(Clone, Debug)]
@@ -27,8 +27,8 @@ pub struct Cleanup {
     pub what: String,
     /// When it was deleted or cut off.
     pub begun_at: Timestamp,
-    /// The size of the volume that it was, in bytes; `None` if it was none.
-    pub volume_bytes: Option<u64>,
+    /// Extents that the volume had on the drive which it was; `None` if it was none.
+    pub volume_extents: Option<u64>,
     /// How far it is; `None` while its drive is missing.
     pub progress: Option<Arc<JobProgress>>,
 }
@@ -86,13 +86,14 @@ impl BackgroundPolicyChange {
 }
 
 impl Cleanup {
-    /// What is left of a volume that was deleted, or was never finished.
-    pub fn of_volume(record: &VolumeRecord) -> Cleanup {
+    /// What is left on a drive of a volume that was deleted, or was never finished.
+    pub fn of_volume(record: &VolumeRecord, drive: DriveId) -> Cleanup {
+        let extents = record.placement.extents_on(drive, record.size_bytes).count();
         Cleanup {
-            drive: record.drive,
+            drive,
             what: format!("deleted volume {}", record.export_name()),
             begun_at: record.deleted_at.unwrap_or_else(Timestamp::now),
-            volume_bytes: Some(record.size_bytes),
+            volume_extents: Some(extents as u64),
             progress: None,
         }
     }
@@ -141,10 +142,14 @@ impl Model {
 
     /// What is still to be given back on a drive.
     pub fn cleanups_on(&self, drive: DriveId) -> impl Iterator<Item = (VolumeId, &Cleanup)> {
-        self.cleanups
-            .iter()
-            .map(|(id, cleanup)| (*id, cleanup))
-            .filter(move |(_, cleanup)| cleanup.drive == drive)
+        let all = self.cleanups.iter().map(|(key, cleanup)| (key.0, cleanup));
+        all.filter(move |(_, cleanup)| cleanup.drive == drive)
+    }
+
+    /// What is to be given back on this drive and on no other.
+    pub fn cleaned_up_only_on(&self, drive: DriveId) -> Vec<VolumeId> {
+        let is_elsewhere = |id: VolumeId| self.cleanups.keys().any(|key| key.0 == id && key.1 != drive);
+        self.cleanups_on(drive).map(|(id, _)| id).filter(|id| !is_elsewhere(*id)).collect()
     }
 }
 
@@ -218,7 +223,7 @@ impl Control {
         let mut jobs: Vec<_> = model
             .cleanups
             .iter()
-            .map(|(id, cleanup)| BackgroundJob {
+            .map(|((id, _), cleanup)| BackgroundJob {
                 id: *id,
                 kind: BackgroundKind::Cleanup,
                 drive: drive(cleanup.drive).unwrap_or_default(),
@@ -236,13 +241,13 @@ impl Control {
     /// lost catalogue does not bring it back; else before anything is given back.
     pub(super) fn begin_cleanup(&self, id: VolumeId, mut cleanup: Cleanup) {
         if let Ok(store) = self.store(cleanup.drive) {
-            if cleanup.volume_bytes.is_some()
+            if cleanup.volume_extents.is_some()
                 && let Err(error) = store.condemn(id)
             {
                 tracing::warn!(volume = %id, %error, "the folder of a deleted volume could not be moved yet");
             }
-            let (condemned, extents) = match cleanup.volume_bytes {
-                Some(bytes) => (store.deleted(id), extent_count(bytes)),
+            let (condemned, extents) = match cleanup.volume_extents {
+                Some(extents) => (store.deleted(id), extents),
                 None => (store.leftover(id), 1),
             };
             let progress = Arc::new(JobProgress::expecting(extents));
@@ -258,39 +263,20 @@ impl Control {
                 progress,
             });
         }
-        self.update(|model| model.cleanups.insert(id, cleanup));
-    }
-
-    /// Takes from a volume what it holds beyond a size, and has the space given back.
-    pub(super) fn trim(&self, volume: &VolumeRecord, store: &Store, size_bytes: u64) -> Outcome<()> {
-        let drive = volume.drive;
-        match store.trim_to_size(volume.id, size_bytes) {
-            Ok(None) => {}
-            Ok(Some(id)) => {
-                let what = format!("end cut off from volume {}", volume.export_name());
-                let begun_at = Timestamp::now();
-                self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_bytes: None, progress: None });
-            }
-            Err(error) => {
-                // What was moved before the fault is given back all the same.
-                self.clean_up_leftovers(drive, store)?;
-                return Err(error.into());
-            }
-        }
-        Ok(())
+        self.update(|model| model.cleanups.insert((id, cleanup.drive), cleanup));
     }
 
     /// Goes on with what a daemon before this one has left: volumes in deletion, and those that were never finished.
     pub(super) fn resume_cleanups(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
         for record in interrupted {
-            // Without its drive nothing more is known of it, and the next start asks again.
-            let is_possible = self.store(record.drive).is_ok();
+            // Without any of its drives nothing more is known of it, and the next start asks again.
+            let is_possible = record.placement.drives().iter().any(|drive| self.store(*drive).is_ok());
             let record = match record.state {
                 VolumeState::Creating if is_possible => self.mark_deleting(record)?,
                 _ => record.clone(),
             };
             tracing::info!(volume = %record.id, name = %record.name, "its space is given back");
-            self.begin_cleanup(record.id, Cleanup::of_volume(&record));
+            self.begin_cleanups(&record);
         }
         self.stores().into_iter().try_for_each(|(drive, store)| self.clean_up_leftovers(drive, &store))
     }
@@ -300,7 +286,7 @@ impl Control {
         for id in store.scan()?.leftovers {
             let (is_volume, is_known) = {
                 let model = self.model();
-                (model.volumes.contains_key(&id), model.cleanups.contains_key(&id))
+                (model.volumes.contains_key(&id), model.cleanups.contains_key(&(id, drive)))
             };
             if is_volume {
                 self.alarms.raise(format!(
@@ -309,7 +295,8 @@ impl Control {
                 ));
             } else if !is_known {
                 let (what, begun_at) = (format!("leftover {id}"), Timestamp::now());
-                self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_bytes: None, progress: None });
+                let cleanup = Cleanup { drive, what, begun_at, volume_extents: None, progress: None };
+                self.begin_cleanup(id, cleanup);
             }
         }
         Ok(())
@@ -317,33 +304,44 @@ impl Control {
 
     /// Notes which background work is finished, and which cannot go on.
     pub fn settle_background(&self) {
-        let running: BTreeMap<VolumeId, (String, Arc<JobProgress>)> = {
+        let running: Vec<(VolumeId, DriveId, String, Arc<JobProgress>)> = {
             let model = self.model();
-            let job = |(id, cleanup): (&VolumeId, &Cleanup)| {
-                Some((*id, (cleanup.what.clone(), cleanup.progress.clone()?)))
+            let job = |(key, cleanup): (&(VolumeId, DriveId), &Cleanup)| {
+                Some((key.0, key.1, cleanup.what.clone(), cleanup.progress.clone()?))
             };
             model.cleanups.iter().filter_map(job).collect()
         };
-        for (id, (what, progress)) in running {
+        // What stands of a volume is the first fault of its drives.
+        let mut faults: BTreeMap<VolumeId, Option<String>> = BTreeMap::new();
+        for (id, drive, what, progress) in running {
             if progress.is_finished() {
-                self.note_finished(id, &what);
+                self.note_finished(id, drive, &what);
                 continue;
             }
             let alarm = |fault| format!("the space of the {what} cannot be given back yet: {fault}");
-            self.alarms.set_volume(id, progress.snapshot().fault.map(alarm));
+            let fault = faults.entry(id).or_default();
+            *fault = fault.take().or(progress.snapshot().fault.map(alarm));
         }
+        faults.into_iter().for_each(|(id, fault)| self.alarms.set_volume(id, fault));
     }
 
-    /// Forgets what is given back, first in the catalogue.
-    fn note_finished(&self, id: VolumeId, what: &str) {
+    /// Forgets what is given back; a deleted volume once it is on all its drives, first in the catalogue.
+    fn note_finished(&self, id: VolumeId, drive: DriveId, what: &str) {
         let _change = self.begin_change();
+        let is_last = {
+            let model = self.model();
+            let is_other = |key: &&(VolumeId, DriveId)| key.0 == id && key.1 != drive;
+            !model.cleanups.keys().any(|key| is_other(&key)) && !model.volumes.contains_key(&id)
+        };
         let forgotten = Transaction::freeing_space().delete(keys::volume(id));
-        if let Err(error) = self.catalogue.commit(forgotten) {
+        if is_last && let Err(error) = self.catalogue.commit(forgotten) {
             let message = format!("the {what} is gone, but the catalogue cannot note it yet: {error}");
             return self.alarms.set_volume(id, Some(message));
         }
-        self.update(|model| model.cleanups.remove(&id));
-        self.alarms.forget(id);
+        self.update(|model| model.cleanups.remove(&(id, drive)));
+        if is_last {
+            self.alarms.forget(id);
+        }
     }
 }
 

@@ -20,6 +20,13 @@ pub const OVER_COMMIT_PERCENT: RangeInclusive<u32> = 10..=1000;
 /// make that the foreground.
 pub const RESERVE_PERCENT: RangeInclusive<u32> = 0..=50;
 
+/// How much of a pool's size volumes on it may have together, in percent, where that is limited: less than all of it
+/// is a mistake, and a hundred times is no limit.
+pub const OVER_PROVISION_PERCENT: RangeInclusive<u32> = 100..=10_000;
+
+/// From how full on a pool is told as nearly full, in percent: early enough to add a drive, late enough to be read.
+pub const POOL_FULL_PERCENT: u32 = 95;
+
 /// Groups that may stand under each other: what is left of all levels without the pool, the tenant, the volume and
 /// its connections.
 pub const GROUP_DEPTH_MAX: usize = weir_types::bounds::POLICY_DEPTH_MAX - 4;

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use weir_types::{DriveId, Name, VolumeId};
+use weir_types::{ClassPolicy, Name, VolumeId};
 
 use super::apply::PolicySet;
 use super::error::Outcome;
 use super::model::Model;
+use super::placement::Placement;
 use super::recording::trace_levels;
 use super::records::{DEFAULT_CLASS, DEFAULT_DRIVE, DEFAULT_TENANT, TenantRecord, VolumeRecord, VolumeState};
 use crate::trace::Header;
@@ -73,8 +74,10 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         tenant,
         name,
         size_bytes,
-        drive: DriveId::DEFAULT,
+        placement: Placement::default(),
         io_priority: DEFAULT_CLASS,
+        class_policy: ClassPolicy::Any,
+        generation: 0,
         policy_group: None,
         is_read_only: false,
         state: VolumeState::Online,

@@ -12,14 +12,17 @@ pub mod bounds;
 mod built_in;
 pub mod catalogue;
 mod changes;
+mod classes;
 mod credits;
 mod drives;
 mod dry_run;
 mod error;
+mod extents;
 mod ledger;
 mod levels;
 mod model;
 mod outlook;
+mod placement;
 mod policies;
 mod pools;
 pub mod reasons;
@@ -117,15 +120,12 @@ impl Control {
 
     /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
     fn serve(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let drive = self.model().drive_of(volume).cloned();
         let spec = VolumeSpec {
             id: volume.id,
-            directory: self.store(volume.drive)?.extents(volume.id),
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
-            drive: volume.drive,
-            emulation: drive.as_ref().and_then(|drive| drive.emulation),
-            queue_target: drive.and_then(|drive| drive.pool.queue_target),
+            homes: self.homes(volume)?,
+            extents: volume.placement.indices().to_vec(),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));
@@ -167,7 +167,9 @@ impl Control {
     fn write_copies<'a>(&self, volumes: impl IntoIterator<Item = &'a VolumeRecord>) -> Outcome<()> {
         let mut by_drive: BTreeMap<DriveId, Vec<RecordUpdate>> = BTreeMap::new();
         for volume in volumes {
-            by_drive.entry(volume.drive).or_default().push(self.record_copy(volume)?);
+            for drive in volume.placement.drives() {
+                by_drive.entry(*drive).or_default().push(self.record_copy(volume)?);
+            }
         }
         for (drive, updates) in by_drive {
             // On a drive that is missing, the copies are brought up to date when it is back.

@@ -41,7 +41,7 @@ pub struct Model {
     /// Volumes by identity.
     pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
     /// What is no volume any more, and whose space is still to be given back.
-    pub cleanups: BTreeMap<VolumeId, Cleanup>,
+    pub cleanups: BTreeMap<(VolumeId, DriveId), Cleanup>,
     /// The policies of background work that are not the built-in ones.
     pub background: BTreeMap<BackgroundKind, Versioned<BackgroundPolicy>>,
     /// Drives by identity.

@@ -1,22 +1,26 @@
 //! Pools: drives that are shared as one, how they are used, and which floors are admitted on them.
 //!
-//! At present each drive is a pool of its own, by its name; how it is used is recorded with the drive.
+//! The drives of one class are a pool, by the name of the class. A drive whose class is not known is a pool of its own,
+//! by its own name. How a pool is used is recorded with each of its drives.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 
 use weir_types::bounds::{PIECE_BYTES, QUEUE_TARGET_MAX};
-use weir_types::{DriveId, Name};
+use weir_types::{Class, DriveId, Name};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
-use super::bounds::{OVER_COMMIT_PERCENT, RESERVE_PERCENT};
+use super::bounds::{OVER_COMMIT_PERCENT, OVER_PROVISION_PERCENT, RESERVE_PERCENT};
 use super::catalogue::Transaction;
+use super::drives::{DriveView, Usages};
 use super::error::{ControlError, Outcome};
 use super::ledger::{Amount, Claim, Ledger, Measure};
 use super::model::{Model, list_names};
 use super::outlook::{Outlook, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
 use crate::dataplane::PoolDepth;
+use crate::store::DriveUsage;
 
 /// What should become different about a pool; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +29,9 @@ pub struct ModifyPool {
     pub over_commit_percent: Option<u32>,
     /// The part of the capacity that is kept for background work, in percent.
     pub reserve_percent: Option<u32>,
-    /// Most operations to keep in flight, or as many as trials find while volumes compete.
+    /// How much of its size volumes may have together, in percent, or any number.
+    pub over_provision_percent: Option<Option<u32>>,
+    /// Most operations to keep in flight on each drive, or as many as trials find while volumes compete.
     pub queue_target: Option<Option<u32>>,
     /// Record it although floors are bound that are not there then.
     pub force: bool,
@@ -34,19 +40,40 @@ pub struct ModifyPool {
 /// A pool as it is shown.
 #[derive(Clone, Debug)]
 pub struct PoolView {
+    /// Its number: its place among all pools.
+    pub number: usize,
     /// Its name.
     pub name: Name,
-    /// Its drives.
-    pub drives: Vec<DriveRecord>,
+    /// Its class, if that is known.
+    pub class: Option<Class>,
+    /// Its drives, in the order in which they were added.
+    pub drives: Vec<DriveView>,
     /// How it is used.
     pub settings: PoolSettings,
+    /// True if the state folder lies on a filesystem of its drives.
+    pub has_metadata: bool,
     /// What is claimed of it.
     pub ledger: Ledger,
-    /// How many operations it keeps in flight; `None` before the first volume is opened there.
+    /// How many operations its first drive in use keeps in flight; `None` before the first volume is opened there.
     pub depth: Option<PoolDepth>,
 }
 
 impl PoolView {
+    /// Space on its drives, as far as they are there.
+    pub fn usage(&self) -> DriveUsage {
+        DriveUsage::together(self.drives.iter().filter_map(|drive| drive.usage.as_ref().ok()))
+    }
+
+    /// What volumes may come to occupy on it, in bytes.
+    pub fn provisioned_bytes(&self) -> u64 {
+        self.drives.iter().map(|drive| drive.provisioned_bytes).sum()
+    }
+
+    /// True if all its drives are there.
+    pub fn is_online(&self) -> bool {
+        self.drives.iter().all(|drive| drive.usage.is_ok())
+    }
+
     /// Whether all floors can be met, with the arithmetic, in words.
     pub fn summary(&self) -> String {
         let arithmetic = || self.ledger.arithmetic(self.ledger.bound());
@@ -62,14 +89,17 @@ impl PoolView {
 
 /// A pool in the records.
 pub(super) struct Pool<'a> {
-    name: &'a Name,
-    drives: Vec<&'a DriveRecord>,
-    settings: PoolSettings,
+    pub name: Name,
+    pub class: Option<Class>,
+    /// In the order in which they were added; at least one.
+    pub drives: Vec<&'a DriveRecord>,
+    pub settings: PoolSettings,
 }
 
 impl<'a> Pool<'a> {
     fn of(drive: &'a DriveRecord) -> Pool<'a> {
-        Pool { name: &drive.name, drives: vec![drive], settings: drive.pool }
+        let name = drive.class.map_or_else(|| drive.name.clone(), name_of);
+        Pool { name, class: drive.class, drives: vec![drive], settings: drive.pool }
     }
 
     /// What its drives deliver together, if that is known of all of them.
@@ -79,11 +109,12 @@ impl<'a> Pool<'a> {
 
     fn holds(&self, volume: &VolumeRecord) -> bool {
         // Nobody can use a volume any more that is being removed.
-        volume.state != VolumeState::Deleting && self.drives.iter().any(|drive| drive.id == volume.drive)
+        let is_there = || self.drives.iter().any(|drive| volume.placement.names(drive.id));
+        volume.state != VolumeState::Deleting && is_there()
     }
 
     fn ledger(&self, outlook: Outlook<'_>) -> Ledger {
-        let settings = outlook.settings(self.name, self.settings);
+        let settings = outlook.settings(&self.name, self.settings);
         let measure = Measure {
             capacity: self.capacity(),
             over_commit_percent: settings.over_commit_percent,
@@ -93,6 +124,11 @@ impl<'a> Pool<'a> {
         // What they occupy only matters to adaptive policies, which have no floors.
         Ledger::new(measure, volumes.map(|volume| (volume.tenant.clone(), outlook.levels(volume, 0))))
     }
+}
+
+/// The name of the pool of a class.
+fn name_of(class: Class) -> Name {
+    Name::new(class.to_string()).expect("the name of a class is a name")
 }
 
 /// What a drive delivers. Of one that is not emulated it is not known.
@@ -105,19 +141,31 @@ fn capacity(drive: &DriveRecord) -> Option<Amount> {
 }
 
 impl Model {
-    /// All pools: that of the default drive first, then by name.
+    /// All pools, in the order in which their first drives were added.
     pub(super) fn pools(&self) -> Vec<Pool<'_>> {
-        let mut pools: Vec<_> = self.drives.values().map(|drive| Pool::of(&drive.record)).collect();
-        let is_default = |pool: &Pool<'_>| pool.drives.iter().any(|drive| drive.id == DriveId::DEFAULT);
-        pools.sort_by_key(|pool| (!is_default(pool), pool.name));
+        let mut drives: Vec<_> = self.drives.values().map(|drive| &drive.record).collect();
+        drives.sort_by_key(|drive| (drive.created_at, drive.id));
+        let mut pools: Vec<Pool<'_>> = Vec::new();
+        for drive in drives {
+            let known = pools.iter_mut().find(|pool| pool.class.is_some() && pool.class == drive.class);
+            match known {
+                Some(pool) => pool.drives.push(drive),
+                None => pools.push(Pool::of(drive)),
+            }
+        }
         pools
     }
 
     fn pool(&self, name: &Name) -> Outcome<Pool<'_>> {
-        self.pools().into_iter().find(|pool| pool.name == name).ok_or_else(|| {
-            let known = list_names(self.pools().iter().map(|pool| pool.name));
+        self.pools().into_iter().find(|pool| pool.name == *name).ok_or_else(|| {
+            let known = list_names(self.pools().iter().map(|pool| &pool.name));
             ControlError::not_found(format!("unknown pool '{name}'; there are: {known}"))
         })
+    }
+
+    /// The pool that a drive is in.
+    pub(super) fn pool_of(&self, drive: DriveId) -> Option<Pool<'_>> {
+        self.pools().into_iter().find(|pool| pool.drives.iter().any(|known| known.id == drive))
     }
 
     /// The pools of which a change would have floors claim more than there is, and more than now.
@@ -173,15 +221,18 @@ impl PoolSettings {
         PoolSettings {
             over_commit_percent: request.over_commit_percent.unwrap_or(self.over_commit_percent),
             reserve_percent: request.reserve_percent.unwrap_or(self.reserve_percent),
+            over_provision_percent: request.over_provision_percent.unwrap_or(self.over_provision_percent),
             queue_target: request.queue_target.unwrap_or(self.queue_target),
         }
     }
 
     /// Refuses values that are not accepted.
     pub(super) fn check(&self) -> Outcome<()> {
+        let over_provision = self.over_provision_percent.unwrap_or(*OVER_PROVISION_PERCENT.end());
         let percents = [
             ("an over-commit", self.over_commit_percent, OVER_COMMIT_PERCENT),
             ("a reserve", self.reserve_percent, RESERVE_PERCENT),
+            ("an over-provisioning", over_provision, OVER_PROVISION_PERCENT),
         ];
         for (what, percent, range) in percents {
             if !range.contains(&percent) {
@@ -202,10 +253,12 @@ impl PoolSettings {
 }
 
 impl Control {
-    /// All pools: that of the default drive first, then by name.
+    /// All pools, in the order in which their first drives were added.
     pub fn pools(&self) -> Vec<PoolView> {
+        let usages = self.usages();
         let model = self.model();
-        model.pools().into_iter().map(|pool| self.pool_view(&model, pool)).collect()
+        let pools = model.pools().into_iter().enumerate();
+        pools.map(|(number, pool)| self.pool_view(&model, &usages, number, &pool)).collect()
     }
 
     /// One pool.
@@ -213,17 +266,25 @@ impl Control {
     /// # Errors
     /// Not found if there is none of that name.
     pub fn pool(&self, name: &Name) -> Outcome<PoolView> {
-        let model = self.model();
-        Ok(self.pool_view(&model, model.pool(name)?))
+        self.model().pool(name)?;
+        let found = self.pools().into_iter().find(|pool| pool.name == *name);
+        found.ok_or_else(|| ControlError::not_found(format!("pool '{name}' is no more")))
     }
 
-    fn pool_view(&self, model: &Model, pool: Pool<'_>) -> PoolView {
+    fn pool_view(&self, model: &Model, usages: &Usages, number: usize, pool: &Pool<'_>) -> PoolView {
+        let state_filesystem = std::fs::metadata(&self.state).ok().map(|metadata| metadata.dev());
+        let drives = pool.drives.iter().filter_map(|drive| model.drives.get(&drive.id));
+        let is_of_state = |usage: &DriveUsage| Some(usage.filesystem) == state_filesystem;
+        let mut online = pool.drives.iter().filter_map(|drive| usages.get(&drive.id)?.as_ref().ok());
         PoolView {
+            has_metadata: online.any(is_of_state),
+            number,
             name: pool.name.clone(),
+            class: pool.class,
             settings: pool.settings,
             ledger: pool.ledger(Outlook::now(model)),
             depth: pool.drives.iter().find_map(|drive| self.data_plane.depth(drive.id)),
-            drives: pool.drives.into_iter().cloned().collect(),
+            drives: drives.map(|drive| model.drive_view(drive, usages)).collect(),
         }
     }
 
@@ -291,7 +352,8 @@ impl Control {
     /// is there after a restart, and gone with its cause.
     pub(super) fn over_commit_alarms(&self) -> Vec<StandingAlarm> {
         let model = self.model();
-        let ledgers = model.pools().into_iter().map(|pool| (pool.name, pool.ledger(Outlook::now(&model))));
+        let pools = model.pools();
+        let ledgers = pools.iter().map(|pool| (&pool.name, pool.ledger(Outlook::now(&model))));
         let alarm = |(name, ledger): (&Name, Ledger)| StandingAlarm {
             source: AlarmSource::Ledger,
             volume: None,

@@ -8,6 +8,7 @@ use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
 use super::catalogue::{Catalogue, Transaction};
 use super::drives::{DRIVES_FILE, Drive};
 use super::error::{ControlError, Outcome};
+use super::placement::Placement;
 use super::records::{
     COPY_FORMAT, PolicyGroupRecord, RecordCopy, TenantRecord, VolumeRecord, VolumeState, keys,
 };
@@ -19,8 +20,13 @@ struct Findings {
     tenants: BTreeMap<Name, TenantRecord>,
     groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
     volumes: BTreeMap<(Name, Name), VolumeRecord>,
-    /// The folder in which each volume was found.
-    folders: BTreeMap<VolumeId, PathBuf>,
+}
+
+/// A copy, and where it was found.
+struct Found {
+    drive: DriveId,
+    folder: PathBuf,
+    copy: RecordCopy,
 }
 
 /// Restores tenants, volumes, bindings and bound policy groups in one transaction.
@@ -35,15 +41,16 @@ pub fn rebuild(drives: &BTreeMap<DriveId, Drive>, catalogue: &dyn Catalogue) -> 
             "the catalogue has {existing} volumes and needs no rebuilding; start without --rebuild-catalogue"
         )));
     }
-    let mut findings = Findings::default();
+    let mut by_volume: BTreeMap<VolumeId, Vec<Found>> = BTreeMap::new();
     for (drive, store) in stores(drives)? {
         for id in store.scan()?.volumes {
-            let mut copy = read_copy(store, id)?;
-            // A volume is where its files are.
-            copy.volume.drive = drive;
-            findings.found_in(id, store.folder(id))?;
-            findings.add(copy)?;
+            let (folder, copy) = (store.folder(id), read_copy(store, id)?);
+            by_volume.entry(id).or_default().push(Found { drive, folder, copy });
         }
+    }
+    let mut findings = Findings::default();
+    for (id, found) in by_volume {
+        findings.add(settle(id, found)?)?;
     }
     tracing::info!(
         tenants = findings.tenants.len(),
@@ -90,16 +97,34 @@ fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {
     Ok(copy)
 }
 
-impl Findings {
-    fn found_in(&mut self, id: VolumeId, folder: PathBuf) -> Outcome<()> {
-        let shown = folder.display().to_string();
-        let Some(other) = self.folders.insert(id, folder) else { return Ok(()) };
-        let other = other.display();
-        Err(ControlError::invalid(format!(
-            "volume {id} lies on two drives, in {other} and in {shown}; move one folder away to rebuild"
-        )))
+/// The newest of a volume's copies, with the drives on which it was found.
+fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
+    found.sort_by_key(|found| found.copy.volume.generation);
+    let Found { drive, folder, mut copy } = found.pop().expect("a volume was found somewhere");
+    let placement = &mut copy.volume.placement;
+    if placement.drives().len() == 1 {
+        if let Some(other) = found.pop() {
+            let (folder, other) = (folder.display(), other.folder.display());
+            return Err(ControlError::invalid(format!(
+                "volume {id} lies on two drives, in {other} and in {folder}; move one folder away to rebuild"
+            )));
+        }
+        // A volume is where its files are.
+        *placement = Placement::on(drive);
+        return Ok(copy);
     }
+    let is_found = |wanted: &DriveId| *wanted == drive || found.iter().any(|found| found.drive == *wanted);
+    match placement.drives().iter().find(|wanted| !is_found(wanted)) {
+        None => Ok(copy),
+        Some(missing) => Err(ControlError::invalid(format!(
+            "volume {id} in {} has extents on drive {missing} too, where nothing of it is; \
+             bring its folder there back, or move the others away to rebuild without it",
+            folder.display()
+        ))),
+    }
+}
 
+impl Findings {
     fn add(&mut self, copy: RecordCopy) -> Outcome<()> {
         self.tenants.insert(copy.tenant.name.clone(), copy.tenant);
         for group in copy.policy_group.into_iter().chain(copy.other_groups) {

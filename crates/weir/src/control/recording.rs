@@ -101,8 +101,9 @@ fn describe(model: &Model, volumes: &[(VolumeRecord, u64)], seconds: u32) -> Hea
     let mut header = Header { duration_ns: u64::from(seconds) * 1_000_000_000, ..Header::default() };
     let mut drives: BTreeMap<DriveId, usize> = BTreeMap::new();
     for (volume, used_bytes) in volumes {
-        let Some(drive) = model.drive_of(volume) else { continue };
-        let index = *drives.entry(volume.drive).or_insert_with(|| {
+        // The trace has one drive for a volume: of several it is the first.
+        let Some(drive) = model.drives_of(volume).next() else { continue };
+        let index = *drives.entry(drive.id).or_insert_with(|| {
             header.drives.push(TraceDrive {
                 name: drive.name.clone(),
                 emulation: drive.emulation,
@@ -153,8 +154,9 @@ impl Control {
         let data_plane = Arc::clone(&self.data_plane);
         let mut drives: Vec<DriveId> = Vec::new();
         for (volume, _) in &volumes {
-            if !drives.contains(&volume.drive) {
-                drives.push(volume.drive);
+            let drive = volume.placement.drives()[0];
+            if !drives.contains(&drive) {
+                drives.push(drive);
             }
         }
         Ok(RunningRecording { recording, data_plane, volumes: ids, drives, header })

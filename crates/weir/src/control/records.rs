@@ -3,7 +3,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use weir_types::{AdaptiveTerms, Class, DriveId, Emulation, Name, PolicyGroupId, Terms, VolumeId};
+use weir_types::{
+    AdaptiveTerms, Class, ClassPolicy, DriveId, Emulation, Name, PolicyGroupId, Terms, VolumeId,
+};
+
+use super::placement::Placement;
 
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
@@ -69,6 +73,9 @@ pub struct PoolSettings {
     pub over_commit_percent: u32,
     /// The part of the capacity that is kept for background work, in percent.
     pub reserve_percent: u32,
+    /// How much of its size volumes may have together, in percent; `None` for any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_provision_percent: Option<u32>,
     /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_target: Option<u32>,
@@ -76,7 +83,12 @@ pub struct PoolSettings {
 
 impl Default for PoolSettings {
     fn default() -> PoolSettings {
-        PoolSettings { over_commit_percent: 100, reserve_percent: 5, queue_target: None }
+        PoolSettings {
+            over_commit_percent: 100,
+            reserve_percent: 5,
+            over_provision_percent: None,
+            queue_target: None,
+        }
     }
 }
 
@@ -125,11 +137,18 @@ pub struct VolumeRecord {
     pub name: Name,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// The drive that holds it. Records from before there were several lack it.
-    #[serde(default)]
-    pub drive: DriveId,
+    /// Where its extents lie. Records from before there were several drives lack it, and later ones named one.
+    #[serde(default, alias = "drive")]
+    pub placement: Placement,
     /// The class that was asked for.
     pub io_priority: Class,
+    /// What becomes of it if that class cannot be had. Records from before volumes were placed by it lack it.
+    #[serde(default)]
+    pub class_policy: ClassPolicy,
+    /// Counts changes, so that the newest of several copies is known. Records from before there could be several
+    /// copies lack it.
+    #[serde(default)]
+    pub generation: u64,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupId>,
     /// Whether clients are kept from changing its data. Records from before this could be asked for lack it.
@@ -273,7 +292,12 @@ mod tests {
         });
         let mut drive: DriveRecord = serde_json::from_value(drive).unwrap();
         assert_eq!(drive.pool, PoolSettings::default());
-        drive.pool = PoolSettings { over_commit_percent: 150, reserve_percent: 0, queue_target: Some(8) };
+        drive.pool = PoolSettings {
+            over_commit_percent: 150,
+            reserve_percent: 0,
+            over_provision_percent: Some(300),
+            queue_target: Some(8),
+        };
         let value = serde_json::to_value(&drive).unwrap();
         assert_eq!(serde_json::from_value::<DriveRecord>(value).unwrap(), drive);
     }

@@ -17,6 +17,7 @@ use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::{Control, drives, rebuild};
+use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
 use crate::exports::table::ExportTable;
 use crate::store::Store;
@@ -28,6 +29,8 @@ pub struct ControlConfig {
     pub state: PathBuf,
     /// Fill an empty catalogue from the record copies beside the extents first.
     pub rebuild_catalogue: bool,
+    /// Drives that there should be. If there are any, that in the state folder is not made.
+    pub drives: Vec<ConfiguredDrive>,
 }
 
 impl Control {
@@ -44,7 +47,7 @@ impl Control {
         let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
         drives::restore_lost(&config.state, &catalogue)?;
         let node = node_identity(&catalogue)?;
-        let drives = drives::open_all(&config.state, &catalogue, node)?;
+        let drives = drives::open_all(&config.state, &catalogue, node, config.drives.is_empty())?;
         if config.rebuild_catalogue {
             rebuild::rebuild(&drives, &catalogue)?;
         }
@@ -60,6 +63,7 @@ impl Control {
             alarms: Alarms::default(),
             started: Instant::now(),
         };
+        control.add_configured_drives(&config.drives);
         control.restore_credits();
         control.report_drives();
         control.put_background_in_effect()?;
@@ -85,13 +89,15 @@ impl Control {
         }
     }
 
-    /// Finishes an interrupted resize and brings the record copy up to date.
+    /// Finishes an interrupted resize and brings the record copies up to date.
     fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
-        let store = self.store(record.drive)?;
-        self.trim(record, &store, record.size_bytes)?;
-        let copy = self.record_copy(record)?;
-        if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
-            store.write_records(&[copy])?;
+        self.cast_off_strays(record)?;
+        self.trim(record, record.size_bytes)?;
+        for (_, store) in self.stores_of(record)? {
+            let copy = self.record_copy(record)?;
+            if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
+                store.write_records(&[copy])?;
+            }
         }
         Ok(())
     }
@@ -101,9 +107,9 @@ impl Control {
     fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
         let scan = store.scan()?;
         let mut known: BTreeSet<VolumeId> =
-            self.records().into_iter().filter(|volume| volume.drive == drive).map(|v| v.id).collect();
+            self.records().into_iter().filter(|volume| volume.placement.names(drive)).map(|v| v.id).collect();
         // A deleted volume's folder may still have to be moved.
-        known.extend(self.model().cleanups.keys());
+        known.extend(self.model().cleanups_on(drive).map(|(id, _)| id));
         let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
         if let Some(first) = unknown.first() {
             self.alarms.raise(format!(

@@ -2,6 +2,7 @@
 
 mod apply;
 mod background;
+mod classes;
 mod policies;
 mod pools;
 
@@ -32,7 +33,7 @@ impl World {
     pub fn try_start(state: &Path, rebuild_catalogue: bool) -> Outcome<World> {
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
         let exports = Arc::new(ExportTable::default());
-        let config = ControlConfig { state: state.to_owned(), rebuild_catalogue };
+        let config = ControlConfig { state: state.to_owned(), rebuild_catalogue, drives: Vec::new() };
         let control = Control::start(&config, data_plane.clone(), exports.clone());
         control.map(|control| World { control, data_plane, exports })
     }
@@ -61,6 +62,7 @@ pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> Creat
         size_bytes,
         drive: None,
         io_priority: None,
+        class_policy: None,
         policy: None,
         force: false,
     }
@@ -381,7 +383,7 @@ fn an_interrupted_resize_leaves_no_surplus_and_no_old_data() {
     let store = default_store(&world.control);
     drop(world);
     // Growing had made its files but not its record; shrinking had made its record but left data behind.
-    store.grow(id, 4096, 3 * GIB).unwrap();
+    store.grow(id, &[1, 2], b"{}").unwrap();
     let extent = store.extents(id).join("00000000");
     let file = std::fs::OpenOptions::new().write(true).open(&extent).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 4096).unwrap();

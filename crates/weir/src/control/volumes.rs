@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES, VOLUMES_MAX};
 use weir_types::units::Size;
-use weir_types::{Class, Limits, Name, PolicyGroupId, Throughput, VolumeId};
+use weir_types::{Class, ClassPolicy, Limits, Name, PolicyGroupId, Throughput, VolumeId};
 
 use super::Control;
-use super::background::Cleanup;
 use super::catalogue::Transaction;
+use super::classes::class_policy;
 use super::error::{ControlError, Outcome};
 use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned};
@@ -32,7 +32,9 @@ pub struct CreateVolume {
     pub size_bytes: u64,
     /// The class; [`DEFAULT_CLASS`] if none is named.
     pub io_priority: Option<Class>,
-    /// The drive to hold it; the default drive if none is named.
+    /// What becomes of it if that class cannot be had; it is refused if nothing is said.
+    pub class_policy: Option<ClassPolicy>,
+    /// The drive to hold it; where its class is to be had if none is named.
     pub drive: Option<Name>,
     /// The policy to begin with; what its tenant's template says if `None`.
     pub policy: Option<PolicyChange>,
@@ -70,8 +72,10 @@ pub struct ModifyVolume {
 pub struct VolumeView {
     /// Its record.
     pub record: VolumeRecord,
-    /// The drive that holds it.
-    pub drive: Option<DriveRecord>,
+    /// The drives that hold it, as far as they are known.
+    pub drives: Vec<DriveRecord>,
+    /// The class that it has: the lowest of its drives'; `None` if one of them has none.
+    pub class: Option<Class>,
     /// The policy group that it is bound to.
     pub policy: Option<PolicyGroupRecord>,
     /// The levels of policies that it stands under, from the top down, itself last.
@@ -86,7 +90,8 @@ pub struct VolumeView {
 fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
     VolumeView {
         record: record.clone(),
-        drive: model.drive_of(record).cloned(),
+        drives: model.drives_of(record).cloned().collect(),
+        class: model.class_of(record),
         policy: model.policy_of(record).cloned(),
         levels: levels_in_effect(model, record),
         used_bytes: None,
@@ -193,6 +198,8 @@ impl Control {
     }
 
     fn new_record(&self, request: &CreateVolume) -> Outcome<VolumeRecord> {
+        let class_policy = class_policy(request.io_priority, request.class_policy)?;
+        let placement = self.place(request, class_policy)?;
         let model = self.model();
         let tenant = model.tenant(request.tenant.as_ref())?.record.name.clone();
         refuse_taken(&model, &tenant, &request.name)?;
@@ -211,8 +218,10 @@ impl Control {
             tenant,
             name: request.name.clone(),
             size_bytes: request.size_bytes,
-            drive: model.usable_drive(request.drive.as_ref())?,
+            placement,
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
+            class_policy,
+            generation: 0,
             policy_group,
             is_read_only: false,
             state: VolumeState::Creating,
@@ -222,8 +231,7 @@ impl Control {
     }
 
     fn make_files_and_serve(&self, record: &VolumeRecord, revision: u64) -> Outcome<()> {
-        let copy = self.record_copy(record)?;
-        self.store(record.drive)?.create(record.id, record.size_bytes, &copy.content)?;
+        self.make_files(record)?;
         self.save_volume(record, revision)?;
         self.serve(record)
     }
@@ -250,7 +258,8 @@ impl Control {
         let _change = self.begin_change();
         check_size(size_bytes)?;
         let (mut record, revision) = self.usable_volume(tenant, name)?;
-        let store = self.store(record.drive)?;
+        self.refuse_missing(&record)?;
+        let old = record.clone();
         let old_bytes = std::mem::replace(&mut record.size_bytes, size_bytes);
         if size_bytes < old_bytes && !force {
             return Err(ControlError::refused(format!(
@@ -263,21 +272,23 @@ impl Control {
             refuse_more_cleanups(&self.model())?;
         }
         // An earlier shrink may have failed in the middle: what it left must not become part of the volume again.
-        self.trim(&record, &store, old_bytes)?;
-        if size_bytes > old_bytes {
-            store.grow(record.id, old_bytes, size_bytes)?;
-        }
-        if let Err(error) = self.save_volume(&record, revision) {
+        self.trim(&old, old_bytes)?;
+        self.place_resized(&mut record, old_bytes)?;
+        record.generation += 1;
+        let made = if size_bytes > old_bytes { self.grow_files(&record, &old) } else { Ok(()) };
+        if let Err(error) = made.and_then(|()| self.save_volume(&record, revision)) {
             // New extent files that no record names must not stay.
-            self.trim(&record, &store, old_bytes)?;
+            self.cast_off_strays(&old)?;
+            self.trim(&old, old_bytes)?;
             return Err(error);
         }
-        self.data_plane.resize(record.id, size_bytes)?;
+        let (homes, extents) = (self.homes(&record)?, record.placement.indices().to_vec());
+        self.data_plane.resize(record.id, size_bytes, &homes, extents)?;
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }
         // What is cut off is no part of the volume from here on; a growth makes new files.
-        let trimmed = if size_bytes < old_bytes { self.trim(&record, &store, size_bytes) } else { Ok(()) };
+        let trimmed = if size_bytes < old_bytes { self.trim(&record, size_bytes) } else { Ok(()) };
         self.publish(&record);
         self.write_copies([&record])?;
         trimmed?;
@@ -301,7 +312,7 @@ impl Control {
         let _change = self.begin_change();
         let (old, revision) = self.usable_volume(tenant, name)?;
         let force = request.force;
-        let new = self.modified(&old, request)?;
+        let mut new = self.modified(&old, request)?;
         if new.policy_group != old.policy_group {
             self.admit(&Proposal::volume(&new), force)?;
         }
@@ -309,6 +320,7 @@ impl Control {
             self.refuse_attached(&old)?;
         }
         if new != old {
+            new.generation += 1;
             self.save_volume(&new, revision)?;
             if new.policy_group != old.policy_group {
                 self.leave_policy(&old);
@@ -373,7 +385,7 @@ impl Control {
         let _change = self.begin_change();
         let record = self.model().volume(tenant, name)?.record.clone();
         // Before anything is begun that could not be finished.
-        self.store(record.drive)?;
+        self.refuse_missing(&record)?;
         if !force {
             self.refuse_attached(&record)?;
         }
@@ -394,7 +406,7 @@ impl Control {
             model.remove_volume(record.id);
         });
         self.alarms.forget(record.id);
-        self.begin_cleanup(record.id, Cleanup::of_volume(&record));
+        self.begin_cleanups(&record);
         Ok(())
     }
 

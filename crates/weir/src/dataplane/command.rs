@@ -1,5 +1,6 @@
 //! What the rest of the daemon tells a reactor.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -19,15 +20,27 @@ pub(super) struct Binding {
     pub domain: Option<Arc<Domain>>,
 }
 
-/// The model of a volume's drive, if that is emulated.
-type Media = Option<SharedMedia>;
+/// A drive that a volume is on, with what volumes share there.
+pub(super) struct NewHome {
+    pub directory: PathBuf,
+    /// Its model, if it is emulated.
+    pub media: Option<SharedMedia>,
+    pub pool: SharedPool,
+}
+
+/// How large a volume becomes, and on which drives it is then.
+pub(super) struct NewSize {
+    pub size_bytes: u64,
+    /// Those that it has, in their order, and others behind them.
+    pub homes: Vec<NewHome>,
+    pub extents: Vec<u8>,
+}
 
 /// One order to a reactor. Those with a `done` are answered once they hold.
 pub(super) enum Command {
     Open {
         spec: VolumeSpec,
-        media: Media,
-        pool: SharedPool,
+        homes: Vec<NewHome>,
         statistics: Arc<VolumeStatistics>,
         done: SyncSender<()>,
     },
@@ -37,7 +50,7 @@ pub(super) enum Command {
     },
     Resize {
         volume: VolumeId,
-        size_bytes: u64,
+        resizing: NewSize,
         done: SyncSender<()>,
     },
     SetReadOnly {

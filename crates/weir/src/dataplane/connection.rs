@@ -137,8 +137,8 @@ pub(super) struct Connection {
     pub pace: Pace,
     /// Its place before the ceilings of its volume, if that has any.
     pub shaping_leaf: Option<NodeId>,
-    /// Its place in line for the drive.
-    pub pool_leaf: Option<NodeId>,
+    /// Its places in line for the drives of its volume, by home.
+    pub pool_leaves: Vec<NodeId>,
     /// The kernel tells if the client hangs up.
     pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
@@ -187,7 +187,7 @@ impl Connection {
             rests_until_ns: None,
             pace: Pace::default(),
             shaping_leaf: None,
-            pool_leaf: None,
+            pool_leaves: Vec::new(),
             is_watched: false,
             incoming: None,
             stalled_on: None,

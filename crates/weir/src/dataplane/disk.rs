@@ -40,9 +40,9 @@ impl Reactor {
 
     pub(super) fn submit(&mut self, index: VolumeIndex, action: Action) {
         let volume = &mut self.volumes[index];
-        if let Some(emulated) = &mut volume.emulated {
-            emulated.submit(self.now_ns, &action);
-        }
+        let extent = action.extent().expect("ends are not submitted");
+        let home = volume.home_of(extent);
+        volume.emulated.submit(self.now_ns, home, &action);
         match action {
             Action::Open { extent } => {
                 let path = volume.extent_path(extent);
@@ -109,6 +109,7 @@ impl Reactor {
         carried: Carried,
     ) {
         let result = result.map_err(|error| self.note_fault(token, &error));
+        let home = self.home_of(token);
         let index = match token {
             Token::Operation(index, operation) => {
                 self.operation_answered(index, operation, result, carried.into_buffer());
@@ -142,8 +143,26 @@ impl Reactor {
         };
         self.volumes[index].outstanding -= 1;
         self.carry_out(index);
-        self.release_media(index);
+        self.release_home(index, home);
         self.settle_volume(index);
+    }
+
+    /// The home of its volume that something was asked of.
+    fn home_of(&mut self, token: Token) -> usize {
+        let (volume, extent) = match token {
+            Token::Operation(volume, operation)
+            | Token::Edge(volume, operation, _)
+            | Token::ZeroReserve(volume, operation) => {
+                (volume, self.volumes[volume].context(operation).part.extent)
+            }
+            Token::ZeroRelease { volume, extent, .. }
+            | Token::Allocate { volume, extent, .. }
+            | Token::Sync { volume, extent } => (volume, extent),
+            Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
+                unreachable!("sockets are not disks")
+            }
+        };
+        self.volumes[volume].home_of(extent)
     }
 
     /// The media are done with an operation, for good or ill.

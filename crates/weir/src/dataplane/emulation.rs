@@ -20,9 +20,11 @@ use super::token::{Token, VolumeIndex};
 /// The model of one drive, which all reactors with volumes on it share.
 pub(super) type SharedMedia = Arc<Mutex<EmulatedMedia>>;
 
-/// A volume's view of the emulated drive that it is on.
+/// A volume's view of the emulated drives that it is on.
+#[derive(Default)]
 pub(super) struct Emulated {
-    media: SharedMedia,
+    /// The models, by home of the volume; none for drives that are not emulated.
+    media: Vec<Option<SharedMedia>>,
     /// When what was submitted may be answered. An entry is replaced when its operation submits again.
     due_ns: BTreeMap<Held, u64>,
 }
@@ -49,14 +51,21 @@ pub(super) struct HeldCompletions {
 }
 
 impl Emulated {
-    pub fn new(media: SharedMedia) -> Emulated {
-        Emulated { media, due_ns: BTreeMap::new() }
+    /// Takes note of the volume's next home.
+    pub fn add_home(&mut self, media: Option<SharedMedia>) {
+        self.media.push(media);
     }
 
-    /// Has the model take an action.
-    pub fn submit(&mut self, now_ns: u64, action: &Action) {
+    /// True if any of its drives is emulated.
+    pub fn is_any(&self) -> bool {
+        self.media.iter().any(Option::is_some)
+    }
+
+    /// Has the model of a home take an action.
+    pub fn submit(&mut self, now_ns: u64, home: usize, action: &Action) {
+        let Some(media) = &self.media[home] else { return };
         let Some((held, work)) = work_of(action) else { return };
-        let mut media = lock(&self.media);
+        let mut media = lock(media);
         let due_ns = match work {
             Work::Move(bytes) => media.submit(now_ns, bytes),
             Work::Flush => media.flush(now_ns),
@@ -135,7 +144,7 @@ impl ServedVolume {
 
     /// When a completion may be passed on, if it must wait at all.
     fn take_due_ns(&mut self, held: Held) -> Option<u64> {
-        let due_ns = self.emulated.as_mut()?.due_ns.remove(&held)?;
+        let due_ns = self.emulated.due_ns.remove(&held)?;
         (!self.is_ending()).then_some(due_ns)
     }
 }
@@ -170,7 +179,7 @@ impl Reactor {
 
     /// Lets a volume become quiet without waiting for its emulated drive.
     pub(super) fn expedite(&mut self, volume: VolumeIndex) {
-        if self.volumes[volume].emulated.is_some() {
+        if self.volumes[volume].emulated.is_any() {
             self.held.expedite(volume);
         }
     }

@@ -39,7 +39,7 @@ use crate::statistics::VolumeStatistics;
 use crate::store::Condemned;
 use background::NewCleanup;
 pub use background::{JobProgress, ProgressSnapshot};
-use command::{Binding, Command};
+use command::{Binding, Command, NewHome, NewSize};
 pub use connection::NewConnection;
 use emulation::SharedMedia;
 use helper::Helper;
@@ -60,17 +60,26 @@ pub struct DataPlaneConfig {
 pub struct VolumeSpec {
     /// Its identity.
     pub id: VolumeId,
-    /// The folder that holds its extent files.
-    pub directory: PathBuf,
     /// Its size in bytes, a multiple of 4096.
     pub size_bytes: u64,
     /// Whether clients are kept from changing its data.
     pub is_read_only: bool,
-    /// The drive that it is on.
+    /// The drives that it is on, at least one. Later only others are added, at the end.
+    pub homes: Vec<VolumeHome>,
+    /// For each extent the index of its drive among those; extents beyond the list are on the first.
+    pub extents: Vec<u8>,
+}
+
+/// A drive that a volume is on.
+#[derive(Clone, Debug)]
+pub struct VolumeHome {
+    /// The drive.
     pub drive: DriveId,
-    /// How that drive behaves, if it is emulated; the same for all its volumes.
+    /// The folder that holds the volume's extent files there.
+    pub directory: PathBuf,
+    /// How the drive behaves, if it is emulated; the same for all its volumes.
     pub emulation: Option<Emulation>,
-    /// How many operations that drive keeps in flight, if that was chosen; the same for all its volumes.
+    /// How many operations the drive keeps in flight, if that was chosen; the same for all its volumes.
     pub queue_target: Option<u32>,
 }
 
@@ -205,10 +214,19 @@ impl DataPlane {
         let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
         let index = self.place(id);
         let given = Arc::clone(&statistics);
-        let media = spec.emulation.map(|emulation| self.media_of(spec.drive, emulation));
-        let pool = self.pool_of(spec.drive, spec.emulation, spec.queue_target);
-        self.ask(index, id, |done| Command::Open { spec, media, pool, statistics: given, done })?;
+        let homes = self.new_homes(&spec.homes);
+        self.ask(index, id, |done| Command::Open { spec, homes, statistics: given, done })?;
         Ok(statistics)
+    }
+
+    /// What the volumes on some drives share there.
+    fn new_homes(&self, homes: &[VolumeHome]) -> Vec<NewHome> {
+        let new = |home: &VolumeHome| NewHome {
+            directory: home.directory.clone(),
+            media: home.emulation.map(|emulation| self.media_of(home.drive, emulation)),
+            pool: self.pool_of(home.drive, home.emulation, home.queue_target),
+        };
+        homes.iter().map(new).collect()
     }
 
     /// The one model of an emulated drive.
@@ -324,14 +342,25 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Changes a volume's size. When growing, the new extent files must exist; when shrinking, they must
-    /// still exist, and open connections are ended. New connections see the new size.
+    /// Changes a volume's size, and with it on which drives its extents are. When growing, the new extent files must
+    /// exist; when shrinking, they must still exist, and open connections are ended. New connections see the new
+    /// size.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn resize(&self, volume: VolumeId, size_bytes: u64) -> Result<(), DataPlaneError> {
+    pub fn resize(
+        &self,
+        volume: VolumeId,
+        size_bytes: u64,
+        homes: &[VolumeHome],
+        extents: Vec<u8>,
+    ) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::Resize { volume, size_bytes, done })
+        let resizing = NewSize { size_bytes, homes: self.new_homes(homes), extents };
+        self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
+        // On a drive that is new to it, it does not stand under its policies yet.
+        let path = locked(&self.paths).get(&volume).filter(|_| homes.len() > 1).cloned();
+        path.map_or(Ok(()), |path| self.bind(volume, path))
     }
 
     /// Makes a volume read-only, which ends its open connections, or writable. Holds from the answer on: nothing

@@ -15,13 +15,13 @@ use weir_volume::geometry::extent_count;
 
 use super::Alarm;
 use super::background::Background;
-use super::command::{Binding, Command};
+use super::command::{Binding, Command, NewSize};
 use super::connection::{Connection, NewConnection, Outgoing};
-use super::emulation::{Emulated, HeldCompletions};
+use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
 use super::served_volume::ServedVolume;
-use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, PoolPlace, own_level};
+use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
@@ -208,16 +208,15 @@ impl Reactor {
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Open { spec, media, pool, statistics, done } => {
+                Command::Open { spec, homes, statistics, done } => {
                     let id = spec.id;
-                    let mut volume = ServedVolume::new(spec, statistics);
-                    volume.emulated = media.map(Emulated::new);
-                    volume.place = Some(PoolPlace::new(pool, &[own_level(id)], self.now_ns));
-                    self.by_id.insert(id, self.volumes.insert(volume));
+                    let volume = self.volumes.insert(ServedVolume::new(spec, statistics));
+                    self.add_homes(volume, homes, &[own_level(id)]);
+                    self.by_id.insert(id, volume);
                     answer(done);
                 }
                 Command::Close { volume, done } => self.close_volume(volume, done),
-                Command::Resize { volume, size_bytes, done } => self.resize(volume, size_bytes, done),
+                Command::Resize { volume, resizing, done } => self.resize(volume, resizing, done),
                 Command::SetReadOnly { volume, is_read_only, done } => {
                     self.set_read_only(volume, is_read_only, done);
                 }
@@ -276,7 +275,7 @@ impl Reactor {
         }
         let index = self.connections.insert(Connection::new(new, volume));
         self.join_ceilings(index);
-        self.join_pool(index);
+        self.join_pools(index);
         self.volumes[volume].connections += 1;
         self.volumes[volume].publish();
         self.parse(index);
@@ -302,10 +301,11 @@ impl Reactor {
 
     /// Growing changes nothing for open connections. Shrinking ends them, so that none writes beyond the
     /// new end, and is answered once they are gone.
-    fn resize(&mut self, id: VolumeId, size_bytes: u64, done: SyncSender<()>) {
+    fn resize(&mut self, id: VolumeId, resizing: NewSize, done: SyncSender<()>) {
         let Some(&index) = self.by_id.get(&id) else { return answer(done) };
         let volume = &mut self.volumes[index];
-        volume.resizing_to = Some((size_bytes, done));
+        let size_bytes = resizing.size_bytes;
+        volume.resizing_to = Some((resizing, done));
         if extent_count(size_bytes) < volume.volume.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
         }
@@ -327,9 +327,9 @@ impl Reactor {
         if let Some(&index) = self.by_id.get(&id) {
             let Binding { path, domain } = binding;
             if self.is_placed_by(index, path) {
-                self.replant_in_pool(index, path);
+                self.replant_in_pools(index, path);
             } else {
-                self.replace_in_pool(index, path);
+                self.replace_in_pools(index, path);
             }
             if self.is_shaped_by(index, domain.as_ref(), path) {
                 self.replant(index, path);
@@ -359,15 +359,16 @@ impl Reactor {
     /// Does what was put off until a volume is quiet.
     pub fn settle_volume(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
-        if let Some((size_bytes, done)) = volume.resizing_to.take() {
-            let is_growing = size_bytes >= volume.size_bytes;
+        if let Some((resizing, done)) = volume.resizing_to.take() {
+            let is_growing = resizing.size_bytes >= volume.size_bytes;
             if !is_growing && !volume.is_quiet() {
-                volume.resizing_to = Some((size_bytes, done));
+                volume.resizing_to = Some((resizing, done));
                 return;
             }
-            volume.set_size(size_bytes);
+            self.take_size(index, resizing);
             answer(done);
         }
+        let volume = &mut self.volumes[index];
         if volume.becoming_read_only.is_some() && volume.is_quiet() {
             volume.becoming_read_only.take().into_iter().for_each(answer);
         }
@@ -376,9 +377,19 @@ impl Reactor {
         }
     }
 
+    fn take_size(&mut self, index: VolumeIndex, resizing: NewSize) {
+        let NewSize { size_bytes, mut homes, extents } = resizing;
+        let known = self.volumes[index].homes.len().min(homes.len());
+        let own = own_level(self.volumes[index].id);
+        self.add_homes(index, homes.split_off(known), &[own]);
+        let volume = &mut self.volumes[index];
+        volume.extents = extents;
+        volume.set_size(size_bytes);
+    }
+
     fn remove_volume(&mut self, index: VolumeIndex) {
         self.unshape(index);
-        self.leave_drive(index);
+        self.leave_drives(index);
         let volume = self.volumes.remove(index);
         volume.publish();
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);

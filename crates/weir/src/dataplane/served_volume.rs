@@ -12,6 +12,7 @@ use weir_volume::geometry::Part;
 use weir_volume::{Action, OperationId, Volume};
 
 use super::VolumeSpec;
+use super::command::NewSize;
 use super::emulation::Emulated;
 use super::recording::Tap;
 use super::sharing::{PoolPlace, Shaping};
@@ -54,6 +55,14 @@ impl Context {
     }
 }
 
+/// A drive that a volume is on.
+pub(super) struct Home {
+    /// The folder of its extent files.
+    pub directory: PathBuf,
+    /// Where it stands in line.
+    pub place: PoolPlace,
+}
+
 /// One volume of a reactor.
 pub(super) struct ServedVolume {
     pub id: VolumeId,
@@ -61,8 +70,10 @@ pub(super) struct ServedVolume {
     pub statistics: Arc<VolumeStatistics>,
     /// Where it stands before ceilings, if it is under any.
     pub shaping: Option<Shaping>,
-    /// Where it stands in line for its drive, while it is open.
-    pub place: Option<PoolPlace>,
+    /// The drives that it is on.
+    pub homes: Vec<Home>,
+    /// For each extent the index of its home; extents beyond the list are in the first.
+    pub extents: Vec<u8>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
     pub actions: Vec<Action>,
@@ -75,7 +86,7 @@ pub(super) struct ServedVolume {
     /// Whoever asked to close the volume, to be answered once it is quiet.
     pub closing: Option<SyncSender<()>>,
     /// A new size, and whoever asked for it; put off until the volume is quiet if it is smaller.
-    pub resizing_to: Option<(u64, SyncSender<()>)>,
+    pub resizing_to: Option<(NewSize, SyncSender<()>)>,
     pub size_bytes: u64,
     /// No client may change its data.
     pub is_read_only: bool,
@@ -85,11 +96,10 @@ pub(super) struct ServedVolume {
     pub fault_message: Option<String>,
     /// The filesystem cannot zero a range in one step.
     pub lacks_zero_range: bool,
-    /// The emulated drive that it is on.
-    pub emulated: Option<Emulated>,
+    /// What it knows of the emulated drives that it is on.
+    pub emulated: Emulated,
     /// Its part in a recording, while there is one.
     pub tap: Option<Tap>,
-    directory: PathBuf,
     files: Vec<Option<Descriptor>>,
     contexts: Vec<Option<Context>>,
 }
@@ -101,7 +111,8 @@ impl ServedVolume {
             volume: Volume::new(spec.size_bytes),
             statistics,
             shaping: None,
-            place: None,
+            homes: Vec::new(),
+            extents: spec.extents,
             delayed_requests: 0,
             actions: Vec::new(),
             flushes: Vec::new(),
@@ -115,17 +126,21 @@ impl ServedVolume {
             becoming_read_only: None,
             fault_message: None,
             lacks_zero_range: false,
-            emulated: None,
+            emulated: Emulated::default(),
             tap: None,
-            directory: spec.directory,
             files: Vec::new(),
             contexts: Vec::new(),
         }
     }
 
+    /// The index of the drive that holds an extent.
+    pub fn home_of(&self, extent: u32) -> usize {
+        self.extents.get(extent as usize).copied().unwrap_or(0).into()
+    }
+
     /// The file of an extent.
     pub fn extent_path(&self, extent: u32) -> PathBuf {
-        self.directory.join(format!("{extent:08}"))
+        self.homes[self.home_of(extent)].directory.join(format!("{extent:08}"))
     }
 
     /// The open file of an extent that the volume calls ready.

@@ -1,4 +1,4 @@
-//! Metrics of pools: what they deliver, and what floors claim of it.
+//! Metrics of pools: their space, what they deliver, and what floors claim of it.
 
 use std::fmt::Error;
 
@@ -12,7 +12,15 @@ use crate::control::PoolView;
 /// known has no series.
 type PoolGauge = (&'static str, &'static str, fn(&PoolView) -> Option<f64>);
 
-const GAUGES: [PoolGauge; 10] = [
+const GAUGES: [PoolGauge; 14] = [
+    ("weir_pool_size_bytes", "Size of the pool's drives", |pool| Some(pool.usage().size_bytes as f64)),
+    ("weir_pool_used_bytes", "Space in use on them, by anyone", |pool| Some(pool.usage().used_bytes as f64)),
+    ("weir_pool_available_bytes", "Space that volumes can still use", |pool| {
+        Some(pool.usage().available_bytes as f64)
+    }),
+    ("weir_pool_provisioned_bytes", "What volumes may come to occupy", |pool| {
+        Some(pool.provisioned_bytes() as f64)
+    }),
     ("weir_pool_capacity_iops", "Small operations per second that the pool delivers", |pool| {
         Some(pool.ledger.measure.capacity?.iops as f64)
     }),
@@ -50,7 +58,7 @@ const GAUGES: [PoolGauge; 10] = [
 /// The labels of a pool's series; of an emulated one they say so, as those of its drive.
 fn labels(pool: &PoolView) -> Labels {
     let mut labels = vec![("pool", pool.name.to_string())];
-    let emulated = pool.drives.iter().find_map(|drive| drive.emulation);
+    let emulated = pool.drives.iter().find_map(|drive| drive.record.emulation);
     labels.extend(emulated.map(|emulation| ("emulated", emulation.to_string())));
     labels
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use weir_types::bounds::EXTENT_BYTES;
 
-use super::{extent_count, extent_file_name};
+use super::extent_file_name;
 
 /// Faults of one volume that are reported one by one; more are summed up in a last entry.
 const FAULTS_SHOWN_MAX: usize = 16;
@@ -19,12 +19,12 @@ pub struct ExtentFault {
     pub message: String,
 }
 
-/// Compares the extent files in `extents` with what a volume of `size_bytes` must have: each is there, is a
-/// regular file, and has the size of an extent.
-pub fn check_extents(extents: &Path, size_bytes: u64) -> Vec<ExtentFault> {
+/// Compares the extent files in `extents` with what must be there: each of these indices is there, is a regular
+/// file, and has the size of an extent.
+pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<ExtentFault> {
     let mut faults = Vec::new();
     let mut further = 0;
-    for extent in 0..extent_count(size_bytes) {
+    for extent in indices.map(u64::from) {
         let Some(message) = fault_of(&extents.join(extent_file_name(extent))) else { continue };
         if faults.len() < FAULTS_SHOWN_MAX {
             faults.push(ExtentFault { extent, message });

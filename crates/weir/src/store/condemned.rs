@@ -68,6 +68,20 @@ impl Store {
         }
     }
 
+    /// Puts what a volume has here among what is to go, durably, under an identity of its own, because the volume lives
+    /// on elsewhere. `None` if it has nothing here.
+    pub fn cast_off(&self, volume: VolumeId) -> Result<Option<VolumeId>, StoreError> {
+        let id = VolumeId(uuid::Uuid::new_v4());
+        let folder = self.folder(volume);
+        match fs::rename(&folder, self.folder_with(id, DELETED_SUFFIX)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            result => {
+                result.context("rename", &folder)?;
+                sync_folder(&self.volumes()).map(|()| Some(id))
+            }
+        }
+    }
+
     /// What is to go of a volume that is deleted, whether it was condemned yet or not.
     pub fn deleted(&self, volume: VolumeId) -> Condemned {
         Condemned { store: self.clone(), id: volume, is_volume: true }

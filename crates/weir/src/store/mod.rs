@@ -1,8 +1,8 @@
 //! A volume's files on a directory drive.
 //!
 //! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a copy of what the catalogue
-//! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, all of which exist from the
-//! volume's creation on. A missing or short extent file is therefore always a fault and never a hole.
+//! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
+//! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
@@ -128,10 +128,10 @@ impl Store {
         self.volumes().join(format!("{volume}{suffix}"))
     }
 
-    /// Makes the files of a new volume, durably: all of them exist afterwards, or none.
-    pub fn create(&self, volume: VolumeId, size_bytes: u64, record: &[u8]) -> Result<(), StoreError> {
+    /// Makes the files of those extents of a new volume that lie here, durably: all of them exist afterwards, or none.
+    pub fn create(&self, volume: VolumeId, extents: &[u32], record: &[u8]) -> Result<(), StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
-        let made = self.create_in(&new, size_bytes, record).and_then(|()| self.adopt(&new, volume));
+        let made = self.create_in(&new, extents, record).and_then(|()| self.adopt(&new, volume));
         if made.is_err() {
             // Nothing may leak when the drive is full; what cannot be removed now goes at the next start.
             let _ = fs::remove_dir_all(&new);
@@ -139,10 +139,10 @@ impl Store {
         made
     }
 
-    fn create_in(&self, folder: &Path, size_bytes: u64, record: &[u8]) -> Result<(), StoreError> {
+    fn create_in(&self, folder: &Path, indices: &[u32], record: &[u8]) -> Result<(), StoreError> {
         let extents = folder.join("extents");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&extents).context("create", &extents)?;
-        create_extents(&extents, 0, extent_count(size_bytes))?;
+        create_extents(&extents, indices)?;
         record::write_durably(folder, record)?;
         sync_folder(folder)
     }
@@ -153,12 +153,17 @@ impl Store {
         sync_folder(&self.volumes())
     }
 
-    /// Makes the extent files that a volume lacks to be of `size_bytes`; those it has are left alone.
-    pub fn grow(&self, volume: VolumeId, from_bytes: u64, size_bytes: u64) -> Result<(), StoreError> {
+    /// Makes more extent files for a volume, here where it may have none yet; if that fails, all that it would have
+    /// become are gone again.
+    pub fn grow(&self, volume: VolumeId, indices: &[u32], record: &[u8]) -> Result<(), StoreError> {
+        let Some(&first) = indices.iter().min() else { return Ok(()) };
+        if !self.folder(volume).exists() {
+            return self.create(volume, indices, record);
+        }
         let extents = self.extents(volume);
-        let made = create_extents(&extents, extent_count(from_bytes), extent_count(size_bytes));
+        let made = create_extents(&extents, indices);
         if made.is_err() {
-            let _ = remove_surplus(&extents, extent_count(from_bytes));
+            let _ = remove_surplus(&extents, first.into());
         }
         made
     }
@@ -197,11 +202,11 @@ impl Store {
     }
 }
 
-/// Makes the extent files `from..to` and makes them durable.
-fn create_extents(extents: &Path, from: u64, to: u64) -> Result<(), StoreError> {
-    let sync_each = to.saturating_sub(from) <= SINGLE_SYNC_FILES_MAX;
-    for index in from..to {
-        let path = extents.join(extent_file_name(index));
+/// Makes the extent files with these indices and makes them durable.
+fn create_extents(extents: &Path, indices: &[u32]) -> Result<(), StoreError> {
+    let sync_each = indices.len() as u64 <= SINGLE_SYNC_FILES_MAX;
+    for index in indices {
+        let path = extents.join(extent_file_name(u64::from(*index)));
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
         let file = file.context("create", &path)?;

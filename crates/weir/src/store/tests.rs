@@ -10,6 +10,11 @@ fn store() -> (tempfile::TempDir, Store, VolumeId) {
     (folder, store, VolumeId(uuid::Uuid::new_v4()))
 }
 
+/// The extents of a volume that is all here.
+fn all(size_bytes: u64) -> Vec<u32> {
+    (0..extent_count(size_bytes) as u32).collect()
+}
+
 fn extent_files(store: &Store, volume: VolumeId) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(store.extents(volume))
         .unwrap()
@@ -44,9 +49,9 @@ fn remove(store: &Store, volume: VolumeId) {
 fn all_extents_exist_with_full_size_from_creation() {
     let (_folder, store, volume) = store();
     for (size, count) in [(4096, 1), (GIB, 1), (GIB + 4096, 2), (20 * GIB, 20)] {
-        store.create(volume, size, b"{}").unwrap();
+        store.create(volume, &all(size), b"{}").unwrap();
         assert_eq!(extent_files(&store, volume).len(), count);
-        assert_eq!(check_extents(&store.extents(volume), size), []);
+        assert_eq!(check_extents(&store.extents(volume), 0..count as u32), []);
         assert!(store.used_bytes(volume).unwrap() < 1 << 20, "a new volume is thin");
         remove(&store, volume);
         assert!(store.scan().unwrap().volumes.is_empty());
@@ -56,15 +61,15 @@ fn all_extents_exist_with_full_size_from_creation() {
 #[test]
 fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
     let (_folder, store, volume) = store();
-    store.create(volume, 2 * GIB, b"{}").unwrap();
+    store.create(volume, &all(2 * GIB), b"{}").unwrap();
     let path = store.extents(volume).join("00000000");
     let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     file.write_all(&[7; 8192]).unwrap();
     store.trim_to_size(volume, 4096).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000"]);
-    store.grow(volume, 4096, 3 * GIB).unwrap();
+    store.grow(volume, &[1, 2], b"{}").unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001", "00000002"]);
-    assert_eq!(check_extents(&store.extents(volume), 3 * GIB), []);
+    assert_eq!(check_extents(&store.extents(volume), 0..3), []);
     let mut content = [9; 8192];
     file.seek(SeekFrom::Start(0)).unwrap();
     file.read_exact(&mut content).unwrap();
@@ -74,7 +79,7 @@ fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
 #[test]
 fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
     let (_folder, store, volume) = store();
-    store.create(volume, GIB, b"{}").unwrap();
+    store.create(volume, &all(GIB), b"{}").unwrap();
     fs::write(store.folder(volume).join("record.json.new"), "half").unwrap();
     for suffix in [NEW_SUFFIX, DELETED_SUFFIX] {
         let id = VolumeId(uuid::Uuid::new_v4());
@@ -95,7 +100,7 @@ fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
 #[test]
 fn a_large_extent_is_given_back_in_pieces() {
     let (_folder, store, volume) = store();
-    store.create(volume, 2 * GIB, b"{}").unwrap();
+    store.create(volume, &all(2 * GIB), b"{}").unwrap();
     let path = store.extents(volume).join("00000001");
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let (step, hole) = (weir_types::bounds::CLEANUP_STEP_BYTES, 256 << 20);
@@ -113,7 +118,7 @@ fn a_large_extent_is_given_back_in_pieces() {
 #[test]
 fn giving_back_can_be_interrupted_and_repeated_anywhere() {
     let (_folder, store, volume) = store();
-    store.create(volume, 3 * GIB, b"{}").unwrap();
+    store.create(volume, &all(3 * GIB), b"{}").unwrap();
     let condemned = store.deleted(volume);
     assert_eq!(condemned.survey().unwrap().end, 3, "it is condemned by looking at it");
     assert!(!store.folder(volume).exists());
@@ -130,38 +135,54 @@ fn giving_back_can_be_interrupted_and_repeated_anywhere() {
 #[test]
 fn a_leftover_never_takes_a_volume_with_it() {
     let (_folder, store, volume) = store();
-    store.create(volume, GIB, b"{}").unwrap();
+    store.create(volume, &all(GIB), b"{}").unwrap();
     fs::create_dir(store.folder_with(volume, DELETED_SUFFIX)).unwrap();
     give_back(&store.leftover(volume));
     assert_eq!(store.scan().unwrap().volumes, [volume]);
-    assert_eq!(check_extents(&store.extents(volume), GIB), []);
+    assert_eq!(check_extents(&store.extents(volume), 0..1), []);
 }
 
 #[test]
 fn what_is_cut_off_is_out_of_the_volume_at_once() {
     let (_folder, store, volume) = store();
-    store.create(volume, 4 * GIB, b"{}").unwrap();
+    store.create(volume, &all(4 * GIB), b"{}").unwrap();
     let content = |path: PathBuf| fs::read(path).unwrap()[..4].to_vec();
     let tail = store.extents(volume).join("00000003");
     OpenOptions::new().write(true).open(&tail).unwrap().write_all(b"old!").unwrap();
     let cut = store.trim_to_size(volume, 2 * GIB).unwrap().unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001"]);
     assert_eq!(store.scan().unwrap().leftovers, [cut]);
-    store.grow(volume, 2 * GIB, 4 * GIB).unwrap();
+    store.grow(volume, &[2, 3], b"{}").unwrap();
     assert_eq!(content(tail), [0; 4], "while the old files are still there");
     assert_eq!(store.trim_to_size(volume, 4 * GIB).unwrap(), None);
     give_back(&store.leftover(cut));
-    assert_eq!(check_extents(&store.extents(volume), 4 * GIB), []);
+    assert_eq!(check_extents(&store.extents(volume), 0..4), []);
+}
+
+#[test]
+fn a_volume_may_have_some_of_its_extents_here() {
+    let (_folder, store, volume) = store();
+    store.create(volume, &[1, 4], b"{}").unwrap();
+    assert_eq!(extent_files(&store, volume), ["00000001", "00000004"]);
+    let other = VolumeId(uuid::Uuid::new_v4());
+    store.grow(other, &[3, 5], b"new here").unwrap();
+    assert_eq!(store.read_record(other).unwrap().unwrap(), b"new here");
+    store.grow(other, &[], b"").unwrap();
+    assert!(store.trim_to_size(other, 4 * GIB).unwrap().is_some());
+    assert_eq!(extent_files(&store, other), ["00000003"]);
+    let cast_off = store.cast_off(other).unwrap().unwrap();
+    assert_eq!((store.scan().unwrap().volumes, store.cast_off(other).unwrap()), (vec![volume], None));
+    assert!(store.scan().unwrap().leftovers.contains(&cast_off));
 }
 
 #[test]
 fn faults_are_named() {
     let (_folder, store, volume) = store();
-    store.create(volume, 3 * GIB, b"{}").unwrap();
+    store.create(volume, &all(3 * GIB), b"{}").unwrap();
     let extents = store.extents(volume);
     fs::remove_file(extents.join("00000001")).unwrap();
     File::create(extents.join("00000002")).unwrap().set_len(5).unwrap();
-    let faults = check_extents(&extents, 3 * GIB);
+    let faults = check_extents(&extents, 0..3);
     assert_eq!(faults.iter().map(|f| f.extent).collect::<Vec<_>>(), [1, 2]);
     assert!(faults[0].message.ends_with("00000001 is missing"), "{}", faults[0].message);
     assert!(faults[1].message.contains("has 5 bytes"), "{}", faults[1].message);
@@ -170,14 +191,14 @@ fn faults_are_named() {
 #[test]
 fn records_are_replaced_one_by_one_and_in_bulk() {
     let (_folder, store, volume) = store();
-    store.create(volume, GIB, b"1").unwrap();
+    store.create(volume, &all(GIB), b"1").unwrap();
     let update = |content: &[u8]| RecordUpdate { volume, content: content.to_vec() };
     store.write_records(&[update(b"2")]).unwrap();
     assert_eq!(store.read_record(volume).unwrap().unwrap(), b"2");
     let mut many: Vec<_> = (0..20)
         .map(|_| RecordUpdate { volume: VolumeId(uuid::Uuid::new_v4()), content: b"3".to_vec() })
         .collect();
-    many.iter().for_each(|u| store.create(u.volume, 4096, b"1").unwrap());
+    many.iter().for_each(|u| store.create(u.volume, &[0], b"1").unwrap());
     many.push(update(b"3"));
     store.write_records(&many).unwrap();
     assert!(many.iter().all(|u| store.read_record(u.volume).unwrap().unwrap() == b"3"));

@@ -1,6 +1,7 @@
 //! What lies on a drive: which volumes' folders, and how much space there is.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use weir_types::VolumeId;
 
@@ -15,6 +16,25 @@ pub struct DriveUsage {
     pub used_bytes: u64,
     /// Space that Weir can still use.
     pub available_bytes: u64,
+    /// The filesystem, by the system's number of it: several drives may lie on one.
+    pub filesystem: u64,
+}
+
+impl DriveUsage {
+    /// Space of several drives together: filesystems that hold several of them are counted once.
+    pub fn together<'a>(usages: impl Iterator<Item = &'a DriveUsage>) -> DriveUsage {
+        let mut seen: Vec<u64> = Vec::new();
+        let mut sum = DriveUsage { size_bytes: 0, used_bytes: 0, available_bytes: 0, filesystem: 0 };
+        for usage in usages {
+            if !seen.contains(&usage.filesystem) {
+                seen.push(usage.filesystem);
+                sum.size_bytes = sum.size_bytes.saturating_add(usage.size_bytes);
+                sum.used_bytes = sum.used_bytes.saturating_add(usage.used_bytes);
+                sum.available_bytes = sum.available_bytes.saturating_add(usage.available_bytes);
+            }
+        }
+        sum
+    }
 }
 
 /// What the drive's volume folder holds.
@@ -63,6 +83,7 @@ impl Store {
             size_bytes: bytes(space.f_blocks),
             used_bytes: bytes(space.f_blocks.saturating_sub(space.f_bfree)),
             available_bytes: bytes(space.f_bavail),
+            filesystem: fs::metadata(self.drive()).context("examine", self.drive())?.dev(),
         })
     }
 }

@@ -1,15 +1,16 @@
 //! The bodies that concern pools.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 use weir_qos::DepthOrigin;
 use weir_types::Rate;
 
+use super::IoPriority;
 use super::LevelScope;
-use super::drives::DriveEmulation;
-use crate::control::records::DriveRecord;
-use crate::control::{Amount, Claim, PoolView};
+use super::drives::{DriveEmulation, DriveState};
+use crate::control::{Amount, Claim, DriveView, PoolView};
 use crate::dataplane::PoolDepth;
 
 /// Operations and bytes.
@@ -28,9 +29,24 @@ pub struct PoolDrive {
     pub id: Uuid,
     /// Its name.
     pub name: String,
+    /// Its folder.
+    pub path: String,
     /// How it behaves, if it is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
+    /// Whether it can be used.
+    pub state: DriveState,
+    /// Size of the filesystem that it is on, in bytes; absent if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Space in use on that filesystem, by anyone, in bytes; absent if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// What volumes may come to occupy on it, in bytes.
+    pub provisioned_bytes: u64,
+    /// When it was added or last found by a daemon that started.
+    #[schema(value_type = String, format = DateTime)]
+    pub scanned_at: Timestamp,
 }
 
 /// A row of the ledger: a floor that is bound on a pool.
@@ -80,8 +96,28 @@ pub struct PoolInFlight {
 /// each other they are two measures of the same, except in `floors`, which are both bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
-    /// Its name.
+    /// Its number: its place among all pools.
+    pub number: u64,
+    /// Its name: that of its class, or of its only drive while the class of that is not known.
     pub name: String,
+    /// The class of its drives; absent while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<IoPriority>,
+    /// Whether all its drives can be used.
+    pub state: DriveState,
+    /// Size of the filesystems that its drives are on, in bytes; one that holds several of them counts once.
+    pub size_bytes: u64,
+    /// Space in use on those, by anyone, in bytes.
+    pub used_bytes: u64,
+    /// Space that volumes can still use, in bytes.
+    pub available_bytes: u64,
+    /// What volumes may come to occupy, in bytes.
+    pub provisioned_bytes: u64,
+    /// How much of its size volumes may have together, in percent; absent for any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_provision_percent: Option<u32>,
+    /// True if the state folder, which holds the metadata, lies on a filesystem of its drives.
+    pub has_metadata: bool,
     /// Its drives.
     pub drives: Vec<PoolDrive>,
     /// What it delivers; absent if that is not measured, so that floors on it are not guaranteed.
@@ -122,7 +158,7 @@ pub struct Pool {
 /// All pools.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolList {
-    /// That of the default drive first, then in the order of their names.
+    /// In the order in which their first drives were added.
     pub pools: Vec<Pool>,
 }
 
@@ -138,6 +174,10 @@ pub struct PoolModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 50)]
     pub reserve_percent: Option<u32>,
+    /// How much of its size volumes may have together, in percent; 0 for any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 10_000)]
+    pub over_provision_percent: Option<u32>,
     /// Most operations to keep in flight; 0 for as many as trials find while volumes compete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1024)]
@@ -153,11 +193,25 @@ impl From<Amount> for PoolRates {
     }
 }
 
-impl From<DriveRecord> for PoolDrive {
-    fn from(record: DriveRecord) -> PoolDrive {
-        let emulation = record.emulation.map(DriveEmulation::from);
-        PoolDrive { id: record.id.0, name: record.name.into(), emulation }
+impl From<DriveView> for PoolDrive {
+    fn from(view: DriveView) -> PoolDrive {
+        let (record, usage) = (view.record, view.usage.ok());
+        PoolDrive {
+            id: record.id.0,
+            name: record.name.into(),
+            path: record.path.display().to_string(),
+            emulation: record.emulation.map(DriveEmulation::from),
+            state: state(usage.is_some()),
+            size_bytes: usage.map(|usage| usage.size_bytes),
+            used_bytes: usage.map(|usage| usage.used_bytes),
+            provisioned_bytes: view.provisioned_bytes,
+            scanned_at: view.scanned_at,
+        }
     }
+}
+
+fn state(is_online: bool) -> DriveState {
+    if is_online { DriveState::Online } else { DriveState::Missing }
 }
 
 impl From<Claim> for PoolClaim {
@@ -191,8 +245,17 @@ impl From<PoolDepth> for PoolInFlight {
 
 impl From<PoolView> for Pool {
     fn from(view: PoolView) -> Pool {
-        let ledger = &view.ledger;
+        let (ledger, usage) = (&view.ledger, view.usage());
         Pool {
+            number: view.number as u64,
+            class: view.class.map(IoPriority::from),
+            state: state(view.is_online()),
+            size_bytes: usage.size_bytes,
+            used_bytes: usage.used_bytes,
+            available_bytes: usage.available_bytes,
+            provisioned_bytes: view.provisioned_bytes(),
+            over_provision_percent: view.settings.over_provision_percent,
+            has_metadata: view.has_metadata,
             summary: view.summary(),
             name: view.name.into(),
             drives: view.drives.into_iter().map(PoolDrive::from).collect(),

@@ -13,7 +13,7 @@ pub enum PoolCommand {
     /// Show a pool and its ledger: every floor that is bound there, what is kept, and what is free
     #[command(after_help = "Example:\n  weir pool inspect default -o yaml")]
     Inspect {
-        /// The pool, which has the name of its drive
+        /// The pool, which has the name of its class, or of its drive while the class of that is not known
         name: String,
         #[command(flatten)]
         read: ReadArguments,
@@ -21,10 +21,10 @@ pub enum PoolCommand {
     /// Change how a pool is used while its volumes are
     #[command(
         visible_alias = "update",
-        after_help = "Example:\n  weir pool modify slow --over-commit 150% --reserve 5%\n  weir pool modify slow --queue-target auto"
+        after_help = "Example:\n  weir pool modify high --over-commit 150% --reserve 5%\n  weir pool modify high --over-provision 300%\n  weir pool modify high --queue-target auto"
     )]
     Modify {
-        /// The pool, which has the name of its drive
+        /// The pool, which has the name of its class, or of its drive while the class of that is not known
         name: String,
         #[command(flatten)]
         changes: PoolChanges,
@@ -44,7 +44,10 @@ pub struct PoolChanges {
     /// Part of the capacity that is kept for background work, 0% to 50%
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_hyphen_values = true)]
     pub reserve: Option<u32>,
-    /// Most operations to keep in flight, 1 to 1024, or 'auto': as many as trials find while volumes compete
+    /// How much of its size volumes may have together, 100% to 10000%, or 'none' for any number
+    #[arg(long, value_name = "PERCENT|none", value_parser = limit_percent, allow_hyphen_values = true)]
+    pub over_provision: Option<u32>,
+    /// Most operations to keep in flight on each drive, 1 to 1024, or 'auto': as many as trials find while volumes compete
     #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
     pub queue_target: Option<u32>,
 }
@@ -56,6 +59,17 @@ fn percent(text: &str) -> Result<u32, String> {
     number
         .and_then(|number| number.parse().ok())
         .ok_or_else(|| format!("'{text}' is not a whole number of percent such as 150%"))
+}
+
+/// Reads whole percents; 0 for `none`.
+fn limit_percent(text: &str) -> Result<u32, String> {
+    if text.trim().eq_ignore_ascii_case("none") {
+        return Ok(0);
+    }
+    percent(text).and_then(|percent| match percent {
+        0 => Err("'0%' leaves room for no volume; 'none' for any number is accepted".to_owned()),
+        percent => Ok(percent),
+    })
 }
 
 /// Reads a number of operations; 0 for `auto`.

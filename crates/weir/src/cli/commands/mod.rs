@@ -10,6 +10,7 @@ pub mod pool;
 pub mod qos;
 pub mod reasons;
 pub mod record;
+pub mod service;
 pub mod simulate;
 pub mod statistics;
 pub mod status;

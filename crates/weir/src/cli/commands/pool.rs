@@ -5,8 +5,9 @@ use weir_types::units::ByteRate;
 
 use super::super::arguments::{PoolChanges, PoolCommand};
 use super::super::client::{Client, CommandError, segment};
-use super::super::output::{self, Column};
-use super::drive::labelled;
+use super::super::output::{self, Column, rough_size};
+use super::drive::{labelled, state};
+use super::volume::class;
 use crate::api::types::{
     InFlightOrigin, LevelScope, Pool, PoolClaim, PoolInFlight, PoolList, PoolModify, PoolRates,
 };
@@ -30,10 +31,11 @@ pub fn run(client: &Client, command: PoolCommand) -> Result<(), CommandError> {
             output::show(&pool, read.output, description)
         }
         PoolCommand::Modify { name, changes, force } => {
-            let PoolChanges { over_commit, reserve, queue_target } = changes;
+            let PoolChanges { over_commit, reserve, over_provision, queue_target } = changes;
             let request = PoolModify {
                 over_commit_percent: over_commit,
                 reserve_percent: reserve,
+                over_provision_percent: over_provision,
                 queue_target,
                 force,
             };
@@ -64,7 +66,7 @@ fn drives(pool: &Pool) -> String {
 }
 
 /// Whether all floors can be met.
-fn state(pool: &Pool) -> &'static str {
+fn fitting(pool: &Pool) -> &'static str {
     match (pool.capacity, pool.is_over_committed) {
         (None, _) => NOT_MEASURED,
         (Some(_), true) => "over-committed",
@@ -75,27 +77,44 @@ fn state(pool: &Pool) -> &'static str {
 fn table(list: &PoolList) -> String {
     let columns = [
         Column::Text("Pool"),
+        Column::Text("Class"),
         Column::Text("Drives"),
+        Column::Number("Size"),
+        Column::Number("Used"),
+        Column::Number("Available"),
+        Column::Number("Provisioned"),
+        Column::Text("Status"),
         Column::Text("Capacity"),
         Column::Number("Over-Commit"),
         Column::Text("Floors"),
         Column::Text("Reserve"),
         Column::Text("Free for Floors"),
-        Column::Text("State"),
+        Column::Text("Floors Fit"),
     ];
     let row = |pool: &Pool| {
         vec![
             pool.name.clone(),
+            class(pool.class),
             drives(pool),
+            rough_size(pool.size_bytes),
+            rough_size(pool.used_bytes),
+            rough_size(pool.available_bytes),
+            rough_size(pool.provisioned_bytes),
+            state(pool.state).to_owned(),
             either(pool.capacity),
             format!("{}%", pool.over_commit_percent),
             both(pool.floors),
             format!("{}%", pool.reserve_percent),
             either(pool.free),
-            state(pool).to_owned(),
+            fitting(pool).to_owned(),
         ]
     };
     output::table(&columns, list.pools.iter().map(row))
+}
+
+fn over_provisioning(pool: &Pool) -> String {
+    let limit = |percent: u32| format!("at most {percent}% of its size");
+    pool.over_provision_percent.map_or("not limited".to_owned(), limit)
 }
 
 fn queue_target(pool: &Pool) -> String {
@@ -122,13 +141,20 @@ fn description(pool: &Pool) -> String {
     };
     let fields = [
         ("Pool", pool.name.clone()),
+        ("Class", class(pool.class)),
         ("Drives", drives(pool)),
+        ("Status", state(pool.state).to_owned()),
+        ("Size", rough_size(pool.size_bytes)),
+        ("Used", rough_size(pool.used_bytes)),
+        ("Available", rough_size(pool.available_bytes)),
+        ("Provisioned", rough_size(pool.provisioned_bytes)),
+        ("Over-Provisioning", over_provisioning(pool)),
         ("Capacity", either(pool.capacity)),
         ("Over-Commit", of_capacity(pool.over_commit_percent, pool.limit)),
         ("Reserve", of_capacity(pool.reserve_percent, pool.reserve)),
         ("Floors", both(pool.floors)),
         ("Free for Floors", either(pool.free)),
-        ("State", pool.summary.clone()),
+        ("Floors Fit", pool.summary.clone()),
         ("Operations in Flight", in_flight(pool.in_flight)),
         ("Queue Target", queue_target(pool)),
     ];

@@ -6,8 +6,9 @@ use super::super::arguments::ReadArguments;
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column, rough_size};
 use super::background::job_table;
-use super::drive::{media, optional_size};
-use crate::api::types::{Alarm, Drive, DriveState, Health, Status};
+use super::drive::{media, optional_size, state};
+use super::volume::class;
+use crate::api::types::{Alarm, Health, Pool, PoolDrive, Status};
 
 /// Shows how the daemon is.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -27,67 +28,101 @@ fn description(status: &Status) -> String {
     line("Reactors", &status.reactors.to_string());
     line("API", &status.api_listeners.join(", "));
     line("NBD", &status.nbd_listeners.join(", "));
-    text.push_str(&drives(&status.drives));
+    text.push_str(&pools(status));
     text.push_str(&volumes(status));
     if !status.background.is_empty() {
         text.push_str(&format!("Background Work:\n{}", indented(&job_table(&status.background))));
     }
-    let cluster =
-        status.cluster_id.as_deref().map(|id| format!("Cluster Summary\n        Cluster ID: {id}\n"));
-    text.push_str(&cluster.unwrap_or_default());
+    text.push_str(&cluster(status));
     status.warnings.iter().for_each(|warning| text.push_str(&format!("Warning: {warning}\n")));
     text.push_str(&alarms(status));
     text
 }
 
-/// The drives. Each is a pool of its own as long as they are not measured.
-fn drives(drives: &[Drive]) -> String {
-    let pools = output::table(
-        &[
-            Column::Text("Pool"),
-            Column::Text("Class"),
-            Column::Number("Size"),
-            Column::Number("Used"),
-            Column::Text("Status"),
-        ],
-        drives.iter().enumerate().map(|(index, drive)| {
-            vec![
-                index.to_string(),
-                "not measured".to_owned(),
-                optional_size(drive.size_bytes),
-                optional_size(drive.used_bytes),
-                if drive.state == DriveState::Online { "Online" } else { "Missing" }.to_owned(),
-            ]
-        }),
-    );
-    let count = |what: &str| format!("{} {what}{}", drives.len(), if drives.len() == 1 { "" } else { "s" });
-    let (pools, devices) = (indented(&pools), indented(&devices(drives)));
-    let (pool_count, device_count) = (count("pool"), count("device"));
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The pools with their drives. The number of a drive is that of its pool and its place there.
+fn pools(status: &Status) -> String {
+    let (pools, devices) = (indented(&pool_table(status)), indented(&device_table(status)));
+    let pool_count = counted(status.pools.len(), "pool");
+    let device_count = counted(status.pools.iter().map(|pool| pool.drives.len()).sum(), "device");
     format!(
         "        Local Storage Pool: {pool_count}\n{pools}        Local Storage Devices: {device_count}\n{devices}"
     )
 }
 
-fn devices(drives: &[Drive]) -> String {
-    output::table(
-        &[
-            Column::Text("Device"),
-            Column::Text("Drive"),
-            Column::Text("Path"),
-            Column::Text("Media Type"),
-            Column::Number("Size"),
-            Column::Number("Available"),
-        ],
-        drives.iter().enumerate().map(|(index, drive)| {
-            vec![
-                format!("{index}:1"),
-                drive.name.clone(),
-                drive.path.clone(),
-                media(drive.emulation),
-                optional_size(drive.size_bytes),
-                optional_size(drive.available_bytes),
-            ]
-        }),
+fn pool_table(status: &Status) -> String {
+    let columns = [
+        Column::Text("Pool"),
+        Column::Text("Class"),
+        Column::Number("Size"),
+        Column::Number("Used"),
+        Column::Text("Status"),
+        Column::Text("Zone"),
+        Column::Text("Region"),
+    ];
+    let place = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |pool: &Pool| {
+        vec![
+            pool.number.to_string(),
+            class(pool.class),
+            rough_size(pool.size_bytes),
+            rough_size(pool.used_bytes),
+            state(pool.state).to_owned(),
+            place(&status.zone),
+            place(&status.region),
+        ]
+    };
+    output::table(&columns, status.pools.iter().map(row))
+}
+
+fn device_table(status: &Status) -> String {
+    let columns = [
+        Column::Text("Device"),
+        Column::Text("Drive"),
+        Column::Text("Path"),
+        Column::Text("Media Type"),
+        Column::Number("Size"),
+        Column::Text("Status"),
+        Column::Text("Last Scan"),
+    ];
+    let row = |pool: &Pool, drive: &PoolDrive, number: usize| {
+        vec![
+            format!("{}:{number}", pool.number),
+            drive.name.clone(),
+            drive.path.clone(),
+            media(drive.emulation),
+            optional_size(drive.size_bytes),
+            state(drive.state).to_owned(),
+            drive.scanned_at.strftime("%d %b %y %H:%M UTC").to_string(),
+        ]
+    };
+    let of_pool = |pool: &Pool| -> Vec<Vec<String>> {
+        pool.drives.iter().zip(1..).map(|(drive, number)| row(pool, drive, number)).collect()
+    };
+    let text = String::new;
+    let total = vec![
+        "total".to_owned(),
+        text(),
+        "-".to_owned(),
+        text(),
+        rough_size(status.size_bytes),
+        text(),
+        text(),
+    ];
+    output::table(&columns, status.pools.iter().flat_map(of_pool).chain([total]))
+}
+
+/// The node among its cluster, and all space together.
+fn cluster(status: &Status) -> String {
+    let (used, size) = (rough_size(status.used_bytes), rough_size(status.size_bytes));
+    let id = status.cluster_id.as_ref().map(|id| format!("        Cluster ID: {id}\n")).unwrap_or_default();
+    let host = &status.host_name;
+    format!(
+        "Cluster Summary\n{id}        Node: {host} - Capacity: {used}/{size} online (this node)\n\
+         Global Storage Pool\n        Total Used      :  {used}\n        Total Capacity  :  {size}\n"
     )
 }
 

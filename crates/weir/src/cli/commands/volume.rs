@@ -1,7 +1,7 @@
 //! `weir volume`
 
-use weir_types::Throughput;
 use weir_types::units::Size;
+use weir_types::{Class, Throughput};
 
 use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
 use super::super::client::{Client, CommandError, segment};
@@ -9,8 +9,8 @@ use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
 use super::{background, effect, record, statistics};
 use crate::api::types::{
-    BoundPolicy, IoPriority, OperationSample, Volume, VolumeCreate, VolumeLife, VolumeList, VolumeModify,
-    VolumeResize, VolumeSample,
+    BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCreate, VolumeLife,
+    VolumeList, VolumeModify, VolumeResize, VolumeSample,
 };
 
 /// Width of the labels of `inspect`.
@@ -33,6 +33,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             size,
             drive,
             io_priority,
+            class_policy,
             qos_policy_group,
             qos_adaptive_policy_group,
             force,
@@ -43,6 +44,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 size_bytes: size.0,
                 drive,
                 io_priority,
+                class_policy,
                 qos_policy_group,
                 qos_adaptive_policy_group,
                 force,
@@ -115,7 +117,7 @@ fn table(list: &VolumeList) -> String {
         Column::Text("Tenant"),
         Column::Number("Size"),
         Column::Number("Used"),
-        Column::Text("Drive"),
+        Column::Text("Drives"),
         Column::Text("Class"),
         Column::Text("State"),
         Column::Text("Policy Group"),
@@ -127,8 +129,8 @@ fn table(list: &VolumeList) -> String {
             volume.tenant.clone(),
             Size(volume.size_bytes).to_string(),
             used(volume),
-            drive(volume),
-            class(volume.io_priority).to_owned(),
+            drives(volume),
+            short_class(volume),
             state(volume.state).to_owned(),
             bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
             volume.connections.to_string(),
@@ -137,10 +139,11 @@ fn table(list: &VolumeList) -> String {
     output::table(&columns, list.volumes.iter().map(row))
 }
 
-/// The drive that holds a volume.
-fn drive(volume: &Volume) -> String {
-    let drive = volume.drive.as_ref();
-    drive.map_or("unknown".to_owned(), |drive| super::drive::labelled(&drive.name, drive.emulation))
+/// The drives that hold a volume.
+fn drives(volume: &Volume) -> String {
+    let names = volume.drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
+    let names: Vec<_> = names.collect();
+    if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
 }
 
 /// The policy group that a volume is bound to, of either kind.
@@ -152,12 +155,34 @@ fn used(volume: &Volume) -> String {
     volume.used_bytes.map_or("unknown".to_owned(), output::rough_size)
 }
 
-/// A class as it is written.
-fn class(priority: IoPriority) -> &'static str {
-    match priority {
-        IoPriority::Low => "low",
-        IoPriority::Medium => "medium",
-        IoPriority::High => "high",
+/// A class as it is written; that of a drive, pool or volume for which it is not known.
+pub fn class(priority: Option<IoPriority>) -> String {
+    priority.map_or("not known".to_owned(), |priority| Class::from(priority).to_string())
+}
+
+/// The class that a volume has, with what was asked for if that is another.
+fn short_class(volume: &Volume) -> String {
+    match is_met(volume) {
+        true => class(volume.class),
+        false => format!("{} (not {})", class(volume.class), class(Some(volume.io_priority))),
+    }
+}
+
+fn is_met(volume: &Volume) -> bool {
+    volume.class_policy == VolumeClassPolicy::Any || volume.class == Some(volume.io_priority)
+}
+
+/// What was asked for and what became of it.
+fn long_class(volume: &Volume) -> String {
+    let (requested, actual) = (class(Some(volume.io_priority)), class(volume.class));
+    let policy = match volume.class_policy {
+        VolumeClassPolicy::Any => return format!("{actual} (none was requested)"),
+        VolumeClassPolicy::Strict => "strict",
+        VolumeClassPolicy::Prefer => "prefer",
+    };
+    match is_met(volume) {
+        true => format!("{actual} (as requested, {policy})"),
+        false => format!("requested {requested}, actual {actual} ({policy})"),
     }
 }
 
@@ -178,10 +203,10 @@ fn description(inspection: &Inspection) -> String {
         ("Volume ID", volume.id.to_string()),
         ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
         ("Used", used(volume)),
-        ("Drive", drive(volume)),
+        ("Drives", drives(volume)),
         ("State", state(volume.state).to_owned()),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
-        ("Class", format!("{} (recorded; volumes are not placed by it yet)", class(volume.io_priority))),
+        ("Class", long_class(volume)),
         ("Created", volume.created_at.to_string()),
         ("NBD Export", volume.export_name.clone()),
         ("Ack Point", volume.ack_point.clone()),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use weir_types::{DriveId, Emulation, Name, VolumeId};
+use weir_types::{Class, DriveId, Emulation, Name, VolumeId};
 
 use super::Control;
 use super::background::refuse_cleanups;
@@ -21,11 +21,15 @@ use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
+use crate::config::ConfiguredDrive;
 use crate::store::{DriveUsage, Marker, Store};
 pub use copy::{DRIVES_FILE, restore_lost};
 
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";
+
+/// Space on drives that are there, or why it cannot be told.
+pub type Usages = BTreeMap<DriveId, Result<DriveUsage, String>>;
 
 /// A drive as the daemon knows it.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub struct Drive {
     pub revision: u64,
     /// Its files, or why they are not there.
     pub store: Result<Store, String>,
+    /// When it was added, or last looked for by a daemon that started.
+    pub scanned_at: Timestamp,
 }
 
 /// What a new drive should be.
@@ -60,8 +66,10 @@ pub struct DriveView {
     pub usage: Result<DriveUsage, String>,
     /// Number of volumes on it.
     pub volumes: usize,
-    /// Sum of their sizes in bytes.
+    /// What they may come to occupy there, in bytes.
     pub provisioned_bytes: u64,
+    /// When it was added, or last looked for by a daemon that started.
+    pub scanned_at: Timestamp,
 }
 
 impl Drive {
@@ -73,9 +81,9 @@ impl Drive {
 }
 
 impl Model {
-    /// The drive that holds a volume.
-    pub fn drive_of(&self, volume: &VolumeRecord) -> Option<&DriveRecord> {
-        Some(&self.drives.get(&volume.drive)?.record)
+    /// The drives that a volume lies on, as far as they are known.
+    pub fn drives_of(&self, volume: &VolumeRecord) -> impl Iterator<Item = &DriveRecord> {
+        volume.placement.drives().iter().filter_map(|drive| Some(&self.drives.get(drive)?.record))
     }
 
     /// Finds a drive by its name.
@@ -87,18 +95,37 @@ impl Model {
         })
     }
 
-    /// The drive of this name, or the default one, for a new volume.
-    pub fn usable_drive(&self, name: Option<&Name>) -> Outcome<DriveId> {
-        let Some(name) = name else { return Ok(DriveId::DEFAULT) };
+    /// The drive of this name, for a new volume.
+    pub fn usable_drive(&self, name: &Name) -> Outcome<&DriveRecord> {
         let drive = self.drive(name)?;
         match drive.store {
-            Ok(_) => Ok(drive.record.id),
+            Ok(_) => Ok(&drive.record),
             Err(_) => Err(ControlError::refused(drive.unavailable())),
         }
     }
 
+    /// A drive as it is shown.
+    pub fn drive_view(&self, drive: &Drive, usages: &Usages) -> DriveView {
+        let record = drive.record.clone();
+        let missing = || drive.store.as_ref().err().cloned().unwrap_or_default();
+        DriveView {
+            usage: usages.get(&record.id).cloned().unwrap_or_else(|| Err(missing())),
+            volumes: self.volumes_on(record.id).count(),
+            provisioned_bytes: self.provisioned_bytes(record.id),
+            scanned_at: drive.scanned_at,
+            record,
+        }
+    }
+
+    /// What volumes may come to occupy on a drive, in bytes.
+    pub fn provisioned_bytes(&self, drive: DriveId) -> u64 {
+        let bytes = |volume: &VolumeRecord| volume.placement.bytes_on(drive, volume.size_bytes);
+        self.volumes_on(drive).map(bytes).sum()
+    }
+
     fn volumes_on(&self, drive: DriveId) -> impl Iterator<Item = &VolumeRecord> {
-        self.volumes.values().map(|volume| &volume.record).filter(move |volume| volume.drive == drive)
+        let all = self.volumes.values().map(|volume| &volume.record);
+        all.filter(move |volume| volume.placement.names(drive))
     }
 }
 
@@ -122,11 +149,6 @@ impl Control {
         model.drives.iter().filter_map(store).collect()
     }
 
-    /// Bytes that a volume occupies; `None` if its files cannot be examined.
-    pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
-        self.store(volume.drive).ok()?.used_bytes(volume.id).ok()
-    }
-
     /// Tells which drives are missing, and keeps the copy of what drives there are up to date.
     pub(super) fn report_drives(&self) {
         let missing: Vec<String> = {
@@ -147,12 +169,11 @@ impl Control {
 
     /// All drives: the default one first, then by name.
     pub fn drives(&self) -> Vec<DriveView> {
-        let mut views = {
-            let model = self.model();
-            model.drives.values().map(|drive| view(&model, drive)).collect::<Vec<_>>()
-        };
+        let usages = self.usages();
+        let model = self.model();
+        let mut views: Vec<_> = model.drives.values().map(|drive| model.drive_view(drive, &usages)).collect();
         views.sort_by_key(|view| (view.record.id != DriveId::DEFAULT, view.record.name.clone()));
-        views.into_iter().map(|view| self.with_usage(view)).collect()
+        views
     }
 
     /// One drive.
@@ -160,17 +181,16 @@ impl Control {
     /// # Errors
     /// Not found if there is none of that name.
     pub fn drive(&self, name: &Name) -> Outcome<DriveView> {
-        let view = {
-            let model = self.model();
-            view(&model, model.drive(name)?)
-        };
-        Ok(self.with_usage(view))
+        let id = self.model().drive(name)?.record.id;
+        let usage = self.store(id).map(|store| (id, usage(&store)));
+        let model = self.model();
+        Ok(model.drive_view(model.drive(name)?, &usage.into_iter().collect()))
     }
 
-    /// Looks at the drive's filesystem, which may take its time, while nobody waits for the model.
-    fn with_usage(&self, view: DriveView) -> DriveView {
-        let Ok(store) = self.store(view.record.id) else { return view };
-        DriveView { usage: store.usage().map_err(|error| error.to_string()), ..view }
+    /// Space on all drives that are there. Their filesystems, which may take their time, are looked at while nobody
+    /// waits for the model.
+    pub(super) fn usages(&self) -> Usages {
+        self.stores().into_iter().map(|(drive, store)| (drive, usage(&store))).collect()
     }
 
     /// Makes a directory a drive.
@@ -201,15 +221,39 @@ impl Control {
         };
         let name = record.name.clone();
         let files = store.clone();
-        self.update(|model| model.drives.insert(id, Drive { record, revision, store: Ok(store) }));
+        let drive = Drive { record, revision, store: Ok(store), scanned_at: created_at };
+        self.update(|model| model.drives.insert(id, drive));
         self.clean_up_leftovers(id, &files)?;
         self.drive(&name)
+    }
+
+    /// Makes drives of directories that the configuration names, as far as they are none yet. One that cannot be is an
+    /// alarm: the others serve all the same.
+    pub(super) fn add_configured_drives(&self, drives: &[ConfiguredDrive]) {
+        for ConfiguredDrive { path, emulation } in drives {
+            let canonical = path.canonicalize();
+            let is_known = |drive: &Drive| {
+                drive.record.path == *path || canonical.as_ref().ok() == Some(&drive.record.path)
+            };
+            if self.model().drives.values().any(is_known) {
+                continue;
+            }
+            let (path, emulation) = (path.clone(), *emulation);
+            if let Err(error) = self.add_drive(AddDrive { path, name: None, emulation, queue_target: None }) {
+                self.alarms.raise(format!("a drive of the configuration cannot be used: {error}"));
+            }
+        }
     }
 
     /// Refuses what is taken, and answers the identity that the new drive should have.
     fn place_for(&self, path: &Path, name: &Name) -> Outcome<DriveId> {
         let known: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
         place::refuse_overlap(path, &known)?;
+        if Class::ALL.iter().any(|class| class.to_string() == name.as_str()) {
+            return Err(ControlError::invalid(format!(
+                "'{name}' is the name of the pool of that class; choose another name with --name"
+            )));
+        }
         if known.iter().any(|drive| drive.name == *name) {
             return Err(ControlError::conflict(format!(
                 "drive '{name}' exists already; choose another name with --name"
@@ -257,7 +301,7 @@ impl Control {
             (drive.record.id, drive.revision, drive.store.clone())
         };
         let key = keys::drive(id);
-        let cleanups: Vec<_> = self.model().cleanups_on(id).map(|(volume, _)| volume).collect();
+        let cleanups = self.model().cleaned_up_only_on(id);
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
         self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
@@ -288,18 +332,11 @@ fn refuse_used(model: &Model, drive: &DriveRecord) -> Outcome<()> {
     refuse_cleanups(model, drive.id, name)
 }
 
-/// A view without what must be read from the drive.
-fn view(model: &Model, drive: &Drive) -> DriveView {
-    let record = drive.record.clone();
-    DriveView {
-        usage: Err(drive.store.as_ref().err().cloned().unwrap_or_default()),
-        volumes: model.volumes_on(record.id).count(),
-        provisioned_bytes: model.volumes_on(record.id).map(|volume| volume.size_bytes).sum(),
-        record,
-    }
+fn usage(store: &Store) -> Result<DriveUsage, String> {
+    store.usage().map_err(|error| error.to_string())
 }
 
-/// Opens all drives that the catalogue knows.
+/// Opens all drives that the catalogue knows; makes the default one first, if there is to be one.
 ///
 /// # Errors
 /// If the default drive cannot be used; any other is missing then.
@@ -307,8 +344,11 @@ pub fn open_all(
     state: &Path,
     catalogue: &dyn Catalogue,
     node: uuid::Uuid,
+    has_default: bool,
 ) -> Outcome<BTreeMap<DriveId, Drive>> {
-    make_default_drive(state, catalogue)?;
+    if has_default {
+        make_default_drive(state, catalogue)?;
+    }
     let mut drives = BTreeMap::new();
     for entry in catalogue.range(keys::DRIVES)? {
         let mut record: DriveRecord = entry.decode()?;
@@ -320,7 +360,8 @@ pub fn open_all(
             let store = Store::open_marked(record.path.clone(), &marker).and_then(clean);
             store.map_err(|error| error.to_string())
         };
-        drives.insert(record.id, Drive { record, revision: entry.revision, store });
+        let (revision, scanned_at) = (entry.revision, Timestamp::now());
+        drives.insert(record.id, Drive { record, revision, store, scanned_at });
     }
     Ok(drives)
 }
@@ -333,7 +374,7 @@ fn clean(store: Store) -> Result<Store, crate::store::StoreError> {
 
 fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     let key = keys::drive(DriveId::DEFAULT);
-    if catalogue.get(&key)?.is_none() {
+    if catalogue.range(keys::DRIVES)?.is_empty() {
         let name = Name::new(DEFAULT_DRIVE).map_err(|error| ControlError::internal(error.to_string()))?;
         let (path, created_at) = (state.join(DEFAULT_FOLDER), Timestamp::now());
         let (emulation, class, pool) = (None, None, PoolSettings::default());

@@ -39,7 +39,7 @@ fn a_drive_is_added_used_and_removed_without_a_trace() {
     let view = control.add_drive(add(&path, None)).unwrap();
     assert_eq!((view.record.name.as_str(), view.volumes, view.usage.is_ok()), ("fast", 0, true));
     let made = control.create_volume(volume_on("fast", "vol1")).unwrap();
-    assert_eq!(made.drive.unwrap().name, name("fast"));
+    assert_eq!(made.drives[0].name, name("fast"));
     assert!(made.used_bytes.is_some());
     assert!(path.join("volumes").join(made.record.id.to_string()).join("extents/00000000").exists());
     control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
@@ -188,8 +188,10 @@ fn volumes_from_before_there_were_several_drives_are_on_the_default_one() {
     let World { control, .. } = &World::start(&state);
     let view = control.create_volume(volume(None, "vol1", GIB)).unwrap();
     let mut old = serde_json::to_value(&view.record).unwrap();
-    old.as_object_mut().unwrap().remove("drive").unwrap();
-    let record: VolumeRecord = serde_json::from_value(old).unwrap();
-    assert_eq!((record.drive, record == view.record), (DriveId::DEFAULT, true));
-    assert_eq!(view.drive.unwrap().path, state.join("drive"));
+    let placement = old.as_object_mut().unwrap().remove("placement").unwrap();
+    let record: VolumeRecord = serde_json::from_value(old.clone()).unwrap();
+    old.as_object_mut().unwrap().insert("drive".to_owned(), placement);
+    assert_eq!(serde_json::from_value::<VolumeRecord>(old).unwrap(), record, "as it was called then");
+    assert_eq!((record.placement.drives(), record == view.record), (&[DriveId::DEFAULT][..], true));
+    assert_eq!(view.drives[0].path, state.join("drive"));
 }

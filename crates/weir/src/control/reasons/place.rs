@@ -1,12 +1,12 @@
 //! Where a volume stands among those that use its drive.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
 use weir_types::{Scope, VolumeId};
 
 use super::super::levels::{effective_weight, path};
-use super::super::model::Model;
+use super::super::model::{Model, list_names};
 use super::super::records::VolumeRecord;
 use super::super::volumes::levels_in_effect;
 use crate::dataplane::PolicyLevel;
@@ -42,7 +42,8 @@ pub fn active_beside(model: &Model, volume: &VolumeRecord) -> BTreeSet<VolumeId>
         statistics.is_some_and(|statistics| statistics.queue_depth.load(Relaxed) > 0)
     };
     let others = model.volumes.values().map(|other| &other.record);
-    let beside = others.filter(|other| other.drive == volume.drive && other.id != volume.id);
+    let shares = |other: &VolumeRecord| other.placement.drives().iter().any(|d| volume.placement.names(*d));
+    let beside = others.filter(|other| other.id != volume.id && shares(other));
     beside.filter(is_active).map(|other| other.id).collect()
 }
 
@@ -57,17 +58,18 @@ pub fn place<'a>(model: &Model, volume: &VolumeRecord, others: impl Iterator<Ite
             (Neighbour { name: record.export_name(), has_floor: has_floor(&path) }, path)
         })
         .unzip();
-    let background = model.background_on(volume.drive);
+    let on_drives = volume.placement.drives().iter().flat_map(|drive| model.background_on(*drive));
+    let background: BTreeMap<_, _> = on_drives.collect();
     neighbours.extend(background.iter().map(|(kind, policy)| Neighbour {
         name: format!("{kind} in the background"),
         has_floor: policy.deadline_seconds.is_some(),
     }));
     neighbours.sort_by(|one: &Neighbour, other| one.name.cmp(&other.name));
     Place {
-        drive: model.drive_of(volume).map(|drive| drive.name.to_string()).unwrap_or_default(),
+        drive: list_names(model.drives_of(volume).map(|drive| &drive.name)),
         weight: effective_weight(&levels_in_effect(model, volume)),
         has_floor: has_floor(&own),
-        portion: portion(&own, &paths, background.iter().map(|(_, policy)| policy.weight.0).sum()),
+        portion: portion(&own, &paths, background.values().map(|policy| policy.weight.0).sum()),
         neighbours,
     }
 }

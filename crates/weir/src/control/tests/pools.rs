@@ -190,7 +190,7 @@ fn what_has_no_floors_or_no_known_capacity_is_always_admitted() {
     let World { control, .. } = &world(&state);
     make_groups(control, &[("vast", "1000000000IOPS", false, None)]);
     let made = control.create_volume(bound_to("vast", volume(None, "v1", GIB))).unwrap();
-    assert_eq!(made.drive.unwrap().name.as_str(), "default");
+    assert_eq!(made.drives[0].name.as_str(), "default");
     let pool = control.pool(&name("default")).unwrap();
     assert_eq!((pool.ledger.measure.capacity, pool.ledger.bound().iops), (None, 1_000_000_000));
     assert_eq!(pool.summary(), "its capacity is not measured, so floors on it are not guaranteed");
@@ -256,10 +256,7 @@ fn how_a_pool_is_used_is_changed_within_what_is_bound_and_survives() {
     let view = control.modify_pool(&name("d1"), target).expect("it has nothing to do with floors");
     assert_eq!(view.depth.unwrap().operations, 7, "it holds at once");
     let (expected, told) = (view.settings, alarms(control));
-    assert_eq!(
-        expected,
-        PoolSettings { over_commit_percent: 100, reserve_percent: 5, queue_target: Some(7) }
-    );
+    assert_eq!(expected, PoolSettings { queue_target: Some(7), ..PoolSettings::default() });
     drop(world);
     // The alarm follows from what is recorded, and so does everything else.
     let world = World::start(&state);

@@ -7,8 +7,10 @@ use weir_volume::{Action, OperationId};
 
 use super::commons::{Commons, Mail};
 use super::{MediaGrant, PolicyLevel, SharedPool, Waiter};
+use crate::dataplane::command::NewHome;
 use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
+use crate::dataplane::served_volume::Home;
 use crate::dataplane::token::{ConnectionIndex, VolumeIndex};
 
 /// Where a volume stands in line for its drive.
@@ -25,6 +27,9 @@ pub(in crate::dataplane) enum Pending {
     /// The one with this number of the reactor's background work.
     Background(usize),
 }
+
+/// An operation that waited, what it costs, and since when.
+type Waiting = (weir_qos::pool::Queued<Waiter>, Cost, u64);
 
 /// What an action does to the media, and for which operation; `None` for what is not part of anybody's share.
 fn work_of(action: &Action) -> Option<(OperationId, Kind, u32)> {
@@ -48,6 +53,10 @@ impl PoolPlace {
         let node = state.paths.plant(&mut state.pool.tree, &named, now_ns, |_| Vec::new());
         let path = named.into_iter().map(|(scope, _)| scope).collect();
         PoolPlace { pool: SharedPool::clone(&pool), node, path }
+    }
+
+    fn add_leaf(&self, now_ns: u64) -> NodeId {
+        locked(&self.pool).pool.tree.add_leaf(self.node, &Terms::default(), now_ns)
     }
 
     fn uproot(&self) {
@@ -83,18 +92,38 @@ fn take_grants(pool: &SharedPool, now_ns: u64, reactor: usize, commons: &Commons
 }
 
 impl Reactor {
+    /// Gives a volume further homes, with places in line for those drives, for its connections too.
+    pub(in crate::dataplane) fn add_homes(
+        &mut self,
+        index: VolumeIndex,
+        homes: Vec<NewHome>,
+        path: &[PolicyLevel],
+    ) {
+        for NewHome { directory, media, pool } in homes {
+            let place = PoolPlace::new(pool, path, self.now_ns);
+            for connection in self.connections_of(index) {
+                let leaf = place.add_leaf(self.now_ns);
+                self.connections[connection].pool_leaves.push(leaf);
+            }
+            let volume = &mut self.volumes[index];
+            volume.emulated.add_home(media);
+            volume.homes.push(Home { directory, place });
+        }
+    }
+
     /// Hands an action on a volume's files to the kernel, or has it wait until the media can use it.
     pub(in crate::dataplane) fn queue_for_media(&mut self, index: VolumeIndex, action: Action) {
         let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(index, action) };
         let (now_ns, reactor) = (self.now_ns, self.index);
         let volume = &mut self.volumes[index];
         let context = volume.context(operation);
-        let connection = context.ticket.0;
+        let (connection, extent) = (context.ticket.0, context.part.extent);
         let is_first = context.part.position == 0 && context.cost.is_none();
         let pending = self.pending.vacant_key();
-        let leaf = self.connections[connection].pool_leaf;
+        let home = volume.home_of(extent);
+        let leaf = self.connections[connection].pool_leaves.get(home).copied();
         let leaf = leaf.expect("a connection stands in line while it has requests");
-        let mut state = locked(&self.volumes[index].place.as_ref().expect("an open volume has a place").pool);
+        let mut state = locked(&volume.homes[home].place.pool);
         let cost = state.pool.cost(kind, bytes, is_first);
         let verdict = state.pool.arrive(now_ns, leaf, Waiter { reactor, pending }, cost);
         drop(state);
@@ -128,18 +157,28 @@ impl Reactor {
     /// The media are done with an operation; others may go.
     pub(in crate::dataplane) fn left_media(&mut self, index: VolumeIndex, operation: OperationId) {
         let now_ns = self.now_ns;
-        let context = self.volumes[index].context(operation);
+        let volume = &mut self.volumes[index];
+        let context = volume.context(operation);
         context.media_ns += now_ns.saturating_sub(context.at_media_since_ns);
         let cost = context.cost.expect("what comes from the media had gone there");
-        let place = self.volumes[index].place.as_ref().expect("an open volume has a place");
+        let extent = context.part.extent;
+        let place = &volume.homes[volume.home_of(extent)].place;
         locked(&place.pool).pool.completed(now_ns, cost);
     }
 
-    /// Lets operations go that a volume's pool has room for.
-    pub(in crate::dataplane) fn release_media(&mut self, index: VolumeIndex) {
-        let Some(place) = self.volumes.get(index).and_then(|volume| volume.place.as_ref()) else { return };
+    /// Lets operations go that the pools of a volume's drives have room for.
+    fn release_media(&mut self, index: VolumeIndex) {
+        for home in 0..self.volumes[index].homes.len() {
+            self.release_home(index, home);
+        }
+    }
+
+    /// Lets operations go that the pool of one of a volume's drives has room for.
+    pub(in crate::dataplane) fn release_home(&mut self, index: VolumeIndex, home: usize) {
+        // It may have been closed by what it just did.
+        let Some(home) = self.volumes.get(index).and_then(|volume| volume.homes.get(home)) else { return };
         let mut own = std::mem::take(&mut self.spare_grants);
-        take_grants(&place.pool, self.now_ns, self.index, &self.commons, &mut own);
+        take_grants(&home.place.pool, self.now_ns, self.index, &self.commons, &mut own);
         own.drain(..).for_each(|grant| self.granted(grant));
         self.spare_grants = own;
     }
@@ -161,67 +200,72 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection its place in line.
-    pub(in crate::dataplane) fn join_pool(&mut self, index: ConnectionIndex) {
-        let place = self.volumes[self.connections[index].volume].place.as_ref();
-        let place = place.expect("an open volume has a place");
-        let leaf = locked(&place.pool).pool.tree.add_leaf(place.node, &Terms::default(), self.now_ns);
-        self.connections[index].pool_leaf = Some(leaf);
-    }
-
-    /// Takes a connection's place away; what waited there.
-    fn leave_pool(&mut self, index: ConnectionIndex) -> Vec<(weir_qos::pool::Queued<Waiter>, Cost, u64)> {
+    /// Gives a connection its places in line.
+    pub(in crate::dataplane) fn join_pools(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
-        let place = self.volumes[connection.volume].place.as_ref();
-        let (Some(leaf), Some(place)) = (connection.pool_leaf.take(), place) else { return Vec::new() };
-        let mut state = locked(&place.pool);
-        let waiting = state.pool.tree.drain(self.now_ns, leaf);
-        state.pool.tree.remove(leaf);
-        waiting
+        let homes = &self.volumes[connection.volume].homes;
+        connection.pool_leaves = homes.iter().map(|home| home.place.add_leaf(self.now_ns)).collect();
     }
 
-    /// A connection that is quiet leaves the line.
-    pub(in crate::dataplane) fn quit_pool(&mut self, index: ConnectionIndex) {
-        let waiting = self.leave_pool(index);
-        debug_assert!(waiting.is_empty(), "a quiet connection has nothing waiting");
+    /// Takes a connection's places away; what waited there, by home.
+    fn leave_pools(&mut self, index: ConnectionIndex) -> Vec<Vec<Waiting>> {
+        let connection = &mut self.connections[index];
+        let homes = &self.volumes[connection.volume].homes;
+        let leaves = std::mem::take(&mut connection.pool_leaves);
+        let leave = |(home, leaf): (&Home, NodeId)| {
+            let mut state = locked(&home.place.pool);
+            let waiting = state.pool.tree.drain(self.now_ns, leaf);
+            state.pool.tree.remove(leaf);
+            waiting
+        };
+        homes.iter().zip(leaves).map(leave).collect()
     }
 
-    /// Puts a volume elsewhere among those that share its drive. What waits goes on waiting there.
-    pub(in crate::dataplane) fn replace_in_pool(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
+    /// A connection that is quiet leaves the lines.
+    pub(in crate::dataplane) fn quit_pools(&mut self, index: ConnectionIndex) {
+        let waiting = self.leave_pools(index);
+        debug_assert!(waiting.iter().all(Vec::is_empty), "a quiet connection has nothing waiting");
+    }
+
+    /// Puts a volume elsewhere among those that share its drives. What waits goes on waiting there.
+    pub(in crate::dataplane) fn replace_in_pools(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         let connections = self.connections_of(index);
-        let waiting: Vec<_> = connections.iter().map(|&c| (c, self.leave_pool(c))).collect();
-        let old = self.volumes[index].place.take().expect("an open volume has a place");
-        old.uproot();
-        self.volumes[index].place = Some(PoolPlace::new(SharedPool::clone(&old.pool), path, self.now_ns));
+        let waiting: Vec<_> = connections.iter().map(|&c| (c, self.leave_pools(c))).collect();
+        let now_ns = self.now_ns;
+        for home in &mut self.volumes[index].homes {
+            home.place.uproot();
+            home.place = PoolPlace::new(SharedPool::clone(&home.place.pool), path, now_ns);
+        }
         for (connection, waiting) in waiting {
-            self.join_pool(connection);
-            let leaf = self.connections[connection].pool_leaf.expect("it has just joined");
-            let mut state = locked(&old.pool);
-            for (queued, cost, arrived_ns) in waiting {
-                state.pool.tree.move_in(self.now_ns, leaf, queued, cost, arrived_ns);
+            self.join_pools(connection);
+            let leaves = &self.connections[connection].pool_leaves;
+            let homes = &self.volumes[index].homes;
+            for ((home, leaf), waiting) in homes.iter().zip(leaves).zip(waiting) {
+                let mut state = locked(&home.place.pool);
+                for (queued, cost, arrived_ns) in waiting {
+                    state.pool.tree.move_in(now_ns, *leaf, queued, cost, arrived_ns);
+                }
             }
         }
         self.release_media(index);
     }
 
     /// Takes over changed terms of a volume that stays where it is.
-    pub(in crate::dataplane) fn replant_in_pool(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
-        if let Some(place) = &self.volumes[index].place {
-            PoolPlace::new(SharedPool::clone(&place.pool), path, self.now_ns);
+    pub(in crate::dataplane) fn replant_in_pools(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
+        for home in &self.volumes[index].homes {
+            PoolPlace::new(SharedPool::clone(&home.place.pool), path, self.now_ns);
         }
         self.release_media(index);
     }
 
-    /// Takes a volume that is closed out of its pool.
-    pub(in crate::dataplane) fn leave_drive(&mut self, index: VolumeIndex) {
-        if let Some(place) = self.volumes[index].place.take() {
-            place.uproot();
-        }
+    /// Takes a volume that is closed out of its pools.
+    pub(in crate::dataplane) fn leave_drives(&mut self, index: VolumeIndex) {
+        self.volumes[index].homes.drain(..).for_each(|home| home.place.uproot());
     }
 
-    /// True if a volume stands in its pool under this path.
+    /// True if a volume stands in its pools under this path.
     pub(in crate::dataplane) fn is_placed_by(&self, index: VolumeIndex, path: &[PolicyLevel]) -> bool {
-        let place = self.volumes[index].place.as_ref();
-        place.is_some_and(|place| place.path.iter().eq(path.iter().map(|level| &level.scope)))
+        let stands = |home: &Home| home.place.path.iter().eq(path.iter().map(|level| &level.scope));
+        self.volumes[index].homes.iter().all(stands)
     }
 }

@@ -1,0 +1,41 @@
+//! `weir service`: what there is, in the form in which Portworx's service commands show it.
+
+use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
+use super::super::client::{Client, CommandError};
+use super::super::output::{self, rough_size};
+use super::drive::{media, state};
+use super::volume::class;
+use crate::api::types::{Pool, PoolDrive, PoolList};
+
+/// Does what was told about the service.
+pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError> {
+    let ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } = command;
+    let list: PoolList = client.get("/v1/pools", &[])?;
+    output::show(&list, read.output, description)
+}
+
+fn description(list: &PoolList) -> String {
+    let pools: String = list.pools.iter().map(pool).collect();
+    format!("Drive configuration:\n{pools}")
+}
+
+fn pool(pool: &Pool) -> String {
+    let drives = pool.drives.iter().zip(1..).map(|(pool_drive, number)| drive(pool_drive, number));
+    let fields = [
+        ("Class", class(pool.class)),
+        ("Size", rough_size(pool.size_bytes)),
+        ("Status", state(pool.state).to_owned()),
+        ("Has metadata", if pool.has_metadata { "yes" } else { "no" }.to_owned()),
+    ];
+    let fields: String = fields.iter().map(|(label, value)| format!("\t{label}: {value}\n")).collect();
+    format!("Pool ID: {}\n{fields}\tDrives:\n{}", pool.number, drives.collect::<String>())
+}
+
+fn drive(drive: &PoolDrive, number: usize) -> String {
+    let space = match (drive.used_bytes, drive.size_bytes) {
+        (Some(used), Some(size)) => format!("{} used of {}", rough_size(used), rough_size(size)),
+        _ => "of unknown size".to_owned(),
+    };
+    let media = drive.emulation.map(|_| format!(", {}", media(drive.emulation))).unwrap_or_default();
+    format!("\t{number}: {}, {space}, {}{media}\n", drive.path, state(drive.state))
+}

@@ -1,0 +1,318 @@
+//! Classes of volumes: on which pool a volume is placed for the class that it asks for, and what is told where that
+//! could not be had.
+
+use weir_types::units::Size;
+use weir_types::{Class, ClassPolicy, DriveId, Name};
+
+use super::Control;
+use super::alarms::{AlarmSource, StandingAlarm};
+use super::bounds::POOL_FULL_PERCENT;
+use super::drives::Usages;
+use super::error::{ControlError, Outcome};
+use super::model::Model;
+use super::placement::{Placement, Room, spread};
+use super::pools::Pool;
+use super::records::{DEFAULT_CLASS, VolumeRecord, VolumeState};
+use super::volumes::CreateVolume;
+use crate::store::{DriveUsage, extent_count};
+
+/// A pool as it is offered to a volume.
+#[derive(Clone, Debug)]
+struct Offer {
+    pool: Name,
+    class: Option<Class>,
+    /// The pool of the drive that every installation begins with, while that has no class.
+    is_fallback: bool,
+    rooms: Vec<Room>,
+    available_bytes: u64,
+    /// What may still be provisioned, in bytes, if that is limited.
+    provisionable_bytes: Option<u64>,
+}
+
+impl Offer {
+    /// True if a volume of this size can be made here. Volumes are thin: what they may come to occupy counts only
+    /// where that is limited.
+    fn can_take(&self, bytes: u64) -> bool {
+        let is_provisionable = self.provisionable_bytes.is_none_or(|provisionable| bytes <= provisionable);
+        !self.rooms.is_empty() && self.available_bytes > 0 && is_provisionable
+    }
+
+    /// What is free here, in words.
+    fn words(&self) -> String {
+        let pool = &self.pool;
+        let class = if self.class.is_none() { " (class not known: 'drive measure' tells it)" } else { "" };
+        let limit = self.provisionable_bytes.map(|bytes| format!(", {} of it provisionable", Size(bytes)));
+        let free = Size(self.available_bytes >> 20 << 20);
+        format!("pool '{pool}'{class} with {free} free{}", limit.unwrap_or_default())
+    }
+}
+
+/// The classes to try in turn for one that is preferred: the next worse first, because nobody asked for better.
+fn preference(wanted: Class) -> [Class; 3] {
+    match wanted {
+        Class::High => [Class::High, Class::Medium, Class::Low],
+        Class::Medium => [Class::Medium, Class::Low, Class::High],
+        Class::Low => [Class::Low, Class::Medium, Class::High],
+    }
+}
+
+/// The offers that a volume may take, in the order in which it would.
+fn candidates(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Vec<&Offer> {
+    let of = |class: Option<Class>, is_fallback: bool| {
+        offers.iter().filter(move |offer| offer.class == class && offer.is_fallback == is_fallback)
+    };
+    match policy {
+        ClassPolicy::Strict => of(Some(wanted), false).collect(),
+        ClassPolicy::Prefer => {
+            preference(wanted).into_iter().flat_map(|class| of(Some(class), false)).collect()
+        }
+        ClassPolicy::Any => {
+            let low = of(Some(Class::Low), false).chain(of(None, true));
+            let better = [Class::Medium, Class::High].into_iter().flat_map(|class| of(Some(class), false));
+            low.chain(better).chain(of(None, false)).collect()
+        }
+    }
+}
+
+/// Chooses the pool for a volume.
+fn choose(offers: &[Offer], wanted: Class, policy: ClassPolicy, bytes: u64) -> Outcome<&Offer> {
+    let found = candidates(offers, wanted, policy).into_iter().find(|offer| offer.can_take(bytes));
+    found.ok_or_else(|| {
+        let there: Vec<String> = offers.iter().map(Offer::words).collect();
+        let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
+        let remedy = match policy {
+            ClassPolicy::Strict => "; --class-policy prefer takes the next best",
+            _ => "",
+        };
+        let class = if policy == ClassPolicy::Any { "any".to_owned() } else { wanted.to_string() };
+        ControlError::full(format!(
+            "a volume of {} with class {class} cannot be had: there is {there}{remedy}",
+            Size(bytes)
+        ))
+    })
+}
+
+/// What of a request for a class holds; a class that is named is meant strictly unless it is said otherwise.
+pub(super) fn class_policy(asked: Option<Class>, policy: Option<ClassPolicy>) -> Outcome<ClassPolicy> {
+    match (asked, policy) {
+        (None, Some(ClassPolicy::Strict | ClassPolicy::Prefer)) => Err(ControlError::invalid(
+            "a class policy says what becomes of a class that cannot be had; name one with --io-priority",
+        )),
+        (None, _) => Ok(ClassPolicy::Any),
+        (Some(_), policy) => Ok(policy.unwrap_or(ClassPolicy::Strict)),
+    }
+}
+
+/// The drives of a pool that are there, with their space.
+fn usable(pool: &Pool<'_>, usages: &Usages) -> Vec<(DriveId, DriveUsage)> {
+    let usage = |drive: DriveId| usages.get(&drive)?.as_ref().ok().copied();
+    pool.drives.iter().filter_map(|drive| Some((drive.id, usage(drive.id)?))).collect()
+}
+
+impl Model {
+    /// The class that a volume has: the lowest of its drives'; `None` if one of them has none.
+    pub(super) fn class_of(&self, volume: &VolumeRecord) -> Option<Class> {
+        let classes: Option<Vec<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
+        classes?.into_iter().min()
+    }
+
+    /// Whether a volume has what it asked for.
+    pub(super) fn has_its_class(&self, volume: &VolumeRecord) -> bool {
+        volume.class_policy == ClassPolicy::Any || self.class_of(volume) == Some(volume.io_priority)
+    }
+
+    fn offer(&self, pool: &Pool<'_>, usages: &Usages) -> Offer {
+        let usable = usable(pool, usages);
+        let room = |&(drive, usage): &(DriveId, DriveUsage)| Room {
+            drive,
+            size_bytes: usage.size_bytes,
+            provisioned_bytes: self.provisioned_bytes(drive),
+        };
+        let rooms: Vec<Room> = usable.iter().map(room).collect();
+        let sum = |of: fn(&Room) -> u64| rooms.iter().map(of).sum::<u64>();
+        let limit = |percent: u32| sum(|room| room.size_bytes) / 100 * u64::from(percent);
+        let provisioned = sum(|room| room.provisioned_bytes);
+        Offer {
+            pool: pool.name.clone(),
+            class: pool.class,
+            is_fallback: pool.class.is_none() && pool.drives.iter().any(|drive| drive.id == DriveId::DEFAULT),
+            available_bytes: DriveUsage::together(usable.iter().map(|(_, usage)| usage)).available_bytes,
+            provisionable_bytes: pool
+                .settings
+                .over_provision_percent
+                .map(|percent| limit(percent).saturating_sub(provisioned)),
+            rooms,
+        }
+    }
+}
+
+impl Control {
+    /// Where a new volume should lie.
+    ///
+    /// # Errors
+    /// Not found for an unknown drive; refused if that is missing or has another class than is asked for; full if
+    /// the class cannot be had, with what is free where.
+    pub(super) fn place(&self, request: &CreateVolume, policy: ClassPolicy) -> Outcome<Placement> {
+        let usages = self.usages();
+        let model = self.model();
+        let wanted = request.io_priority.unwrap_or(DEFAULT_CLASS);
+        if let Some(name) = &request.drive {
+            let drive = model.usable_drive(name)?;
+            if policy == ClassPolicy::Strict && drive.class != Some(wanted) {
+                let class = drive.class.map_or("no class yet".to_owned(), |class| format!("class {class}"));
+                return Err(ControlError::refused(format!(
+                    "drive '{name}' has {class}, not {wanted}; --class-policy prefer takes it all the same"
+                )));
+            }
+            return Ok(Placement::on(drive.id));
+        }
+        let offers: Vec<Offer> = model.pools().iter().map(|pool| model.offer(pool, &usages)).collect();
+        let offer = choose(&offers, wanted, policy, request.size_bytes)?;
+        let extents = spread(extent_count(request.size_bytes), &offer.rooms);
+        Placement::of(&extents).ok_or_else(|| ControlError::internal("a pool without drives was chosen"))
+    }
+
+    /// Places the extents that a volume gains by growing, on the pool that it is in, and forgets those that it loses.
+    pub(super) fn place_resized(&self, volume: &mut VolumeRecord, from_bytes: u64) -> Outcome<()> {
+        let (old, new) = (extent_count(from_bytes), extent_count(volume.size_bytes));
+        if new <= old {
+            volume.placement.shorten(new);
+            return Ok(());
+        }
+        let usages = self.usages();
+        let model = self.model();
+        let home = volume.placement.drives()[0];
+        let pool = model.pool_of(home).ok_or_else(|| ControlError::internal("a volume is on no pool"))?;
+        let offer = model.offer(&pool, &usages);
+        let more_bytes = volume.size_bytes - from_bytes;
+        if !offer.can_take(more_bytes) {
+            let (more, there) = (Size(more_bytes), offer.words());
+            return Err(ControlError::full(format!("{more} more cannot be had: there is {there}")));
+        }
+        volume.placement.extend(old, &spread(new - old, &offer.rooms));
+        Ok(())
+    }
+
+    /// An alarm for each volume that does not have the class it prefers, and for each pool that is nearly full. They
+    /// follow from the records and the drives alone.
+    pub(super) fn class_alarms(&self) -> Vec<StandingAlarm> {
+        let usages = self.usages();
+        let model = self.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        let unmet = volumes
+            .filter(|volume| volume.state == VolumeState::Online && !model.has_its_class(volume))
+            .map(|volume| unmet_alarm(&model, volume));
+        let pools = model.pools();
+        let full = pools.iter().filter_map(|pool| full_alarm(pool, &usages));
+        unmet.chain(full).collect()
+    }
+}
+
+fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {
+    let actual = model.class_of(volume).map_or("not known".to_owned(), |class| class.to_string());
+    StandingAlarm {
+        source: AlarmSource::Class,
+        volume: Some(volume.id),
+        extent: None,
+        message: format!("the class is not met: requested {}, actual {actual}", volume.io_priority),
+    }
+}
+
+/// Told before writes that need new space fail.
+fn full_alarm(pool: &Pool<'_>, usages: &Usages) -> Option<StandingAlarm> {
+    let usable = usable(pool, usages);
+    let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
+    let (size, available) = (together.size_bytes, together.available_bytes);
+    let full_percent =
+        100 - u64::try_from(u128::from(available) * 100 / u128::from(size.max(1))).unwrap_or(0);
+    (size > 0 && full_percent >= u64::from(POOL_FULL_PERCENT)).then(|| StandingAlarm {
+        source: AlarmSource::Space,
+        volume: None,
+        extent: None,
+        message: format!(
+            "pool '{}' is {full_percent}% full: {} of {} are free; once nothing is, writes that need new space fail \
+             until some is given back or a drive is added",
+            pool.name,
+            Size(available >> 20 << 20),
+            Size(size >> 20 << 20)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(pool: &str, class: Option<Class>, available_bytes: u64) -> Offer {
+        let room = Room { drive: DriveId::DEFAULT, size_bytes: 100, provisioned_bytes: 0 };
+        Offer {
+            pool: Name::new(pool).unwrap(),
+            class,
+            is_fallback: pool == "default",
+            rooms: vec![room],
+            available_bytes,
+            provisionable_bytes: None,
+        }
+    }
+
+    fn chosen(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Result<String, String> {
+        let chosen = choose(offers, wanted, policy, 10).map(|offer| offer.pool.to_string());
+        chosen.map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_class_is_had_or_refused_or_the_next_best() {
+        let all = [
+            offer("default", None, 50),
+            offer("low", Some(Class::Low), 50),
+            offer("medium", Some(Class::Medium), 50),
+            offer("high", Some(Class::High), 50),
+        ];
+        for class in Class::ALL {
+            assert_eq!(chosen(&all, class, ClassPolicy::Strict), Ok(class.to_string()));
+            assert_eq!(chosen(&all, class, ClassPolicy::Prefer), Ok(class.to_string()));
+        }
+        assert_eq!(chosen(&all[..3], Class::High, ClassPolicy::Prefer), Ok("medium".to_owned()));
+        assert_eq!(chosen(&all[..2], Class::High, ClassPolicy::Prefer), Ok("low".to_owned()));
+        let worse_first = [all[1].clone(), all[3].clone()];
+        assert_eq!(chosen(&worse_first, Class::Medium, ClassPolicy::Prefer), Ok("low".to_owned()));
+        let refusal = chosen(&all[..2], Class::High, ClassPolicy::Strict).unwrap_err();
+        for words in ["class high cannot be had", "pool 'low' with", "--class-policy prefer", "not known"] {
+            assert!(refusal.contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn nothing_better_is_taken_unasked() {
+        let (default, low) = (offer("default", None, 50), offer("low", Some(Class::Low), 50));
+        let (medium, high) = (offer("medium", Some(Class::Medium), 50), offer("high", Some(Class::High), 50));
+        let other = offer("other", None, 50);
+        let any = |offers: &[&Offer]| {
+            let offers: Vec<Offer> = offers.iter().map(|offer| (*offer).clone()).collect();
+            chosen(&offers, Class::Low, ClassPolicy::Any).unwrap()
+        };
+        assert_eq!(any(&[&other, &high, &medium, &default, &low]), "low");
+        assert_eq!(any(&[&other, &high, &medium, &default]), "default");
+        assert_eq!(any(&[&other, &high, &medium]), "medium");
+        assert_eq!(any(&[&other, &high]), "high");
+        assert_eq!(any(&[&other]), "other");
+    }
+
+    #[test]
+    fn a_full_pool_takes_nothing() {
+        let limited = Offer { provisionable_bytes: Some(9), ..offer("high", Some(Class::High), 50) };
+        let full = offer("medium", Some(Class::Medium), 0);
+        let offers = [limited, full, offer("low", Some(Class::Low), 50)];
+        assert_eq!(chosen(&offers, Class::High, ClassPolicy::Prefer), Ok("low".to_owned()));
+        let refusal = chosen(&offers, Class::High, ClassPolicy::Strict).unwrap_err();
+        assert!(refusal.contains("9B of it provisionable"), "{refusal}");
+    }
+
+    #[test]
+    fn a_policy_for_no_class_makes_no_sense() {
+        assert_eq!(class_policy(None, None).unwrap(), ClassPolicy::Any);
+        assert_eq!(class_policy(Some(Class::Low), None).unwrap(), ClassPolicy::Strict);
+        assert_eq!(class_policy(Some(Class::Low), Some(ClassPolicy::Prefer)).unwrap(), ClassPolicy::Prefer);
+        assert!(class_policy(None, Some(ClassPolicy::Strict)).is_err());
+    }
+}

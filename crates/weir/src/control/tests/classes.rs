@@ -1,0 +1,186 @@
+//! Volumes that are placed by class on pools of several drives, against real files.
+
+use weir_types::ClassPolicy;
+
+use super::*;
+use crate::control::drives::AddDrive;
+use crate::control::placement::Placement;
+use crate::store::check_extents;
+
+/// Adds a drive of a class, as though it had been measured.
+fn drive(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
+    let path = state.join(text);
+    std::fs::create_dir_all(&path).unwrap();
+    let request = AddDrive { path, name: None, emulation: None, queue_target: None };
+    let id = world.control.add_drive(request).unwrap().record.id;
+    world.control.update(|model| {
+        model.drives.get_mut(&id).unwrap().record.class = Some(class);
+    });
+    id
+}
+
+fn of_class(text: &str, size_bytes: u64, class: Class, policy: ClassPolicy) -> CreateVolume {
+    CreateVolume { io_priority: Some(class), class_policy: Some(policy), ..volume(None, text, size_bytes) }
+}
+
+/// The extents of a volume that lie on a drive.
+fn extents(world: &World, id: VolumeId, drive: DriveId) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(world.control.store(drive).unwrap().extents(id)) else {
+        return vec![];
+    };
+    let index = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_str().unwrap().parse::<u32>().unwrap()
+    };
+    let mut found: Vec<u32> = entries.map(index).collect();
+    found.sort_unstable();
+    found
+}
+
+fn placement(world: &World, text: &str) -> Placement {
+    world.control.volume(None, &name(text)).unwrap().record.placement
+}
+
+#[test]
+fn extents_are_spread_over_the_drives_of_a_class_and_follow_a_resize() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let (one, two) = (drive(&world, &state, "one", Class::High), drive(&world, &state, "two", Class::High));
+    drive(&world, &state, "slow", Class::Low);
+    let made = world.control.create_volume(of_class("vol1", 5 * GIB, Class::High, ClassPolicy::Strict));
+    let made = made.unwrap();
+    let id = made.record.id;
+    assert_eq!((made.class, made.drives.len()), (Some(Class::High), 2));
+    let all = |count: u32| {
+        let (mut on_one, on_two) = (extents(&world, id, one), extents(&world, id, two));
+        assert!(on_one.len().abs_diff(on_two.len()) <= 1, "{on_one:?} {on_two:?}");
+        on_one.extend(on_two);
+        on_one.sort_unstable();
+        assert_eq!(on_one, (0..count).collect::<Vec<_>>());
+    };
+    all(5);
+    let resize = |gib: u64| world.control.resize_volume(None, &name("vol1"), gib * GIB, true).unwrap();
+    resize(8);
+    all(8);
+    let view = world.control.drive(&name("one")).unwrap();
+    assert_eq!((view.volumes, view.provisioned_bytes), (1, 4 * GIB));
+    resize(3);
+    let (on_one, on_two) = (extents(&world, id, one), extents(&world, id, two));
+    assert_eq!(on_one.len() + on_two.len(), 3);
+    settle(&world.control);
+    world.control.check_extent_files();
+    assert!(world.control.alarms.list_is_empty());
+    world.control.delete_volume(None, &name("vol1"), false).unwrap();
+    settle(&world.control);
+    for drive in [one, two] {
+        assert_eq!(world.control.store(drive).unwrap().scan().unwrap().volumes, []);
+    }
+    assert!(world.control.catalogue.get(&keys::volume(id)).unwrap().is_none());
+}
+
+#[test]
+fn a_volume_on_two_drives_is_served_again_and_missed_as_a_whole() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let two = drive(&world, &state, "two", Class::High);
+    drive(&world, &state, "one", Class::High);
+    let made = world.control.create_volume(of_class("vol1", 4 * GIB, Class::High, ClassPolicy::Strict));
+    let (id, before) = (made.unwrap().record.id, placement(&world, "vol1"));
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!((placement(&world, "vol1"), world.exports.find("vol1").is_some()), (before.clone(), true));
+    drop(world);
+    std::fs::rename(state.join("two"), state.join("away")).unwrap();
+    let world = World::start(&state);
+    assert!(world.exports.find("vol1").is_none());
+    let (kind, message) = error(world.control.delete_volume(None, &name("vol1"), false));
+    assert!(kind == ErrorKind::Refused && message.contains("drive 'two'"), "{message}");
+    drop(world);
+    std::fs::rename(state.join("away"), state.join("two")).unwrap();
+    std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
+    let world = World::try_start(&state, true).unwrap();
+    assert_eq!(placement(&world, "vol1"), before, "the copies say where it lies");
+    let store = world.control.store(two).unwrap();
+    assert_eq!(check_extents(&store.extents(id), before.extents_on(two, 4 * GIB)), []);
+}
+
+#[test]
+fn what_a_change_left_on_another_drive_is_given_back_unless_it_is_newer() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let two = drive(&world, &state, "two", Class::High);
+    let made = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record;
+    let stray = |generation: u64| {
+        let mut record = made.clone();
+        record.generation = generation;
+        let copy = world.control.record_copy(&record).unwrap();
+        world.control.store(two).unwrap().create(made.id, &[7], &copy.content).unwrap();
+    };
+    stray(0);
+    world.control.cast_off_strays(&made).unwrap();
+    settle(&world.control);
+    assert_eq!(extents(&world, made.id, two), [0_u32; 0]);
+    assert_eq!(world.control.volume(None, &name("vol1")).unwrap().record.id, made.id, "the volume lives on");
+    stray(1);
+    world.control.cast_off_strays(&made).unwrap();
+    assert_eq!(extents(&world, made.id, two), [7], "the catalogue may be out of date");
+    drop(world);
+    let world = World::start(&state);
+    let alarms = world.control.alarms();
+    assert!(alarms.iter().any(|alarm| alarm.message.contains("are not in the catalogue")), "{alarms:?}");
+}
+
+#[test]
+fn a_class_that_cannot_be_had_is_refused_or_shown() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    drive(&world, &state, "slow", Class::Low);
+    let strict = of_class("vol1", GIB, Class::High, ClassPolicy::Strict);
+    let (kind, message) = error(world.control.create_volume(strict));
+    assert!(kind == ErrorKind::Full && message.contains("pool 'low' with"), "{message}");
+    let preferred = of_class("vol1", GIB, Class::High, ClassPolicy::Prefer);
+    let view = world.control.create_volume(preferred).unwrap();
+    assert_eq!((view.record.io_priority, view.class), (Class::High, Some(Class::Low)));
+    let alarms = world.control.alarms();
+    assert!(
+        alarms.len() == 1 && alarms[0].message == "the class is not met: requested high, actual low",
+        "{alarms:?}"
+    );
+    let named =
+        CreateVolume { drive: Some(name("slow")), ..of_class("vol2", GIB, Class::High, ClassPolicy::Strict) };
+    let (kind, message) = error(world.control.create_volume(named));
+    assert!(kind == ErrorKind::Refused && message.contains("drive 'slow' has class low"), "{message}");
+    let unasked = world.control.create_volume(volume(None, "vol3", GIB)).unwrap();
+    assert_eq!(unasked.drives[0].name.as_str(), "slow");
+}
+
+#[test]
+fn a_pool_of_two_drives_is_one_with_its_own_limits() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    drive(&world, &state, "one", Class::Medium);
+    drive(&world, &state, "two", Class::Medium);
+    let pools = world.control.pools();
+    let names: Vec<_> = pools.iter().map(|pool| (pool.number, pool.name.to_string())).collect();
+    assert_eq!(names, [(0, "default".to_owned()), (1, "medium".to_owned())]);
+    let (drives, usage) = (&pools[1].drives, pools[1].usage());
+    assert_eq!(drives.len(), 2);
+    assert_eq!(usage.size_bytes, drives[0].usage.as_ref().unwrap().size_bytes, "one filesystem counts once");
+    let limit = ModifyPool { over_provision_percent: Some(Some(100)), ..ModifyPool::default() };
+    world.control.modify_pool(&name("medium"), limit).unwrap();
+    let too_much = of_class("vol1", 64 << 40, Class::Medium, ClassPolicy::Strict);
+    let (kind, message) = error(world.control.create_volume(too_much));
+    assert!(kind == ErrorKind::Full && message.contains("provisionable"), "{message}");
+    let wrong = ModifyPool { over_provision_percent: Some(Some(50)), ..ModifyPool::default() };
+    assert_eq!(error(world.control.modify_pool(&name("medium"), wrong)).0, ErrorKind::Invalid);
+}
+
+#[test]
+fn the_name_of_a_class_is_no_name_for_a_drive() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let path = state.join("low");
+    std::fs::create_dir(&path).unwrap();
+    let request = AddDrive { path, name: None, emulation: None, queue_target: None };
+    let (kind, message) = error(world.control.add_drive(request));
+    assert!(kind == ErrorKind::Invalid && message.contains("choose another name"), "{message}");
+}
