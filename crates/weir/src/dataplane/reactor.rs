@@ -211,7 +211,7 @@ impl Reactor {
                 Command::Open { spec, media, pool, statistics, done } => {
                     let id = spec.id;
                     let mut volume = ServedVolume::new(spec, statistics);
-                    volume.emulated = media.map(Emulated::new);
+                    volume.emulated = media.map(|media| Emulated::new(media, id));
                     volume.place = Some(PoolPlace::new(pool, &[own_level(id)], self.now_ns));
                     self.by_id.insert(id, self.volumes.insert(volume));
                     answer(done);
