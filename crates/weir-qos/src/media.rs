@@ -1,5 +1,8 @@
 //! What operations cost the media, as far as it is known what the media can do.
 
+use weir_types::Emulation;
+use weir_types::emulation::Capacity;
+
 use crate::cost::{Direction, Kind};
 
 /// What media deliver in one direction.
@@ -30,6 +33,13 @@ impl MediaModel {
         MediaModel { read: rates, write: rates }
     }
 
+    /// An emulated drive: what it delivers where every operation is at another place. Where one lies is not
+    /// asked before it stands in line, so one that follows another is not told from one that does not.
+    pub fn emulated(emulation: Emulation) -> MediaModel {
+        let Capacity { iops, bytes_per_second } = emulation.capacity();
+        MediaModel::even(MediaRates { iops, bytes_per_second })
+    }
+
     /// The time that an operation takes of the media, in nanoseconds: small ones by their number, large ones by
     /// their bytes. At least 1.
     pub fn cost_ns(&self, kind: Kind, bytes: u32) -> u32 {
@@ -55,5 +65,20 @@ mod tests {
         assert_eq!(media.cost_ns(Kind::Write, 4096), 200_000);
         assert_eq!(media.cost_ns(Kind::Discard, 0), 200_000);
         assert_eq!(media.cost_ns(Kind::Read, 100_000), 1_000_000);
+    }
+
+    #[test]
+    fn operations_of_an_emulated_drive_cost_their_turns() {
+        for (text, small_ns, large_ns) in [
+            ("iops=2000", 500_000, 500_000),
+            ("iops=10000,bandwidth=128KiB/s,latency=1ms", 100_000, 1_000_000_000),
+            ("iops=1000,bandwidth=128MiB/s,seek=9ms,latency=1ms", 10_000_000, 10_000_000),
+            ("iops=1000,bandwidth=12800KiB/s,seek=10ms", 11_111_111, 20_000_000),
+            ("iops=1000,latency=3ms,parallel=2", 2_000_000, 2_000_000),
+        ] {
+            let media = MediaModel::emulated(Emulation::parse(text).unwrap());
+            assert_eq!(media.cost_ns(Kind::Read, 0), small_ns, "{text}");
+            assert_eq!(media.cost_ns(Kind::Write, 128 << 10), large_ns, "{text}");
+        }
     }
 }

@@ -8,9 +8,11 @@ use weir_qos::{Kind, MediaModel, MediaRates, NodeId, Pool, ROOT, Verdict};
 use weir_sim::sharing::{Load, Media, Plan, PlannedNode, run};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Emulation, Terms, Throughput};
-use weir_volume::EmulatedMedia;
+use weir_volume::{EmulatedMedia, Position};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Where operations lie makes no difference here.
+const SOMEWHERE: Position = Position { volume: 0, extent: 0, offset: 0 };
 
 fn node(parent: Option<usize>, terms: Terms, load: Option<(u32, Kind)>) -> PlannedNode {
     let load = load.map(|(depth, kind)| {
@@ -93,7 +95,7 @@ impl World {
         let tenant = pool.tree.add_inner(ROOT, &Terms::default(), 0);
         let claim = pool.tree.add_inner(ROOT, &BackgroundPolicy::default().terms(None), 0);
         let leaves = [tenant, claim].map(|node| pool.tree.add_leaf(node, &Terms::default(), 0));
-        let media = EmulatedMedia::new(Emulation { iops, bytes_per_second: None, latency_ns: 100_000 });
+        let media = EmulatedMedia::new(Emulation::even(iops, None, 100_000));
         World { pool, media, leaves, claim, under_way: BTreeSet::new(), number: 0 }
     }
 
@@ -106,7 +108,7 @@ impl World {
 
     fn start(&mut self, now_ns: u64, who: Who) {
         self.number += 1;
-        self.under_way.insert((self.media.submit(now_ns, 0), self.number, who));
+        self.under_way.insert((self.media.submit(now_ns, SOMEWHERE, 0), self.number, who));
     }
 
     /// The next operation ends.

@@ -42,6 +42,7 @@ fn recorded(events: &[(Event, u32)]) -> Vec<Recorded> {
             name: 0,
             kind: Kind::Read,
             bytes: *bytes,
+            volume: 0,
             offset: 0,
             work: Work::Turns,
             after_ns: 0,
@@ -69,8 +70,7 @@ fn what_was_recorded_goes_again_as_it_went() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least);
-        let emulation =
-            Emulation { iops: between(500, 5000), bytes_per_second: None, latency_ns: between(0, 900_000) };
+        let emulation = Emulation::even(between(500, 5000), None, between(0, 900_000));
         let connections = between(1, 4) as usize;
         let group = if between(0, 2) == 0 { limited(between(300, 4000)) } else { Terms::default() };
         let volumes = [limited(between(200, 3000)), limited(between(200, 3000))];
@@ -98,7 +98,7 @@ fn what_was_recorded_goes_again_as_it_went() {
 
 #[test]
 fn a_load_that_waits_for_its_answers_follows_other_ceilings() {
-    let emulation = Emulation { iops: 50_000, bytes_per_second: None, latency_ns: 100_000 };
+    let emulation = Emulation::even(50_000, None, 100_000);
     let slow = stage(Terms::default(), [limited(500), limited(1000)], 1, emulation);
     let client = |node| MadeUp { node, depth: 16, bytes: 4096, read_percent: 100, think_ns: 1000 };
     let events = record(&slow, &[client(3), client(4)]);
@@ -124,7 +124,7 @@ fn a_load_that_waits_for_its_answers_follows_other_ceilings() {
 
 #[test]
 fn a_load_that_thinks_is_not_hurried_by_a_higher_ceiling() {
-    let emulation = Emulation { iops: 50_000, bytes_per_second: None, latency_ns: 0 };
+    let emulation = Emulation::even(50_000, None, 0);
     let client = |node| MadeUp { node, depth: 1, bytes: 4096, read_percent: 100, think_ns: 4_980_000 };
     let before = stage(Terms::default(), [limited(100), limited(100)], 1, emulation);
     let events = record(&before, &[client(3), client(4)]);
@@ -137,7 +137,7 @@ fn a_load_that_thinks_is_not_hurried_by_a_higher_ceiling() {
 
 #[test]
 fn large_requests_are_several_operations() {
-    let emulation = Emulation { iops: 1000, bytes_per_second: Some(100_000_000), latency_ns: 0 };
+    let emulation = Emulation::even(1000, Some(100_000_000), 0);
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
     let client = |node, bytes| MadeUp { node, depth: 128, bytes, read_percent: 50, think_ns: 0 };
     let mut answered = [0u64; 2];
@@ -149,7 +149,7 @@ fn large_requests_are_several_operations() {
 
 #[test]
 fn a_connection_has_no_more_open_than_it_may() {
-    let emulation = Emulation { iops: 1, bytes_per_second: None, latency_ns: 0 };
+    let emulation = Emulation::even(1, None, 0);
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
     // All at once, as no client could send them: more than any queue has room for.
     let demand = Demand {
@@ -157,6 +157,7 @@ fn a_connection_has_no_more_open_than_it_may() {
         name: 0,
         kind: Kind::Read,
         bytes: 32 << 20,
+        volume: 0,
         offset: 512,
         work: Work::Turns,
         after_ns: 0,
@@ -169,7 +170,7 @@ fn a_connection_has_no_more_open_than_it_may() {
 
 #[test]
 fn a_drive_keeps_as_many_in_flight_as_it_had_found_right() {
-    let emulation = Emulation { iops: 1000, bytes_per_second: None, latency_ns: 3_000_000 };
+    let emulation = Emulation::even(1000, None, 3_000_000);
     let mut stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
     let client = |node| MadeUp { node, depth: 64, bytes: 4096, read_percent: 100, think_ns: 0 };
     for (in_flight, expected) in [(1, 250.0), (2, 500.0), (8, 1000.0)] {
@@ -178,4 +179,48 @@ fn a_drive_keeps_as_many_in_flight_as_it_had_found_right() {
         invent(&stage, &[client(3), client(4)], |_| answered += 1);
         assert_near("IOPS", f64::from(answered) / 4.0, expected, 0.02);
     }
+}
+
+/// Requests per second of a client that asks for one of 4 KiB after another at these places, which lie in
+/// volumes by turns.
+fn one_at_a_time(emulation: Emulation, places: impl Iterator<Item = u64>, volumes: usize) -> f64 {
+    let stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
+    let request = |(number, offset): (usize, u64)| {
+        let (node, kind, volume) = (3, Kind::Read, number % volumes);
+        let demand =
+            Demand { node, name: 0, kind, bytes: 4096, volume, offset, work: Work::Turns, after_ns: 0 };
+        let arrived_ns = number as u64 * 10;
+        Recorded { demand, arrived_ns, answered_ns: arrived_ns + 9 }
+    };
+    let records: Vec<_> = places.enumerate().map(request).collect();
+    let mut answered = 0;
+    replay(&stage, &records, |_| answered += 1);
+    f64::from(answered) / 4.0
+}
+
+#[test]
+fn a_drive_whose_arm_moves_is_slow_where_requests_do_not_follow_each_other() {
+    let disk = Emulation::parse("iops=1000,seek=9ms").unwrap();
+    let in_sequence = || (0..4000).map(|number| number * 4096);
+    assert_near("in sequence", one_at_a_time(disk, in_sequence(), 1), 1000.0, 0.01);
+    assert_near("in two volumes", one_at_a_time(disk, in_sequence(), 2), 100.0, 0.01);
+    assert_near("backwards", one_at_a_time(disk, (0..4000).rev().map(|n| n * 4096), 1), 100.0, 0.01);
+    // A made-up load is at random places; the pieces of a large request follow each other.
+    let stage = stage(Terms::default(), [Terms::default(); 2], 1, disk);
+    for (bytes, expected) in [(4096, 100.0), (1 << 20, 1000.0 / 17.0)] {
+        let client = MadeUp { node: 3, depth: 1, bytes, read_percent: 100, think_ns: 0 };
+        let mut answered = 0;
+        invent(&stage, &[client], |_| answered += 1);
+        assert_near("made up", f64::from(answered) / 4.0, expected, 0.02);
+    }
+}
+
+#[test]
+fn no_more_requests_are_at_a_drive_than_it_serves_at_a_time() {
+    let disk = Emulation::parse("iops=1000,latency=9ms,parallel=3").unwrap();
+    let stage = stage(Terms::default(), [Terms::default(); 2], 1, disk);
+    let client = |node| MadeUp { node, depth: 64, bytes: 4096, read_percent: 50, think_ns: 0 };
+    let mut answered = 0;
+    invent(&stage, &[client(3), client(4)], |_| answered += 1);
+    assert_near("IOPS", f64::from(answered) / 4.0, 300.0, 0.02);
 }

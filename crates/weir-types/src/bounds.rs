@@ -94,9 +94,13 @@ pub const RATE_IOPS_MAX: u64 = 1_000_000_000;
 /// Largest rate that a limit may name, in bytes per second: 1 TB/s.
 pub const RATE_BYTES_PER_SECOND_MAX: u64 = 1_000_000_000_000;
 
-/// Longest latency of an emulated drive, in nanoseconds: far beyond any medium, and short of what clients take
-/// for a dead server.
-pub const EMULATED_LATENCY_NS_MAX: u64 = 10_000_000_000;
+/// Longest latency, seek and flush of an emulated drive, in nanoseconds: far beyond any medium, and short of
+/// what clients take for a dead server.
+pub const EMULATED_TIME_NS_MAX: u64 = 10_000_000_000;
+
+/// Most operations that an emulated drive may be told to serve at a time, as many as a pool may be told to
+/// keep in flight: the model remembers the end of each.
+pub const EMULATED_PARALLEL_MAX: u32 = QUEUE_TARGET_MAX;
 
 /// Longest burst that a policy may allow, in seconds: an hour.
 pub const BURST_SECONDS_MAX: u32 = 3600;

@@ -18,7 +18,7 @@ pub mod units;
 pub use accepted::{Direction, Rate, TermsError};
 pub use adaptive::{AdaptiveTerms, PeakMode, Space};
 pub use background::{BackgroundKind, BackgroundPolicy};
-pub use emulation::Emulation;
+pub use emulation::{Emulation, EmulationKind};
 pub use identity::{DriveId, PolicyGroupId, VolumeId};
 pub use name::{Name, NameError};
 pub use policy::{

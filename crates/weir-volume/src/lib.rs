@@ -16,6 +16,6 @@ mod operation;
 mod volume;
 
 pub use action::{Action, Content, EdgeRead, Fault, Kind, OperationId, Request};
-pub use emulation::EmulatedMedia;
+pub use emulation::{EmulatedMedia, Position};
 pub use extent::AllocationMap;
 pub use volume::Volume;

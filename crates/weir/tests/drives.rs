@@ -97,6 +97,69 @@ fn one_request_at_a_time_waits_for_its_turn_and_the_latency() {
     client.disconnect();
 }
 
+/// How long a client takes that reads blocks one after the other.
+fn read_blocks(client: &mut Client, blocks: impl Iterator<Item = u64>) -> Duration {
+    let started = Instant::now();
+    blocks.for_each(|block| assert_eq!(client.read(block * 4096, 4096).unwrap(), [1; 4096]));
+    started.elapsed()
+}
+
+#[test]
+fn a_disk_serves_what_follows_without_seeks_and_seeks_for_everything_else() {
+    let daemon = with_emulated("hdd-7200");
+    create_on(&daemon, "emulated", "v1");
+    let mut client = Client::attach(&daemon.nbd_socket(), "v1");
+    client.write(0, &[1; 1 << 20]).unwrap();
+    let in_sequence = read_blocks(&mut client, 0..100);
+    let at_random = read_blocks(&mut client, (0..100).map(|number| number * 37 % 256));
+    // A little less than 100 times 12.5 ms, because an instant is that of the reactor's round.
+    assert!(at_random >= Duration::from_millis(1200), "100 reads at random took {at_random:?}");
+    // Both take as long on the way; only seeks make them differ.
+    assert!(in_sequence * 10 < at_random * 9, "{in_sequence:?} in sequence, {at_random:?} at random");
+    let started = Instant::now();
+    for block in 0..20 {
+        client.write(block * 4096, &[1; 4096]).unwrap();
+        client.flush().unwrap();
+    }
+    assert!(started.elapsed() >= Duration::from_millis(160), "20 flushes took {:?}", started.elapsed());
+    client.disconnect();
+}
+
+#[test]
+fn a_drive_that_serves_one_at_a_time_gains_nothing_from_more_in_flight() {
+    let daemon = with_emulated("iops=1000,latency=20ms,parallel=1");
+    create_on(&daemon, "emulated", "v1");
+    let mut client = Client::attach(&daemon.nbd_socket(), "v1");
+    let started = Instant::now();
+    for number in 0..10 {
+        client.send(WRITE, 0, number * 4096, 4096, &[1; 4096]).unwrap();
+    }
+    (0..10).for_each(|_| assert_eq!(client.reply().unwrap().1, 0));
+    // Ten times 21 ms, but for the reactor's rounds.
+    assert!(started.elapsed() >= Duration::from_millis(200), "10 writes took {:?}", started.elapsed());
+    client.disconnect();
+}
+
+#[test]
+fn a_drive_of_a_kind_is_shown_by_its_name_with_its_parameters() {
+    let daemon = with_emulated("ebs-io1");
+    let near = folder(daemon.state(), "near");
+    daemon.ok(&["drive", "add", &near, "--emulate", "ebs-io1,latency=1ms"]);
+    let daemon = daemon.stop().start(&[]);
+    let shown = daemon.ok(&["drive", "show", "emulated"]);
+    for words in ["emulated ebs-io1\n", "Emulation: iops=10346,bandwidth=320MB/s,latency=483344ns\n"] {
+        assert!(shown.contains(words), "{words} in {shown}");
+    }
+    let emulation = &daemon.json(&["drive", "show", "emulated"])["emulation"];
+    assert_eq!(emulation["kind"], "ebs-io1");
+    assert_eq!(emulation["latency_ns"], 483_344);
+    let shown = daemon.ok(&["drive", "list"]);
+    for words in ["emulated ebs-io1 ", "emulated iops=10346,bandwidth=320MB/s,latency=1ms "] {
+        assert!(shown.contains(words), "{words} in {shown}");
+    }
+    assert!(daemon.json(&["drive", "show", "near"])["emulation"]["kind"].is_null());
+}
+
 #[test]
 fn data_on_an_emulated_drive_is_read_back_and_survives_a_crash() {
     let daemon = with_emulated("iops=20000,bandwidth=500MB/s,latency=100us");
@@ -227,6 +290,8 @@ fn bad_drives_are_refused_with_what_is_wrong() {
         (2, vec![&free, "--emulate", "iops=0"], "'iops=0' is not from 1 to 1000000000"),
         (2, vec![&free, "--emulate", "latency=1ms"], "(iops is required)"),
         (2, vec![&free, "--emulate", "iops=5,bandwidth=100"], "'100' is not a bandwidth"),
+        (2, vec![&free, "--emulate", "floppy"], "or a kind of drive (ebs-io1, ebs-gp2,"),
+        (2, vec![&free, "--emulate", "nvme,parallel=0"], "'parallel=0' is not from 1 to 1024"),
     ] {
         let message = daemon.refused(code, &[&["drive", "add"], arguments.as_slice()].concat());
         assert!(message.contains(words), "{arguments:?}: {message}");

@@ -34,7 +34,7 @@ fn drive(media: &Media) -> Drive {
     let bandwidth = Some(bytes_per_second).filter(|rate| *rate <= RATE_BYTES_PER_SECOND_MAX);
     Drive {
         model: MediaModel::even(MediaRates { iops, bytes_per_second }),
-        emulation: Some(Emulation { iops, bytes_per_second: bandwidth, latency_ns }),
+        emulation: Some(Emulation::even(iops, bandwidth, latency_ns)),
         queue_target,
         in_flight: None,
     }
@@ -49,7 +49,7 @@ impl Planned<'_> {
     fn demand(&self, node: usize) -> Option<Demand> {
         let load = self.plan.nodes[node].load.as_ref()?;
         let (kind, bytes, work) = (load.kind, load.bytes, Work::Turns);
-        Some(Demand { node, name: node, kind, bytes, offset: 0, work, after_ns: 0 })
+        Some(Demand { node, name: node, kind, bytes, volume: node, offset: 0, work, after_ns: 0 })
     }
 }
 

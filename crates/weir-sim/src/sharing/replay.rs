@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_qos::{Kind, MediaModel, MediaRates};
+use weir_qos::{Kind, MediaModel};
 use weir_types::Emulation;
 
 use super::Event;
@@ -28,7 +28,8 @@ pub struct Recorded {
     pub answered_ns: u64,
 }
 
-/// A client that is made up: it keeps requests open, at places and of kinds that follow from chance.
+/// A client that is made up: it keeps requests open, of kinds that follow from chance and each at another
+/// place.
 #[derive(Clone, Copy, Debug)]
 pub struct MadeUp {
     /// The leaf of its connection.
@@ -47,11 +48,8 @@ impl Drive {
     /// A drive that is emulated, or of which nothing is known, as the data plane takes them; with the number of
     /// operations in flight that had been found to be right there.
     pub fn of(emulation: Option<Emulation>, in_flight: Option<u32>) -> Drive {
-        let even = |emulation: Emulation| {
-            let bytes_per_second = emulation.bytes_per_second.unwrap_or(u64::MAX);
-            MediaModel::even(MediaRates { iops: emulation.iops, bytes_per_second })
-        };
-        Drive { model: emulation.map_or(MediaModel::UNKNOWN, even), emulation, queue_target: None, in_flight }
+        let model = emulation.map_or(MediaModel::UNKNOWN, MediaModel::emulated);
+        Drive { model, emulation, queue_target: None, in_flight }
     }
 }
 
@@ -206,7 +204,8 @@ impl Invention<'_> {
     fn demand(&mut self, name: usize) -> Demand {
         let MadeUp { node, bytes, read_percent, .. } = self.clients[name];
         let kind = if self.random.chance(read_percent.into(), 100) { Kind::Read } else { Kind::Write };
-        Demand { node, name, kind, bytes, offset: 0, work: Work::Turns, after_ns: 0 }
+        // All begin where none ends, so for a drive whose arm moves they are at random places.
+        Demand { node, name, kind, bytes, volume: node, offset: 0, work: Work::Turns, after_ns: 0 }
     }
 }
 

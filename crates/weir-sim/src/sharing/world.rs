@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_qos::{Cost, Kind, Limit, MediaModel, NodeId, Pool, ROOT, Tree, Verdict};
-use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_REQUESTS_MAX};
+use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_REQUESTS_MAX, EXTENT_BYTES};
 use weir_types::{Emulation, Terms};
-use weir_volume::EmulatedMedia;
-use weir_volume::geometry::next_piece;
+use weir_volume::geometry::{Part, covering_blocks, next_piece};
+use weir_volume::{EmulatedMedia, Position};
 
 use super::Event;
 use crate::random::Random;
@@ -85,6 +85,8 @@ pub struct Demand {
     pub kind: Kind,
     /// Bytes of it.
     pub bytes: u32,
+    /// The volume that they are of: places in one are apart from those in another.
+    pub volume: usize,
     /// Where they begin.
     pub offset: u64,
     /// What it takes.
@@ -140,6 +142,8 @@ struct Open {
 struct Piece {
     ticket: Ticket,
     cost: Cost,
+    /// Where it lies, and the bytes of all blocks that it touches.
+    place: (Position, u64),
     since_ns: u64,
     queue_ns: u64,
     floors_ns: u64,
@@ -347,20 +351,20 @@ impl<'a, C: Clients> World<'a, C> {
         let demand = open.demand;
         self.clients.admitted(now_ns, demand.node);
         let drive = match self.stage.nodes[demand.node].place {
-            Place::Leaf(drive) => drive.map(|drive| (drive, &self.drives[drive])),
+            Place::Leaf(drive) => drive,
             Place::Inner => unreachable!("only leaves ask"),
         };
         let end_ns = match (demand.work, drive) {
             (Work::Beside(ns), _) => Some(now_ns.saturating_add(ns)),
             (_, None) => Some(now_ns),
             (Work::Time(ns), _) if demand.kind == Kind::Flush => Some(now_ns.saturating_add(ns)),
-            (Work::Turns, Some((_, media))) if demand.kind == Kind::Flush => {
-                Some(media.emulated.as_ref().map_or(now_ns, |emulated| emulated.flush(now_ns)))
+            (Work::Turns, Some(drive)) if demand.kind == Kind::Flush => {
+                Some(self.drives[drive].emulated.as_mut().map_or(now_ns, |emulated| emulated.flush(now_ns)))
             }
             _ => None,
         };
         match (end_ns, drive) {
-            (None, Some((drive, _))) => {
+            (None, Some(drive)) => {
                 self.lines[demand.node].starving.push_back(ticket);
                 self.feed(demand.node, drive);
             }
@@ -376,7 +380,8 @@ impl<'a, C: Clients> World<'a, C> {
         while let Some(&ticket) = self.lines[node].starving.front() {
             let Open { demand, position, .. } = self.open.all[ticket];
             let length = u64::from(bytes_of(demand.kind, demand.bytes));
-            let bytes = next_piece(demand.offset, length, position).map_or(0, |part| part.length);
+            let part = next_piece(demand.offset, length, position);
+            let bytes = part.map_or(0, |part| part.length);
             let line = &mut self.lines[node];
             if line.held_bytes + u64::from(bytes) > CONNECTION_BUFFER_BYTES_MAX as u64 {
                 return;
@@ -390,10 +395,8 @@ impl<'a, C: Clients> World<'a, C> {
             open.position = next;
             open.pieces_left += 1;
             let cost = self.drives[drive].pool.cost(demand.kind, bytes, position == 0);
-            self.stand_in_line(
-                drive,
-                Piece { ticket, cost, since_ns: self.now_ns, queue_ns: 0, floors_ns: 0 },
-            );
+            let (place, since_ns) = (demand.place(part), self.now_ns);
+            self.stand_in_line(drive, Piece { ticket, cost, place, since_ns, queue_ns: 0, floors_ns: 0 });
         }
     }
 
@@ -409,13 +412,13 @@ impl<'a, C: Clients> World<'a, C> {
 
     fn start(&mut self, drive: usize, piece: usize) {
         let now_ns = self.now_ns;
-        let Piece { ticket, cost, .. } = self.pieces.all[piece];
+        let Piece { ticket, cost, place: (position, bytes), .. } = self.pieces.all[piece];
         self.pieces.all[piece].since_ns = now_ns;
         let open = &mut self.open.all[ticket];
         open.event.started_ns = now_ns;
         let end_ns = match (open.demand.work, &mut self.drives[drive].emulated) {
             (Work::Time(ns) | Work::Beside(ns), _) => now_ns.saturating_add(ns),
-            (Work::Turns, Some(emulated)) => emulated.submit(now_ns, cost.bytes.into()),
+            (Work::Turns, Some(emulated)) => emulated.submit(now_ns, position, bytes),
             (Work::Turns, None) => now_ns + u64::from(cost.media_ns),
         };
         self.enter(end_ns, Happening::PieceDone(piece));
@@ -461,6 +464,17 @@ impl<'a, C: Clients> World<'a, C> {
         if let Some(unread) = line.unread.pop_front() {
             self.ask(unread);
         }
+    }
+}
+
+impl Demand {
+    /// Where a part of it lies, and the bytes of all blocks there; without a part it moves none.
+    fn place(&self, part: Option<Part>) -> (Position, u64) {
+        let at = |extent, offset| Position { volume: self.volume as u128, extent, offset };
+        part.map_or((at((self.offset / EXTENT_BYTES) as u32, self.offset % EXTENT_BYTES), 0), |part| {
+            let (start, bytes) = covering_blocks(part.offset, part.length);
+            (at(part.extent, start.into()), bytes.into())
+        })
     }
 }
 

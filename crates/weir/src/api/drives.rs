@@ -8,7 +8,7 @@ use weir_types::Emulation;
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
-use super::types::{Drive, DriveCreate, DriveEmulation, DriveList, ErrorBody};
+use super::types::{Drive, DriveCreate, DriveEmulationCreate, DriveList, ErrorBody};
 use crate::control::{AddDrive, ControlError, Outcome};
 
 /// List drives.
@@ -42,8 +42,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(view.into())))
 }
 
-fn emulation(emulation: DriveEmulation) -> Outcome<Emulation> {
-    Emulation::from(emulation).checked().map_err(|error| ControlError::invalid(error.to_string()))
+fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
+    emulation.emulation().map_err(|error| ControlError::invalid(error.to_string()))
 }
 
 /// Show a drive.

@@ -132,7 +132,7 @@ const TENANT: &str = "/v1/tenants/{name}";
 /// Adds, shows and removes an emulated drive.
 fn call_drives(api: &mut World) {
     let folder = tempfile::tempdir().unwrap();
-    let emulation = json!({"iops": 2000, "bytes_per_second": 5_000_000, "latency_ns": 10});
+    let emulation = json!({"iops": 2000, "bytes_per_second": 5_000_000, "latency_ns": 10, "seek_ns": 0});
     let body = json!({"path": folder.path(), "name": "slow", "emulation": emulation});
     let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
     assert_eq!((&drive["emulation"], &drive["state"]), (&emulation, &json!("online")));
@@ -247,6 +247,30 @@ fn call_pools(api: &mut World) {
 }
 
 #[test]
+fn a_drive_of_a_kind_is_told_with_its_parameters_and_added_by_them_again() {
+    let mut api = World::start(false);
+    let mut add = |name: &str, emulation: Value| {
+        let folder = tempfile::tempdir().unwrap();
+        let body = json!({"path": folder.path(), "name": name, "emulation": emulation});
+        let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
+        api.call("DELETE", "/v1/drives/{name}", name, None, 204);
+        drive["emulation"].clone()
+    };
+    let nvme = json!({
+        "kind": "nvme", "iops": 400_000, "bytes_per_second": 3_000_000_000_u64, "latency_ns": 77_500,
+        "seek_ns": 0, "flush_ns": 20_000,
+    });
+    assert_eq!(add("d1", json!({"kind": "nvme"})), nvme);
+    assert_eq!(add("d2", nvme.clone()), nvme);
+    let changed = add("d3", json!({"kind": "nvme", "latency_ns": 5, "seek_ns": 6, "parallel": 7}));
+    let expected = json!({
+        "iops": 400_000, "bytes_per_second": 3_000_000_000_u64, "latency_ns": 5, "seek_ns": 6,
+        "flush_ns": 20_000, "parallel": 7,
+    });
+    assert_eq!(changed, expected);
+}
+
+#[test]
 fn wrong_drives_are_refused_and_the_value_is_named() {
     let mut api = World::start(false);
     let emulated = |emulation| json!({"path": "/", "emulation": emulation});
@@ -258,7 +282,14 @@ fn wrong_drives_are_refused_and_the_value_is_named() {
             post(json!({"path": "/dev/null"}), 400, "invalid", "'/dev/null' is not a directory"),
             post(json!({"path": "/no/such/place"}), 400, "invalid", "'/no/such/place' does not exist"),
             post(emulated(json!({"iops": 0})), 400, "invalid", "'iops=0' is not from 1 to"),
-            post(emulated(json!({"latency_ns": 5})), 422, "invalid", "iops"),
+            post(emulated(json!({"latency_ns": 5})), 400, "invalid", "required unless a kind is told"),
+            post(emulated(json!({"kind": "tape"})), 422, "invalid", "expected one of `ebs-io1`"),
+            post(
+                emulated(json!({"kind": "nvme", "parallel": 0})),
+                400,
+                "invalid",
+                "'parallel=0' is not from",
+            ),
             post(json!({"path": "/", "name": "a b"}), 400, "invalid", "character ' '"),
             post(json!({"path": "/"}), 400, "invalid", "name the drive with --name"),
             ("GET", "/v1/drives/{name}", "x", Value::Null, 404, "not_found", "there are: default"),

@@ -19,7 +19,9 @@ pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
 };
-pub use drives::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState, VolumeDrive};
+pub use drives::{
+    Drive, DriveCreate, DriveEmulation, DriveEmulationCreate, DriveList, DriveState, VolumeDrive,
+};
 pub use pools::{InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates};
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,

@@ -529,7 +529,7 @@ pub enum QosCommand {
     /// Needs no daemon and changes nothing. A section that the file of policies lacks is empty; tenants and volumes that
     /// the load does not have are taken to do nothing.
     #[command(
-        after_help = "Example:\n  weir qos simulate --trace load.trace --policies policies.yaml\n  weir qos simulate --synthetic vol1:depth=32,size=4KiB,read=70% --drive iops=21000,latency=200us"
+        after_help = "Example:\n  weir qos simulate --trace load.trace --policies policies.yaml\n  weir qos simulate --synthetic vol1:depth=32,size=4KiB,read=70% --drive iops=21000,latency=200us\n  weir qos simulate --trace load.trace --drive hdd-7200"
     )]
     Simulate(SimulateArguments),
     /// See what volumes do

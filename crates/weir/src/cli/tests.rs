@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory;
-use weir_types::{Emulation, Throughput};
+use weir_types::{Emulation, EmulationKind, Throughput};
 
 use super::arguments::{
     Arguments, Command, DriveCommand, PoolCommand, QosCommand, TenantCommand, VolumeCommand,
@@ -173,7 +173,7 @@ fn volumes_are_created_as_the_portworx_document_prints_it() {
 #[test]
 fn drives_are_added_with_a_name_and_parameters() {
     let emulation =
-        |iops, bytes_per_second, latency_ns| Some(Emulation { iops, bytes_per_second, latency_ns });
+        |iops, bytes_per_second, latency_ns| Some(Emulation::even(iops, bytes_per_second, latency_ns));
     for (line, directory, name, parameters, target) in [
         ("drive add /srv/Drive_1", "/srv/Drive_1", None, None, None),
         ("drive add drive1 -name D1 --queue-target 8", "drive1", Some("D1"), None, Some(8)),
@@ -183,6 +183,18 @@ fn drives_are_added_with_a_name_and_parameters() {
             "/srv/slow",
             Some("slow"),
             emulation(21_000, Some(250_000_000), 200_000),
+            None,
+        ),
+        ("drive add d --emulate hdd-7200", "d", None, Some(EmulationKind::Hdd7200.emulation()), None),
+        (
+            "drive add d --emulate NVMe,seek=1ms,flush=none,parallel=4,latency=0",
+            "d",
+            None,
+            Some(Emulation {
+                seek_ns: 1_000_000,
+                parallel: Some(4),
+                ..Emulation::even(400_000, Some(3_000_000_000), 0)
+            }),
             None,
         ),
     ] {
@@ -285,8 +297,10 @@ fn wrong_command_lines_say_what_is_wrong() {
         ("drive add /x --emulate iops=0", "'iops=0' is not from 1 to 1000000000"),
         ("drive add /x --emulate iops=-1", "'-1' is not a whole number of operations per second"),
         ("drive add /x --emulate latency=1ms", "(iops is required)"),
-        ("drive add /x --emulate iops=5,latency=1", "'1' is not a latency with its unit"),
-        ("drive add /x --emulate nvme", "'nvme' is not a list such as iops=21000"),
+        ("drive add /x --emulate iops=5,latency=1", "'1' is not a time with its unit"),
+        ("drive add /x --emulate tape", "'tape' is not a list such as iops=21000"),
+        ("drive add /x --emulate tape", "or a kind of drive (ebs-io1, ebs-gp2,"),
+        ("drive add /x --emulate nvme,parallel=0", "'parallel=0' is not from 1 to 1024"),
         ("pool modify d1", "required"),
         ("pool modify d1 --force", "required"),
         ("pool modify d1 --over-commit 150", "'150' is not a whole number of percent such as 150%"),

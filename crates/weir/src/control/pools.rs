@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use weir_types::bounds::{PIECE_BYTES, QUEUE_TARGET_MAX};
+use weir_types::bounds::QUEUE_TARGET_MAX;
+use weir_types::emulation::Capacity;
 use weir_types::{Class, DriveId, Name};
 
 use super::Control;
@@ -133,11 +134,8 @@ fn name_of(class: Class) -> Name {
 
 /// What a drive delivers. Of one that is not emulated it is not known.
 fn capacity(drive: &DriveRecord) -> Option<Amount> {
-    let emulation = drive.emulation?;
-    // No operation on a drive is larger than a piece, so this is all that they can carry.
-    let carried = emulation.iops.saturating_mul(PIECE_BYTES);
-    let bytes_per_second = emulation.bytes_per_second.map_or(carried, |bandwidth| bandwidth.min(carried));
-    Some(Amount { iops: emulation.iops, bytes_per_second })
+    let Capacity { iops, bytes_per_second } = drive.emulation?.capacity();
+    Some(Amount { iops, bytes_per_second })
 }
 
 impl Model {

@@ -303,6 +303,28 @@ mod tests {
     }
 
     #[test]
+    fn emulated_drives_from_before_seeks_flushes_and_parallelism_are_read_and_written_as_they_were() {
+        for (before, parameters) in [
+            (r#"{"iops":2000,"latency_ns":0}"#, "iops=2000"),
+            (r#"{"iops":7,"bytes_per_second":5000000,"latency_ns":9}"#, "iops=7,bandwidth=5MB/s,latency=9ns"),
+        ] {
+            let drive = serde_json::json!({
+                "id": uuid::Uuid::from_u128(1), "name": "d1", "path": "/srv/d1",
+                "emulation": serde_json::from_str::<serde_json::Value>(before).unwrap(),
+                "created_at": "2025-01-01T00:00:00Z",
+            });
+            let drive: DriveRecord = serde_json::from_value(drive).unwrap();
+            assert_eq!(drive.emulation, Some(Emulation::parse(parameters).unwrap()), "{before}");
+            assert_eq!(serde_json::to_string(&drive.emulation).unwrap(), before);
+        }
+        let without_latency: Emulation = serde_json::from_str(r#"{"iops":5}"#).unwrap();
+        assert_eq!(without_latency, Emulation::even(5, None, 0));
+        let all = Emulation::parse("iops=5,bandwidth=1MB/s,latency=1ms,seek=2ms,flush=0,parallel=3").unwrap();
+        let written = serde_json::to_value(all).unwrap();
+        assert_eq!(serde_json::from_value::<Emulation>(written).unwrap(), all);
+    }
+
+    #[test]
     fn records_are_read_as_they_were_written() {
         let terms = Terms {
             operation_size: weir_types::OperationSize::Bytes(4096),

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Completion;
+use weir_types::VolumeId;
 use weir_types::bounds::BLOCK_BYTES;
-use weir_volume::{Action, EmulatedMedia, OperationId};
+use weir_volume::{Action, EmulatedMedia, OperationId, Position};
 
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
@@ -21,10 +22,10 @@ use super::token::{Token, VolumeIndex};
 pub(super) type SharedMedia = Arc<Mutex<EmulatedMedia>>;
 
 /// A volume's view of the emulated drives that it is on.
-#[derive(Default)]
 pub(super) struct Emulated {
     /// The models, by home of the volume; none for drives that are not emulated.
     media: Vec<Option<SharedMedia>>,
+    volume: VolumeId,
     /// When what was submitted may be answered. An entry is replaced when its operation submits again.
     due_ns: BTreeMap<Held, u64>,
 }
@@ -38,8 +39,12 @@ enum Held {
 
 /// What a drive is asked to do.
 enum Work {
-    /// An operation that moves this many bytes.
-    Move(u64),
+    /// An operation at a place in an extent that moves so many bytes.
+    Move {
+        extent: u32,
+        offset: u32,
+        bytes: u64,
+    },
     Flush,
 }
 
@@ -51,6 +56,10 @@ pub(super) struct HeldCompletions {
 }
 
 impl Emulated {
+    pub fn new(volume: VolumeId) -> Emulated {
+        Emulated { media: Vec::new(), volume, due_ns: BTreeMap::new() }
+    }
+
     /// Takes note of the volume's next home.
     pub fn add_home(&mut self, media: Option<SharedMedia>) {
         self.media.push(media);
@@ -67,7 +76,9 @@ impl Emulated {
         let Some((held, work)) = work_of(action) else { return };
         let mut media = lock(media);
         let due_ns = match work {
-            Work::Move(bytes) => media.submit(now_ns, bytes),
+            Work::Move { extent, offset, bytes } => {
+                media.submit(now_ns, position(self.volume, extent, offset), bytes)
+            }
             Work::Flush => media.flush(now_ns),
         };
         drop(media);
@@ -82,16 +93,25 @@ pub(super) fn lock(media: &SharedMedia) -> MutexGuard<'_, EmulatedMedia> {
 
 /// What an action costs; `None` for what a drive does not see, such as reserving space ahead.
 fn work_of(action: &Action) -> Option<(Held, Work)> {
-    let operation = |operation: OperationId, bytes| Some((Held::Operation(operation), Work::Move(bytes)));
+    let at = |operation: OperationId, extent, offset, bytes| {
+        Some((Held::Operation(operation), Work::Move { extent, offset, bytes }))
+    };
     match *action {
-        Action::Read { operation: id, length, .. } | Action::Write { operation: id, length, .. } => {
-            operation(id, length.into())
+        Action::Read { operation, extent, offset, length, .. }
+        | Action::Write { operation, extent, offset, length, .. } => {
+            at(operation, extent, offset, length.into())
         }
-        Action::ReadEdge { operation: id, .. } => operation(id, BLOCK_BYTES),
-        Action::Release { operation: id, .. } | Action::Zero { operation: id, .. } => operation(id, 0),
+        Action::ReadEdge { operation, extent, edge } => at(operation, extent, edge.block_offset, BLOCK_BYTES),
+        Action::Release { operation, extent, offset, .. }
+        | Action::Zero { operation, extent, offset, .. } => at(operation, extent, offset, 0),
         Action::Sync { extent } => Some((Held::Sync(extent), Work::Flush)),
         _ => None,
     }
+}
+
+/// Where on its drive something of a volume lies.
+pub(super) fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
+    Position { volume: volume.0.as_u128(), extent, offset: offset.into() }
 }
 
 /// The volume that a completion belongs to, and what of it may be held.

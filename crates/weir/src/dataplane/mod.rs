@@ -29,7 +29,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::{Credits, DepthOrigin, MediaModel, MediaRates, Paths, Pool};
+use weir_qos::{Credits, DepthOrigin, MediaModel, Paths, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
@@ -512,11 +512,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a drive is taken to deliver.
 fn media_model(emulation: Option<Emulation>) -> MediaModel {
-    let model = |emulation: Emulation| {
-        let bytes_per_second = emulation.bytes_per_second.unwrap_or(u64::MAX);
-        MediaModel::even(MediaRates { iops: emulation.iops, bytes_per_second })
-    };
-    emulation.map_or(MediaModel::UNKNOWN, model)
+    emulation.map_or(MediaModel::UNKNOWN, MediaModel::emulated)
 }
 
 fn start_reactor(

@@ -126,7 +126,7 @@ impl ServedVolume {
             becoming_read_only: None,
             fault_message: None,
             lacks_zero_range: false,
-            emulated: Emulated::default(),
+            emulated: Emulated::new(spec.id),
             tap: None,
             files: Vec::new(),
             contexts: Vec::new(),

@@ -110,6 +110,7 @@ fn recorded(scene: &mut Scene<'_>, header: &Header, record: &Record) -> Recorded
         name: 0,
         kind: record.kind,
         bytes: record.bytes,
+        volume,
         offset: record.offset,
         work,
         after_ns: record.other_ns(),

@@ -189,7 +189,7 @@ mod tests {
             ("vol1:read=101%", "'read=101' is not from 0 to 100"),
             ("vol1:size=64MiB", "'size=64MiB' is not from 512B to 32MiB"),
             ("vol1:size=x", "'size=x'"),
-            ("vol1:think=5", "'5' is not a latency with its unit"),
+            ("vol1:think=5", "'5' is not a time with its unit"),
             ("vol1:think=2000000s", "up to 3600s"),
             ("vol1;vol1:depth=2", "volume 'vol1' is there twice"),
             ("vol 1", "vol 1"),

@@ -72,7 +72,7 @@ fn latency(trace: &Trace) -> u64 {
 
 #[test]
 fn a_drive_takes_its_turns_or_what_it_took() {
-    let drive = Emulation { iops: 500, bytes_per_second: None, latency_ns: 1_000_000 };
+    let drive = Emulation::even(500, None, 1_000_000);
     let records = one_at_a_time(5_000_000, 4_000_000);
     let plain = Trace { header: header(None, &[Terms::default()]), records: records.clone() };
     assert_eq!(latency(&plain), 5_000_000, "as it was recorded");
@@ -80,6 +80,23 @@ fn a_drive_takes_its_turns_or_what_it_took() {
     assert_eq!(latency(&emulated), 4_000_000, "turn, latency, and what was neither delay nor media");
     let holes = Trace { records: one_at_a_time(20_000, 0), ..emulated };
     assert_eq!(latency(&holes), 20_000, "what was never written asks no drive");
+}
+
+#[test]
+fn a_disk_spares_the_seeks_of_what_was_recorded_in_sequence() {
+    let disk = Emulation::parse("iops=1000,latency=1ms,seek=8ms,flush=5ms").unwrap();
+    let mut records = one_at_a_time(5_000_000, 5_000_000);
+    let played = |records: &[Record]| {
+        latency(&Trace { header: header(Some(disk), &[Terms::default()]), records: records.to_vec() })
+    };
+    assert_eq!(played(&records), 10_000_000, "all at one place: none begins where the one before it ended");
+    for (number, record) in (0..).zip(&mut records) {
+        record.offset = number * u64::from(record.bytes);
+    }
+    let in_sequence = played(&records);
+    assert!((2_000_000..2_200_000).contains(&in_sequence), "{in_sequence}: a seek at each beginning anew");
+    records.iter_mut().for_each(|record| record.kind = Kind::Flush);
+    assert_eq!(played(&records), 5_000_000, "a flush has its turn and no latency");
 }
 
 #[test]
@@ -96,7 +113,7 @@ fn recorded_figures_stand_beside_those_that_are_predicted() {
 #[test]
 fn policies_of_a_file_hold_for_the_volumes_that_it_binds() {
     let spec = Spec::parse("vol1:depth=8,capacity=1TB;vol2:depth=8").unwrap();
-    let mut header = spec.header(Emulation { iops: 100_000, bytes_per_second: None, latency_ns: 0 }, 5);
+    let mut header = spec.header(Emulation::even(100_000, None, 0), 5);
     let text = r#"{"policies": {"volumes": [{"name": "vol1", "qos_adaptive_policy_group": "value"}]}}"#;
     let set: PolicySet = crate::api::read_set(serde_json::from_str(text).unwrap()).unwrap();
     put_under(&mut header, &set).unwrap();
@@ -138,9 +155,13 @@ proptest! {
         records in prop::collection::vec(records(), 0..40),
         iops in 1u64..=1_000_000,
         drive in prop::option::of((1u64..=1_000_000, prop::option::of(1u64..1 << 30), 0u64..SECOND)),
+        seek_ns in 0u64..SECOND,
+        flush_ns in prop::option::of(0u64..SECOND),
+        parallel in prop::option::of(1u32..9),
     ) {
-        let emulation = drive
-            .map(|(iops, bytes_per_second, latency_ns)| Emulation { iops, bytes_per_second, latency_ns });
+        let emulation = drive.map(|(iops, bytes_per_second, latency_ns)| {
+            Emulation { seek_ns, flush_ns, parallel, ..Emulation::even(iops, bytes_per_second, latency_ns) }
+        });
         let trace = Trace { header: header(emulation, &[limited(iops), Terms::default()]), records };
         let trace = decode(&encode(&trace).unwrap()).unwrap();
         let prediction = of_trace(&trace);

@@ -224,7 +224,8 @@ mod tests {
                 level(Scope::Volume(weir_types::VolumeId(uuid::Uuid::nil())), "vol1", terms),
             ],
         };
-        let emulation = Some(Emulation { iops: 2000, bytes_per_second: None, latency_ns: 5 });
+        let emulation = "iops=2000,latency=5ns,seek=8ms,flush=3ms,parallel=9";
+        let emulation = Some(Emulation::parse(emulation).unwrap());
         let header = Header {
             duration_ns: 1_000_000_000,
             is_cut_short: false,
@@ -283,6 +284,14 @@ mod tests {
     }
 
     #[test]
+    fn drives_from_before_seeks_flushes_and_parallelism_are_read() {
+        let before = r#"{"name":"slow","emulation":{"iops":2000,"latency_ns":5},"in_flight":null}"#;
+        let drive: TraceDrive = serde_json::from_str(before).unwrap();
+        assert_eq!(drive.emulation, Some(Emulation::even(2000, None, 5)));
+        assert_eq!(serde_json::to_string(&drive).unwrap(), before, "and older programs read it");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_named() {
         let record = Record {
             arrived_ns: 1,
@@ -299,7 +308,11 @@ mod tests {
             is_failed: false,
         };
         type Break = fn(&mut Trace);
-        let cases: [(Break, &str); 8] = [
+        let cases: [(Break, &str); 9] = [
+            (
+                |trace| trace.header.drives[0].emulation.as_mut().unwrap().parallel = Some(0),
+                "'parallel=0' is not from 1 to 1024",
+            ),
             (|trace| trace.records[0].volume = 1, "record 0 makes no sense: its volume is not in the header"),
             (|trace| trace.records[0].bytes = 0, "its length is none"),
             (|trace| trace.records[0].offset = u64::MAX, "beyond the end"),

@@ -4,16 +4,22 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
-use weir_types::Emulation;
+use weir_types::emulation::Parameters;
+use weir_types::{Emulation, EmulationKind, UnitError};
 
 use crate::control::DriveView;
 use crate::control::records::DriveRecord;
 
 /// How an emulated drive behaves: operations take turns of 1 / `iops` or of the time that their bytes need,
-/// whichever is longer, and are answered `latency_ns` after that.
+/// whichever is longer, and of `seek_ns` more where one does not begin where the one before it ended. They
+/// are answered `latency_ns` after that; at most `parallel` are served at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveEmulation {
+    /// The kind of drive that has exactly these parameters, if one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "nvme")]
+    pub kind: Option<EmulationKind>,
     /// Operations per second.
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub iops: u64,
@@ -25,6 +31,55 @@ pub struct DriveEmulation {
     #[serde(default)]
     #[schema(maximum = 10_000_000_000_u64)]
     pub latency_ns: u64,
+    /// What the turn of an operation takes longer that does not begin where the one before it ended, in
+    /// nanoseconds.
+    #[serde(default)]
+    #[schema(maximum = 10_000_000_000_u64)]
+    pub seek_ns: u64,
+    /// The turn of a flush, in nanoseconds; if absent, a flush takes the latency and no turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 10_000_000_000_u64)]
+    pub flush_ns: Option<u64>,
+    /// Operations that are served at a time; as many as come if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1024)]
+    pub parallel: Option<u32>,
+}
+
+/// How a new drive should behave: like one of a kind, by parameters of its own, or like one of a kind but for
+/// some parameters. Without a kind `iops` is required, and what is absent is as in `DriveEmulation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DriveEmulationCreate {
+    /// The kind: `ebs-io1`, `ebs-gp2`, `ebs-standard`, `hdd-7200`, `sata-ssd` or `nvme`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "nvme")]
+    pub kind: Option<EmulationKind>,
+    /// Operations per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub iops: Option<u64>,
+    /// Bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
+    pub bytes_per_second: Option<u64>,
+    /// Latency of each operation after its turn, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 10_000_000_000_u64)]
+    pub latency_ns: Option<u64>,
+    /// What the turn of an operation takes longer that does not begin where the one before it ended, in
+    /// nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 10_000_000_000_u64)]
+    pub seek_ns: Option<u64>,
+    /// The turn of a flush, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 10_000_000_000_u64)]
+    pub flush_ns: Option<u64>,
+    /// Operations that are served at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1024)]
+    pub parallel: Option<u32>,
 }
 
 /// Whether a drive can be used.
@@ -91,7 +146,7 @@ pub struct DriveCreate {
     pub name: Option<String>,
     /// How it should behave, if it is to be emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub emulation: Option<DriveEmulation>,
+    pub emulation: Option<DriveEmulationCreate>,
     /// Most operations to keep in flight; if absent or 0, as many as trials find while volumes compete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1024)]
@@ -112,15 +167,51 @@ pub struct VolumeDrive {
 
 impl From<Emulation> for DriveEmulation {
     fn from(emulation: Emulation) -> DriveEmulation {
-        let Emulation { iops, bytes_per_second, latency_ns } = emulation;
-        DriveEmulation { iops, bytes_per_second, latency_ns }
+        let Emulation { iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel } = emulation;
+        let kind = emulation.kind();
+        DriveEmulation { kind, iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel }
     }
 }
 
 impl From<DriveEmulation> for Emulation {
     fn from(emulation: DriveEmulation) -> Emulation {
-        let DriveEmulation { iops, bytes_per_second, latency_ns } = emulation;
-        Emulation { iops, bytes_per_second, latency_ns }
+        let DriveEmulation { kind: _, iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel } =
+            emulation;
+        Emulation { iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel }
+    }
+}
+
+/// All parameters are told, so that no kind is needed.
+impl From<Emulation> for DriveEmulationCreate {
+    fn from(emulation: Emulation) -> DriveEmulationCreate {
+        let Emulation { iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel } = emulation;
+        DriveEmulationCreate {
+            kind: None,
+            iops: Some(iops),
+            bytes_per_second,
+            latency_ns: Some(latency_ns),
+            seek_ns: Some(seek_ns),
+            flush_ns,
+            parallel,
+        }
+    }
+}
+
+impl DriveEmulationCreate {
+    /// The drive that is described.
+    ///
+    /// # Errors
+    /// If there is neither a kind nor `iops`, or a value is not accepted.
+    pub fn emulation(self) -> Result<Emulation, UnitError> {
+        let parameters = Parameters {
+            iops: self.iops,
+            bytes_per_second: self.bytes_per_second.map(Some),
+            latency_ns: self.latency_ns,
+            seek_ns: self.seek_ns,
+            flush_ns: self.flush_ns.map(Some),
+            parallel: self.parallel.map(Some),
+        };
+        parameters.of(self.kind)
     }
 }
 

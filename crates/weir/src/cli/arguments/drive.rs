@@ -13,7 +13,7 @@ use super::pool::queue_target;
 pub enum DriveCommand {
     /// Make an existing directory a drive
     #[command(
-        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us"
+        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
     )]
     Add {
         /// The directory, on the daemon's host
@@ -21,11 +21,14 @@ pub enum DriveCommand {
         /// Name of the drive [default: that of the directory]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Behave like a drive of this many operations per second, this bandwidth [default: none] and this latency
-        /// [default: 0]; shown as emulated wherever it is shown
+        /// Behave like a drive of this many operations per second, this bandwidth [default: none] and this
+        /// latency [default: 0], that takes this long to move elsewhere [default: 0] and for a flush
+        /// [default: as each operation], and serves so many at a time [default: as many as come]; or like one
+        /// of a kind (ebs-io1, ebs-gp2, ebs-standard, hdd-7200, sata-ssd, nvme), but for what is named after
+        /// it. Shown as emulated wherever it is shown
         #[arg(
             long,
-            value_name = "iops=N,bandwidth=RATE,latency=TIME",
+            value_name = "[KIND,]iops=N,bandwidth=RATE,latency=TIME,seek=TIME,flush=TIME,parallel=N",
             value_parser = Emulation::parse,
             allow_hyphen_values = true
         )]

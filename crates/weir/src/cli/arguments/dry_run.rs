@@ -43,11 +43,10 @@ pub struct SimulateArguments {
     /// All policies and bindings, in the form of 'qos export' [default: those of the trace, or none]
     #[arg(long, value_name = "FILE")]
     pub policies: Option<PathBuf>,
-    /// Play on a drive of this many operations per second, this bandwidth and this latency [default: those of the
-    /// trace]
+    /// Play on a drive as 'drive add --emulate' takes it [default: those of the trace]
     #[arg(
         long,
-        value_name = "iops=N,bandwidth=RATE,latency=TIME",
+        value_name = "KIND|iops=N,bandwidth=RATE,latency=TIME,...",
         value_parser = Emulation::parse,
         allow_hyphen_values = true,
         required_unless_present = "trace"

@@ -49,7 +49,7 @@ fn absolute(directory: &Path) -> Result<String, CommandError> {
     path.into_os_string().into_string().map_err(usage)
 }
 
-/// What kind of drive it is; of an emulated one with its parameters.
+/// What kind of drive it is; of an emulated one with its kind's name, or its parameters if no kind has these.
 pub fn media(emulation: Option<DriveEmulation>) -> String {
     emulation.map_or("directory".to_owned(), |emulation| format!("emulated {}", Emulation::from(emulation)))
 }
@@ -108,6 +108,7 @@ fn description(drive: &Drive) -> String {
         ("Drive ID", drive.id.to_string()),
         ("Path", drive.path.clone()),
         ("Media Type", media(drive.emulation)),
+        ("Emulation", drive.emulation.map_or("-".to_owned(), |of| Emulation::from(of).parameters())),
         ("State", format!("{}{reason}", state(drive.state))),
         ("Size", optional_size(drive.size_bytes)),
         ("Used", optional_size(drive.used_bytes)),
@@ -142,15 +143,25 @@ mod tests {
 
     #[test]
     fn an_emulated_drive_says_so_wherever_it_is_shown() {
-        let emulation =
-            DriveEmulation { iops: 2000, bytes_per_second: Some(250_000_000), latency_ns: 200_000 };
-        let drive = drive(Some(emulation));
+        let emulation = Emulation::even(2000, Some(250_000_000), 200_000);
+        let drive = drive(Some(emulation.into()));
         let words = "emulated iops=2000,bandwidth=250MB/s,latency=200us";
         assert!(description(&drive).contains(&format!("Media Type: {words}\n")));
         let label = labelled("slow", drive.emulation);
         assert_eq!(label, format!("slow ({words})"));
         let table = table(&DriveList { drives: vec![drive] });
         assert!(table.contains(words), "{table}");
+    }
+
+    #[test]
+    fn an_emulated_drive_of_a_kind_says_which_and_shows_its_parameters() {
+        let emulation = weir_types::EmulationKind::EbsIo1.emulation();
+        let drive = drive(Some(emulation.into()));
+        let text = description(&drive);
+        let fields =
+            ["Media Type: emulated ebs-io1\n", "Emulation: iops=10346,bandwidth=320MB/s,latency=483344ns\n"];
+        assert!(fields.iter().all(|field| text.contains(field)), "{text}");
+        assert_eq!(labelled("fast", drive.emulation), "fast (emulated ebs-io1)");
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn a_lost_catalogue_is_rebuilt_from_all_drives() {
     let (_folder, state) = state();
     let path = folder(&state, "second");
     let world = World::start(&state);
-    let emulation = Some(Emulation { iops: 5000, bytes_per_second: None, latency_ns: 7 });
+    let emulation = Some(Emulation::even(5000, None, 7));
     world.control.add_drive(AddDrive { emulation, ..add(&path, None) }).unwrap();
     world.control.create_volume(volume_on("second", "vol2")).unwrap();
     world.control.create_volume(volume(None, "vol1", GIB)).unwrap();

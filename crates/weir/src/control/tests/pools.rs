@@ -13,7 +13,7 @@ fn world(state: &Path) -> World {
     for drive in ["d1", "d2"] {
         let path = state.join(drive);
         std::fs::create_dir(&path).unwrap();
-        let emulation = Some(Emulation { iops: 21_000, bytes_per_second: Some(250_000_000), latency_ns: 0 });
+        let emulation = Some(Emulation::even(21_000, Some(250_000_000), 0));
         let request = AddDrive { path, name: None, emulation, queue_target: None };
         world.control.add_drive(request).unwrap();
     }
@@ -275,6 +275,30 @@ fn how_a_pool_is_used_is_changed_within_what_is_bound_and_survives() {
     let auto = ModifyPool { queue_target: Some(None), ..ModifyPool::default() };
     let depth = control.modify_pool(&name("d1"), auto).unwrap().depth.unwrap();
     assert_ne!(depth.origin, weir_qos::DepthOrigin::Chosen);
+}
+
+#[test]
+fn the_capacity_of_an_emulated_drive_is_that_of_operations_at_random_places() {
+    let (_folder, state) = state();
+    let World { control, .. } = &World::start(&state);
+    for (text, parameters, most, capacity) in [
+        ("disk", "hdd-7200", "76IOPS", "its capacity of 80IOPS"),
+        ("served", "iops=1000,latency=3ms,parallel=2", "475IOPS", "its capacity of 500IOPS"),
+        ("bytes", "iops=1000,bandwidth=100MB/s,seek=1310720ns", "47500kB/s", "its capacity of 50MB/s"),
+    ] {
+        let path = state.join(text);
+        std::fs::create_dir(&path).unwrap();
+        let emulation = Some(Emulation::parse(parameters).unwrap());
+        control.add_drive(AddDrive { path, name: None, emulation, queue_target: None }).unwrap();
+        let volume = format!("v-{text}");
+        make_groups(control, &[(text, most, false, None)]);
+        control.create_volume(bound_to(text, on(text, &volume))).unwrap();
+        let more = if most.ends_with("IOPS") { "1IOPS" } else { "1B/s" };
+        let more_group = format!("more-{text}");
+        make_groups(control, &[(&more_group, more, false, None)]);
+        let (_, message) = error(control.create_volume(bound_to(&more_group, on(text, "w"))));
+        assert!(message.contains(capacity), "{message}");
+    }
 }
 
 #[test]

@@ -218,8 +218,10 @@ impl Reactor {
         let operation = &mut self.background.operations[index];
         let served = self.background.lanes.get(&operation.key);
         let served = served.expect("a lane stands while a step of it is under way");
-        if let Some(media) = served.media.as_ref().filter(|_| operation.cost.is_some()) {
-            operation.due_ns = emulation::lock(media).submit(now_ns, 0);
+        if let (Some(media), Step::GiveBack(extent)) = (&served.media, operation.step) {
+            // What is given back of an extent in one step after another lies side by side.
+            let position = emulation::position(operation.id, extent, 0);
+            operation.due_ns = emulation::lock(media).submit(now_ns, position, 0);
         }
         let files = served.files.get(&operation.id).expect("work has files until it is finished");
         let (drive, condemned, step) = (operation.key.0, files.clone(), operation.step);
