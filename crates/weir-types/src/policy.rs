@@ -28,6 +28,23 @@ pub enum Class {
     High,
 }
 
+impl Class {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Low => "low",
+            Class::Medium => "medium",
+            Class::High => "high",
+        }
+    }
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// A pair of ceilings of which the one reached first holds. `None` means no ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

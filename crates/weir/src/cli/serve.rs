@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use weir_types::ClassThresholds;
 
 use super::arguments::ServeArguments;
 use super::client::CommandError;
@@ -34,6 +35,7 @@ struct Settings {
     api_listen: Option<SocketAddr>,
     rebuild_catalogue: bool,
     cluster_id: Option<String>,
+    classes: ClassThresholds,
     warnings: Vec<String>,
 }
 
@@ -60,8 +62,11 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     let data_plane = DataPlane::start(DataPlaneConfig { reactors: settings.reactors });
     let data_plane = data_plane.map_err(CommandError::failed)?;
     let exports = Arc::new(ExportTable::default());
-    let config =
-        ControlConfig { state: settings.state.clone(), rebuild_catalogue: settings.rebuild_catalogue };
+    let config = ControlConfig {
+        state: settings.state.clone(),
+        rebuild_catalogue: settings.rebuild_catalogue,
+        classes: settings.classes,
+    };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
     let api = ApiListeners::bind(&settings.state.join("api.sock"), settings.api_listen);
@@ -114,6 +119,7 @@ impl Settings {
             arguments.config.as_deref().map(Config::read).transpose().map_err(CommandError::failed)?;
         let config = config.unwrap_or_default();
         let warnings = config.warnings();
+        let classes = config.classes.thresholds().map_err(CommandError::Failed)?;
         let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
         let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
         let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
@@ -126,6 +132,7 @@ impl Settings {
             api_listen: arguments.api_listen.or(config.api_listen),
             rebuild_catalogue: arguments.rebuild_catalogue,
             cluster_id: Some(config.clusterid).filter(|id| !id.is_empty()),
+            classes,
             warnings,
             state,
         })

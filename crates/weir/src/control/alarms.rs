@@ -24,6 +24,8 @@ pub enum AlarmSource {
     DataPlane,
     /// The ledger of floors.
     Ledger,
+    /// The measurement of a drive.
+    Measurement,
 }
 
 /// A fault that stands now.
@@ -143,6 +145,7 @@ impl Control {
             message: alarm.message,
         }));
         alarms.extend(self.over_commit_alarms());
+        alarms.extend(self.class_alarms());
         alarms
     }
 

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use weir_types::{AdaptiveTerms, Class, DriveId, Emulation, Name, PolicyGroupId, Terms, VolumeId};
 
+pub use super::drives::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
+
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
 
@@ -95,6 +97,9 @@ pub struct DriveRecord {
     /// The class of what it delivers, once that is known; drives of one class are one pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
+    /// What its measurements found, and whether its class was chosen instead.
+    #[serde(default, skip_serializing_if = "Measured::is_empty")]
+    pub measured: Measured,
     /// How its pool is used. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,

@@ -41,7 +41,7 @@ use background::NewCleanup;
 pub use background::{JobProgress, ProgressSnapshot};
 use command::{Binding, Command};
 pub use connection::NewConnection;
-use emulation::SharedMedia;
+pub use emulation::SharedMedia;
 use helper::Helper;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
@@ -211,8 +211,8 @@ impl DataPlane {
         Ok(statistics)
     }
 
-    /// The one model of an emulated drive.
-    fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
+    /// The one model of an emulated drive, which all that is done there shares.
+    pub fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
         let new = || Arc::new(Mutex::new(EmulatedMedia::new(emulation)));
         Arc::clone(locked(&self.media).entry(drive).or_insert_with(new))
     }

@@ -3,7 +3,9 @@
 //! The drive in the state folder always exists. Others are added and removed; one whose directory is not there
 //! when the daemon starts is missing until the next start: its volumes are not served, and an alarm says why.
 
+mod class;
 mod copy;
+mod measuring;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use weir_types::{DriveId, Emulation, Name, VolumeId};
+use weir_types::{Class, DriveId, Emulation, Name, VolumeId};
 
 use super::Control;
 use super::background::refuse_cleanups;
@@ -21,8 +23,11 @@ use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
+use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, Marker, Store};
+pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
+pub use measuring::{ClassChange, Measurements};
 
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";
@@ -49,6 +54,10 @@ pub struct AddDrive {
     pub emulation: Option<Emulation>,
     /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
     pub queue_target: Option<u32>,
+    /// Its class, if it is not to be that of its first measurement.
+    pub class: Option<Class>,
+    /// Whether to measure it.
+    pub measure: bool,
 }
 
 /// A drive as it is shown.
@@ -62,6 +71,17 @@ pub struct DriveView {
     pub volumes: usize,
     /// Sum of their sizes in bytes.
     pub provisioned_bytes: u64,
+    /// Why it has the class that it has, or has none.
+    pub class_reason: String,
+    /// How far its measurement is, while there is one.
+    pub progress: Option<Progress>,
+}
+
+impl AddDrive {
+    /// A drive at a path that asks for nothing, and not to be measured.
+    pub fn new(path: PathBuf) -> AddDrive {
+        AddDrive { path, name: None, emulation: None, queue_target: None, class: None, measure: false }
+    }
 }
 
 impl Drive {
@@ -152,7 +172,7 @@ impl Control {
             model.drives.values().map(|drive| view(&model, drive)).collect::<Vec<_>>()
         };
         views.sort_by_key(|view| (view.record.id != DriveId::DEFAULT, view.record.name.clone()));
-        views.into_iter().map(|view| self.with_usage(view)).collect()
+        views.into_iter().map(|view| self.with_class(self.with_usage(view))).collect()
     }
 
     /// One drive.
@@ -164,7 +184,7 @@ impl Control {
             let model = self.model();
             view(&model, model.drive(name)?)
         };
-        Ok(self.with_usage(view))
+        Ok(self.with_class(self.with_usage(view)))
     }
 
     /// Looks at the drive's filesystem, which may take its time, while nobody waits for the model.
@@ -185,8 +205,11 @@ impl Control {
         let id = self.place_for(&path, &name)?;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
-        let (emulation, created_at) = (request.emulation, Timestamp::now());
-        let record = DriveRecord { id, name, path: path.clone(), emulation, class: None, pool, created_at };
+        let record = DriveRecord { emulation: request.emulation, ..new_record(id, name, path.clone(), pool) };
+        let record = match request.class {
+            Some(class) => record.with_chosen_class(class, &self.classes),
+            None => record,
+        };
         let store = Store::adopt_directory(path, &Marker::new(self.node, id)).map_err(|error| {
             let path = request.path.display();
             ControlError::refused(format!("'{path}' cannot be a drive: {error}"))
@@ -202,6 +225,9 @@ impl Control {
         let name = record.name.clone();
         let files = store.clone();
         self.update(|model| model.drives.insert(id, Drive { record, revision, store: Ok(store) }));
+        if request.measure {
+            self.measure_new_drive(id);
+        }
         self.clean_up_leftovers(id, &files)?;
         self.drive(&name)
     }
@@ -256,6 +282,7 @@ impl Control {
             refuse_used(&model, &drive.record)?;
             (drive.record.id, drive.revision, drive.store.clone())
         };
+        self.measurements.stop(id, name)?;
         let key = keys::drive(id);
         let cleanups: Vec<_> = self.model().cleanups_on(id).map(|(volume, _)| volume).collect();
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
@@ -288,11 +315,13 @@ fn refuse_used(model: &Model, drive: &DriveRecord) -> Outcome<()> {
     refuse_cleanups(model, drive.id, name)
 }
 
-/// A view without what must be read from the drive.
+/// A view without what must be read from the drive, and without what is said of its class.
 fn view(model: &Model, drive: &Drive) -> DriveView {
     let record = drive.record.clone();
     DriveView {
         usage: Err(drive.store.as_ref().err().cloned().unwrap_or_default()),
+        class_reason: String::new(),
+        progress: None,
         volumes: model.volumes_on(record.id).count(),
         provisioned_bytes: model.volumes_on(record.id).map(|volume| volume.size_bytes).sum(),
         record,
@@ -328,6 +357,9 @@ pub fn open_all(
 /// Removes what a crash left behind and is small; space is given back later, in the background.
 fn clean(store: Store) -> Result<Store, crate::store::StoreError> {
     store.remove_temporary_records()?;
+    if let Err(error) = measure::remove_leftover(store.drive()) {
+        tracing::warn!(drive = %store.drive().display(), %error, "the file of an earlier measurement stays");
+    }
     Ok(store)
 }
 
@@ -335,10 +367,23 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     let key = keys::drive(DriveId::DEFAULT);
     if catalogue.get(&key)?.is_none() {
         let name = Name::new(DEFAULT_DRIVE).map_err(|error| ControlError::internal(error.to_string()))?;
-        let (path, created_at) = (state.join(DEFAULT_FOLDER), Timestamp::now());
-        let (emulation, class, pool) = (None, None, PoolSettings::default());
-        let record = DriveRecord { id: DriveId::DEFAULT, name, path, emulation, class, pool, created_at };
+        let record = new_record(DriveId::DEFAULT, name, state.join(DEFAULT_FOLDER), PoolSettings::default());
         catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
     }
     Ok(())
+}
+
+/// A drive of which nothing is known yet.
+fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> DriveRecord {
+    let created_at = Timestamp::now();
+    DriveRecord {
+        id,
+        name,
+        path,
+        emulation: None,
+        class: None,
+        measured: Measured::default(),
+        pool,
+        created_at,
+    }
 }

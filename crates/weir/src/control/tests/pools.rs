@@ -14,7 +14,7 @@ fn world(state: &Path) -> World {
         let path = state.join(drive);
         std::fs::create_dir(&path).unwrap();
         let emulation = Some(Emulation { iops: 21_000, bytes_per_second: Some(250_000_000), latency_ns: 0 });
-        let request = AddDrive { path, name: None, emulation, queue_target: None };
+        let request = AddDrive { emulation, ..AddDrive::new(path) };
         world.control.add_drive(request).unwrap();
     }
     world
@@ -286,7 +286,7 @@ fn a_drive_is_added_with_a_queue_target() {
     let World { control, .. } = &World::start(&state);
     let path = state.join("d3");
     std::fs::create_dir(&path).unwrap();
-    let add = |queue_target| AddDrive { path: path.clone(), name: None, emulation: None, queue_target };
+    let add = |queue_target| AddDrive { queue_target, ..AddDrive::new(path.clone()) };
     let (_, message) = error(control.add_drive(add(Some(1025))));
     assert!(message.contains("a queue target of 1025 operations is not accepted"), "{message}");
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "a refusal leaves nothing behind");
