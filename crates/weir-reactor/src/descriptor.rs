@@ -81,7 +81,7 @@ impl Descriptor {
     /// True if reading and writing never waits for media: then there is nothing to gain from doing it
     /// asynchronously, and the kernel, which has no other way for such files, would give every operation to
     /// a worker thread.
-    pub(crate) fn is_in_memory(&self) -> bool {
+    pub fn is_in_memory(&self) -> bool {
         self.kind == Kind::MemoryFile
     }
 

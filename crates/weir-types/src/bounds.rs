@@ -102,6 +102,39 @@ pub const EMULATED_TIME_NS_MAX: u64 = 10_000_000_000;
 /// keep in flight: the model remembers the end of each.
 pub const EMULATED_PARALLEL_MAX: u32 = QUEUE_TARGET_MAX;
 
+/// Longest latency that a class of drives may be said to begin with, in nanoseconds: no slower drive can even be
+/// emulated.
+pub const CLASS_LATENCY_NS_MAX: u64 = EMULATED_TIME_NS_MAX;
+
+/// Operations that are kept in flight to find what a drive delivers at most: what a few busy volumes have open, and
+/// the number with which makers state theirs.
+pub const MEASUREMENT_DEPTH: usize = 32;
+
+/// Sequential operations that are kept in flight: with a piece each, 1 MiB.
+pub const MEASUREMENT_SEQUENTIAL_DEPTH: usize = 8;
+
+/// Largest file that a drive is measured in, in bytes: beyond the cache of a disk, and written in a few seconds.
+pub const MEASUREMENT_SCRATCH_BYTES_MAX: u64 = 256 << 20;
+
+/// Largest file that an emulated drive is measured in, in bytes: what it delivers does not depend on what it lies
+/// on, as long as that is faster.
+pub const MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX: u64 = 32 << 20;
+
+/// Smallest file that says anything of a drive, in bytes.
+pub const MEASUREMENT_SCRATCH_BYTES_MIN: u64 = 8 << 20;
+
+/// The part of a drive's free space that its measurement may take: volumes that grow meanwhile must not run out of it.
+pub const MEASUREMENT_SPACE_DIVISOR: u64 = 4;
+
+/// Operations of one phase of a measurement, after which it ends early: more make no median better.
+pub const MEASUREMENT_OPERATIONS_MAX: usize = 100_000;
+
+/// Longest measurement, in seconds: a drive that takes longer does not answer.
+pub const MEASUREMENT_SECONDS_MAX: u64 = 120;
+
+/// Buffers of a measurement, in bytes: its operations in flight, of either size.
+pub const MEASUREMENT_POOL_BYTES: usize = 2 << 20;
+
 /// Longest burst that a policy may allow, in seconds: an hour.
 pub const BURST_SECONDS_MAX: u32 = 3600;
 
@@ -142,3 +175,8 @@ const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(RECEIVE_BUFFER_BYTES > PIECE_BYTES as usize);
 // Half of the pool is enough to give every connection the least that it is promised.
 const _: () = assert!(CONNECTIONS_PER_REACTOR_MAX * CONNECTION_BUFFER_BYTES_MIN <= BUFFER_POOL_BYTES / 2);
+const _: () = assert!(MEASUREMENT_SEQUENTIAL_DEPTH * PIECE_BYTES as usize <= MEASUREMENT_POOL_BYTES / 2);
+const _: () = assert!(MEASUREMENT_DEPTH * BLOCK_BYTES as usize <= MEASUREMENT_POOL_BYTES / 2);
+const _: () = assert!(MEASUREMENT_SCRATCH_BYTES_MIN.is_multiple_of(PIECE_BYTES));
+const _: () = assert!(MEASUREMENT_SCRATCH_BYTES_MAX.is_multiple_of(PIECE_BYTES));
+const _: () = assert!(MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX.is_multiple_of(PIECE_BYTES));

@@ -11,6 +11,7 @@ pub mod background;
 pub mod bounds;
 pub mod emulation;
 pub mod identity;
+pub mod measurement;
 pub mod name;
 pub mod policy;
 pub mod units;
@@ -20,6 +21,7 @@ pub use adaptive::{AdaptiveTerms, PeakMode, Space};
 pub use background::{BackgroundKind, BackgroundPolicy};
 pub use emulation::{Emulation, EmulationKind};
 pub use identity::{DriveId, PolicyGroupId, VolumeId};
+pub use measurement::{ClassThreshold, ClassThresholds, MeasuredDirection, Measurement, ThresholdsError};
 pub use name::{Name, NameError};
 pub use policy::{
     Burst, Charges, Class, ClassPolicy, InitialCredit, Limits, OperationSize, Scope, Terms, Throughput,

@@ -28,13 +28,20 @@ pub enum Class {
     High,
 }
 
-impl std::fmt::Display for Class {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl Class {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
             Class::Low => "low",
             Class::Medium => "medium",
             Class::High => "high",
-        })
+        }
+    }
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use weir_types::Emulation;
+use weir_types::emulation::parse_time;
+use weir_types::{ClassThreshold, ClassThresholds, Emulation};
 
 /// What a configuration file says. A key that is not here is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -27,6 +28,8 @@ pub struct Config {
     pub zone: String,
     /// The region that the node is in, for those who read.
     pub region: String,
+    /// Where classes of drives begin.
+    pub classes: ClassesConfig,
     /// Data-plane threads.
     pub reactors: Option<u16>,
     /// Where NBD clients attach: `unix:PATH` or `tcp:ADDR:PORT`.
@@ -57,6 +60,50 @@ pub struct ConfiguredDrive {
     pub emulation: Option<Emulation>,
 }
 
+/// Where classes of drives begin; what does not reach `medium` is `low`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassesConfig {
+    /// From here on a drive is `high`.
+    pub high: ClassConfig,
+    /// From here on a drive is `medium`.
+    pub medium: ClassConfig,
+}
+
+/// Where a class begins; what is absent is as it is published.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassConfig {
+    /// Least random reads, and writes, of 4 KiB per second, 32 at a time.
+    pub iops: Option<u64>,
+    /// Longest median latency of one at a time, such as `2ms`.
+    pub latency: Option<String>,
+}
+
+impl ClassConfig {
+    fn threshold(&self, published: ClassThreshold) -> Result<ClassThreshold, String> {
+        let latency = self.latency.as_deref().map(parse_time).transpose();
+        Ok(ClassThreshold {
+            iops: self.iops.unwrap_or(published.iops),
+            latency_ns: latency.map_err(|error| error.to_string())?.unwrap_or(published.latency_ns),
+        })
+    }
+}
+
+impl ClassesConfig {
+    /// The thresholds.
+    ///
+    /// # Errors
+    /// If a value is not accepted, or a lower class asks for as much as a higher one.
+    pub fn thresholds(&self) -> Result<ClassThresholds, String> {
+        let published = ClassThresholds::default();
+        let named = |class: &str, error: String| format!("{class}.latency: {error}");
+        let high = self.high.threshold(published.high).map_err(|error| named("high", error))?;
+        let medium = self.medium.threshold(published.medium).map_err(|error| named("medium", error))?;
+        ClassThresholds { high, medium }.checked().map_err(|error| error.to_string())
+    }
+}
+
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -76,6 +123,9 @@ pub enum ConfigError {
         /// What is wrong, and where.
         message: String,
     },
+    /// Where classes begin makes no sense.
+    #[error("the configuration file's 'classes' is not accepted: {0}")]
+    Classes(String),
     /// A value is not accepted.
     #[error("the configuration file's '{key}' is not accepted: {message}")]
     Value {
@@ -100,7 +150,10 @@ impl Config {
         } else {
             toml::from_str(&text).map_err(|error| toml_message(&error, &text))
         };
-        config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })
+        let config: Config =
+            config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })?;
+        config.classes.thresholds().map_err(ConfigError::Classes)?;
+        Ok(config)
     }
 
     /// The drives that it names.
@@ -232,5 +285,32 @@ mod tests {
         assert_eq!((drives[0].emulation, drives[1].emulation.map(|e| e.iops)), (None, Some(100)));
         assert!(emulate("/c", "iops=100").unwrap_err().contains("'storage.emulate./c'"));
         assert!(emulate("/a", "iops=0").unwrap_err().contains("'iops=0' is not from 1"));
+    }
+
+    #[test]
+    fn classes_are_read_as_json_and_toml_and_what_is_absent_is_as_published() {
+        let json = r#"{"classes": {"high": {"iops": 9000, "latency": "1.5ms"}, "medium": {"iops": 700}}}"#;
+        let toml = "[classes.high]\niops = 9000\nlatency = '1.5ms'\n[classes.medium]\niops = 700\n";
+        let config = read("a.json", json).unwrap();
+        assert_eq!(config, read("a.toml", toml).unwrap());
+        let high = ClassThreshold { iops: 9000, latency_ns: 1_500_000 };
+        let medium = ClassThreshold { iops: 700, latency_ns: 10_000_000 };
+        assert_eq!(config.classes.thresholds(), Ok(ClassThresholds { high, medium }));
+        assert_eq!(read("a.json", "{}").unwrap().classes.thresholds(), Ok(ClassThresholds::default()));
+    }
+
+    #[test]
+    fn classes_that_make_no_sense_are_refused_with_the_value() {
+        for (text, words) in [
+            ("[classes.high]\niops = 400\n", "medium.iops = 500 must be less than high.iops = 400"),
+            ("[classes.medium]\nlatency = '1ms'\n", "medium.latency = 1ms at least high.latency = 2ms"),
+            ("[classes.high]\nlatency = '2'\n", "high.latency: '2' is not a latency with its unit"),
+            ("[classes.medium]\niops = 0\n", "medium.iops = 0 is not accepted"),
+            ("[classes.low]\niops = 5\n", "low"),
+            ("[classes.high]\nrate = 5\n", "rate"),
+        ] {
+            let error = read("a.toml", text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
     }
 }

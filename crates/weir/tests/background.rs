@@ -37,7 +37,7 @@ fn with_drive(arguments: &[&str]) -> Daemon {
     let daemon = Daemon::fresh();
     let path = daemon.state().beside("drive1");
     std::fs::create_dir(&path).unwrap();
-    daemon.ok(&[&["drive", "add", path.to_str().unwrap()], arguments].concat());
+    daemon.ok(&[&["drive", "add", path.to_str().unwrap(), "--no-measurement"], arguments].concat());
     daemon
 }
 

@@ -162,7 +162,7 @@ fn an_over_committed_pool() {
     let path = daemon.state().beside("em");
     std::fs::create_dir_all(&path).unwrap();
     let ok = |command: &str| daemon.ok(&command.split(' ').collect::<Vec<_>>());
-    ok(&format!("drive add {} --emulate iops=21000,bandwidth=250MB/s", path.display()));
+    ok(&format!("drive add {} --no-measurement --emulate iops=21000,bandwidth=250MB/s", path.display()));
     ok("qos policy-group create five --min-throughput 5000IOPS --is-shared false");
     ok("qos policy-group create most --min-throughput 18000IOPS --is-shared true");
     ok("volume create v1 --size 1GiB --drive em --qos-policy-group five");

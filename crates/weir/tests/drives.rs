@@ -33,7 +33,7 @@ fn folder(state: &State, name: &str) -> String {
 fn with_emulated(parameters: &str) -> Daemon {
     let daemon = Daemon::fresh();
     let path = folder(daemon.state(), "emulated");
-    daemon.ok(&["drive", "add", &path, "--emulate", parameters]);
+    daemon.ok(&["drive", "add", &path, "--emulate", parameters, "--no-measurement"]);
     daemon
 }
 
@@ -225,7 +225,7 @@ fn nobody_waits_for_an_emulated_drive_that_is_given_up() {
 fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
     let daemon = with_emulated("iops=2000,bandwidth=250MB/s,latency=200us");
     let plain = folder(daemon.state(), "plain");
-    daemon.ok(&["drive", "add", &plain, "--name", "second"]);
+    daemon.ok(&["drive", "add", &plain, "--name", "second", "--no-measurement"]);
     create_on(&daemon, "emulated", "v1");
     create_on(&daemon, "second", "v2");
     daemon.create("v3", "1GiB");
@@ -299,7 +299,7 @@ fn bad_drives_are_refused_with_what_is_wrong() {
     let message = daemon.refused(1, &["volume", "create", "v", "--size", "1", "--drive", "fast"]);
     assert!(message.contains("unknown drive 'fast'; there are: default, emulated"), "{message}");
     // A relative path is meant from where the command is run.
-    weir_in(&daemon, Path::new(outer), &["drive", "add", "free"]).ok();
+    weir_in(&daemon, Path::new(outer), &["drive", "add", "free", "--no-measurement"]).ok();
     assert_eq!(
         daemon.json(&["drive", "show", "free"])["path"],
         std::fs::canonicalize(&free).unwrap().to_str().unwrap()

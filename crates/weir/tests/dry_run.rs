@@ -22,7 +22,8 @@ fn limited() -> Daemon {
     let daemon = Daemon::fresh();
     let path = daemon.state().beside("emulated");
     std::fs::create_dir_all(&path).unwrap();
-    daemon.ok(&["drive", "add", path.to_str().unwrap(), "--emulate", "iops=20000,latency=500us"]);
+    let emulated = ["--emulate", "iops=20000,latency=500us", "--no-measurement"];
+    daemon.ok(&[&["drive", "add", path.to_str().unwrap()], &emulated[..]].concat());
     let create = ["qos", "policy-group", "create"];
     daemon.ok(&[&create[..], &["both", "--max-throughput", "3000IOPS", "--is-shared", "true"]].concat());
     let capped = ["capped", "--max-throughput", "800IOPS", "--is-shared", "false", "--parent", "both"];

@@ -28,7 +28,7 @@ fn scene(emulation: &str, volumes: &[&str]) -> Daemon {
     let daemon = Daemon::fresh();
     let path = daemon.state().beside("em");
     std::fs::create_dir_all(&path).unwrap();
-    daemon.ok(&["drive", "add", path.to_str().unwrap(), "--emulate", emulation]);
+    daemon.ok(&["drive", "add", path.to_str().unwrap(), "--emulate", emulation, "--no-measurement"]);
     daemon.ok(&["tenant", "create", "svm01"]);
     for volume in volumes {
         let (tenant, name) = volume.split_once('/').unwrap_or(("default", volume));

@@ -108,7 +108,9 @@ impl Demo {
     fn play(&mut self, media: &Path) -> Result<Vec<Window>> {
         println!("# an emulated drive that delivers what the document's file system does");
         let emulation = format!("iops={DRIVE_IOPS},latency=200us");
-        self.daemon.run(&format!("drive add {} --name media --emulate {emulation}", media.display()))?;
+        let add =
+            format!("drive add {} --name media --emulate {emulation} --no-measurement", media.display());
+        self.daemon.run(&add)?;
         self.daemon.run(&format!("tenant create {TENANT}"))?;
         for volume in VOLUMES {
             self.daemon.run(&format!("volume create {volume} --size 1 --tenant {TENANT} --drive media"))?;

@@ -8,7 +8,7 @@ use weir_types::Emulation;
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
-use super::types::{Drive, DriveCreate, DriveEmulationCreate, DriveList, ErrorBody};
+use super::types::{Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody};
 use crate::control::{AddDrive, ControlError, Outcome};
 
 /// List drives.
@@ -37,6 +37,8 @@ pub(super) async fn create(
         name: convert::optional_name(request.name.as_deref())?,
         emulation: request.emulation.map(emulation).transpose()?,
         queue_target: request.queue_target.filter(|target| *target > 0),
+        class: request.class.map(Into::into),
+        measure: request.measure,
     };
     let view = context.run(|control| control.add_drive(request)).await?;
     Ok((StatusCode::CREATED, Json(view.into())))
@@ -56,6 +58,39 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Drive> {
     let name = convert::name(&name)?;
     Ok(Json(context.run(move |control| control.drive(&name)).await?.into()))
+}
+
+/// Give a drive a class by hand, or that of its latest measurement.
+#[utoipa::path(
+    patch, path = "/v1/drives/{name}", tag = "drives", operation_id = "modifyDrive",
+    params(("name" = String, Path, description = "The drive")), request_body = DriveModify,
+    responses((status = 200, description = "The drive as it is now", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Body(request): Body<DriveModify>,
+) -> Answer<Drive> {
+    let name = convert::name(&name)?;
+    let view = context.run(move |control| control.change_class(&name, request.class.into())).await?;
+    Ok(Json(view.into()))
+}
+
+/// Measure a drive anew, while it is used.
+#[utoipa::path(
+    post, path = "/v1/drives/{name}/measure", tag = "drives", operation_id = "measureDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 202, description = "It is being measured", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn measure(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<(StatusCode, Json<Drive>), ApiError> {
+    let name = convert::name(&name)?;
+    let view = context.run(move |control| control.measure_drive(&name)).await?;
+    Ok((StatusCode::ACCEPTED, Json(view.into())))
 }
 
 /// Remove a drive that holds no volumes. Its directory stays.

@@ -33,8 +33,12 @@ impl World {
     fn start(tcp: bool) -> World {
         let folder = tempfile::tempdir().unwrap();
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
-        let config =
-            ControlConfig { state: folder.path().to_owned(), rebuild_catalogue: false, drives: Vec::new() };
+        let config = ControlConfig {
+            state: folder.path().to_owned(),
+            rebuild_catalogue: false,
+            drives: Vec::new(),
+            classes: Default::default(),
+        };
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
         let socket = folder.path().join("api.sock");
         let address = tcp.then(|| "127.0.0.1:0".parse().unwrap());
@@ -133,7 +137,7 @@ const TENANT: &str = "/v1/tenants/{name}";
 fn call_drives(api: &mut World) {
     let folder = tempfile::tempdir().unwrap();
     let emulation = json!({"iops": 2000, "bytes_per_second": 5_000_000, "latency_ns": 10, "seek_ns": 0});
-    let body = json!({"path": folder.path(), "name": "slow", "emulation": emulation});
+    let body = json!({"path": folder.path(), "name": "slow", "emulation": emulation, "measure": false});
     let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
     assert_eq!((&drive["emulation"], &drive["state"]), (&emulation, &json!("online")));
     let drives = api.call("GET", "/v1/drives", "", None, 200);
@@ -162,6 +166,31 @@ fn call_drives(api: &mut World) {
     crate::control::tests::settle(&api.control);
     assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
+}
+
+/// Measures a drive and gives it another class.
+fn call_measurements(api: &mut World) {
+    const DRIVE: &str = "/v1/drives/{name}";
+    let folder = tempfile::tempdir().unwrap();
+    let emulation = json!({"iops": 300, "latency_ns": 1_000_000});
+    let body = json!({"path": folder.path(), "name": "m", "emulation": emulation});
+    let added = api.call("POST", "/v1/drives", "", Some(body), 201);
+    assert_eq!((added.get("class"), &added["class_reason"]), (None, &json!("being measured")));
+    let refused = api.call("POST", "/v1/drives/{name}/measure", "m", None, 409);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("is being measured already"), "{refused}");
+    crate::control::tests::settle_measurements(&api.control);
+    let measured = api.call("GET", DRIVE, "m", None, 200);
+    assert_eq!((&measured["class"], measured.get("measurement_progress")), (&json!("low"), None));
+    assert!(measured["measurement"]["read"]["iops"].as_u64().unwrap() <= 310, "{measured}");
+    let modified = api.call("PATCH", DRIVE, "m", Some(json!({"class": "high"})), 200);
+    assert_eq!(modified["class"], "high");
+    let modified = api.call("PATCH", DRIVE, "m", Some(json!({"class": "auto"})), 200);
+    assert_eq!((&modified["class"], &modified["class_reason"]), (&json!("low"), &measured["class_reason"]));
+    let again = api.call("POST", "/v1/drives/{name}/measure", "m", None, 202);
+    assert!(again["measurement_progress"]["percent"].is_u64(), "{again}");
+    api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 422);
+    api.call("DELETE", DRIVE, "m", None, 204);
+    api.call("POST", "/v1/drives/{name}/measure", "m", None, 404);
 }
 
 /// Shows, changes and resets the policy of background work.
@@ -195,7 +224,10 @@ fn call_background_policies(api: &mut World) {
 fn call_pools(api: &mut World) {
     const POOL: &str = "/v1/pools/{name}";
     let folder = tempfile::tempdir().unwrap();
-    let body = json!({"path": folder.path(), "name": "slow", "queue_target": 9, "emulation": {"iops": 2000}});
+    let emulation = json!({"iops": 2000});
+    let body = json!({
+        "path": folder.path(), "name": "slow", "queue_target": 9, "emulation": emulation, "measure": false,
+    });
     api.call("POST", "/v1/drives", "", Some(body), 201);
     let body = json!({"name": "floor", "floor": {"iops": 1200}, "is_shared": false});
     api.call("POST", GROUPS, "", Some(body), 201);
@@ -293,6 +325,24 @@ fn wrong_drives_are_refused_and_the_value_is_named() {
             post(json!({"path": "/", "name": "a b"}), 400, "invalid", "character ' '"),
             post(json!({"path": "/"}), 400, "invalid", "name the drive with --name"),
             ("GET", "/v1/drives/{name}", "x", Value::Null, 404, "not_found", "there are: default"),
+            (
+                "PATCH",
+                "/v1/drives/{name}",
+                "x",
+                json!({"class": "low"}),
+                404,
+                "not_found",
+                "unknown drive 'x'",
+            ),
+            (
+                "PATCH",
+                "/v1/drives/{name}",
+                "default",
+                json!({"class": "auto"}),
+                409,
+                "refused",
+                "was not measured",
+            ),
             ("DELETE", "/v1/drives/{name}", "default", Value::Null, 409, "refused", "always exists"),
             ("POST", VOLUMES, "", volume_with("drive", "x"), 404, "not_found", "unknown drive 'x'"),
         ],
@@ -307,6 +357,7 @@ fn every_operation_answers_as_described() {
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "gone"})), 201);
     api.call("DELETE", "/v1/tenants/{name}", "gone", None, 204);
     call_drives(api);
+    call_measurements(api);
     call_background_policies(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);

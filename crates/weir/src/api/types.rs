@@ -2,6 +2,7 @@
 
 mod background;
 mod drives;
+mod measurements;
 mod pools;
 mod reasons;
 mod recordings;
@@ -22,6 +23,7 @@ pub use background::{
 pub use drives::{
     Drive, DriveCreate, DriveEmulation, DriveEmulationCreate, DriveList, DriveState, VolumeDrive,
 };
+pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use pools::{InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates};
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,

@@ -71,6 +71,15 @@ pub fn fields(width: usize, fields: &[(&str, String)]) -> String {
     fields.iter().map(|(label, value)| format!("{label:>width$}: {value}\n")).collect()
 }
 
+/// Characters of a progress bar.
+const BAR_WIDTH: usize = 30;
+
+/// A bar of which a part from 0 to 1 is filled, with that in percent.
+pub fn progress_bar(part: f64) -> String {
+    let filled = (part * BAR_WIDTH as f64) as usize;
+    format!("[{:<BAR_WIDTH$}] {:.0}%", "#".repeat(filled), part * 100.0)
+}
+
 /// A size for people: three digits and a unit of a power of two, such as `1.1 GiB`.
 pub fn rough_size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use weir_types::ClassThresholds;
 
 use super::arguments::ServeArguments;
 use super::client::CommandError;
@@ -37,6 +38,7 @@ struct Settings {
     zone: Option<String>,
     region: Option<String>,
     drives: Vec<ConfiguredDrive>,
+    classes: ClassThresholds,
     warnings: Vec<String>,
 }
 
@@ -67,6 +69,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         state: settings.state.clone(),
         rebuild_catalogue: settings.rebuild_catalogue,
         drives: settings.drives.clone(),
+        classes: settings.classes,
     };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
@@ -121,6 +124,7 @@ impl Settings {
         let config = config.unwrap_or_default();
         let warnings = config.warnings();
         let drives = config.drives().map_err(CommandError::failed)?;
+        let classes = config.classes.thresholds().map_err(CommandError::Failed)?;
         let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
         let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
         let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
@@ -136,6 +140,7 @@ impl Settings {
             zone: named(config.zone),
             region: named(config.region),
             drives,
+            classes,
             warnings,
             state,
         })

@@ -1,5 +1,5 @@
-//! The daemon's own threads: the API, the look at extent files, and policies that follow the used space. If one fails, that is told and it is
-//! started again; the data plane serves on in any case.
+//! The daemon's own threads: the API, the look at extent files, policies that follow the used space, and what is
+//! finished. If one fails, that is told and it is started again; the data plane serves on in any case.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 /// A look that takes long is followed by a pause of this many times as long, so that it never takes more than
 /// a fifth of a core.
 const CHECK_PAUSE_FACTOR: u32 = 4;
-/// How often it is looked which background work is finished.
+/// How often it is looked which background work, and which measurements of drives, are finished.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
 const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
@@ -53,6 +53,7 @@ impl Supervised {
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
+            Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
             Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
         let keeper = control.clone();
@@ -69,6 +70,7 @@ impl Supervised {
         // A thread that has ended already needs no word.
         let _ = self.stop_api.send(true);
         self.repeated.into_iter().for_each(Repeated::stop);
+        self.control.stop_measurements();
         self.control.save_credits();
         match self.api.join() {
             Ok(listeners) => listeners.remove(),

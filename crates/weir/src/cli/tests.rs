@@ -200,13 +200,42 @@ fn drives_are_added_with_a_name_and_parameters() {
     ] {
         let command = read(line).unwrap();
         let Command::Drive {
-            command: DriveCommand::Add { directory: found, name: called, emulate, queue_target },
+            command: DriveCommand::Add { directory: found, name: called, emulate, queue_target, .. },
         } = command
         else {
             panic!("{line}: {command:?}");
         };
         let found = (found.to_str().unwrap(), called.as_deref(), emulate, queue_target);
         assert_eq!(found, (directory, name, parameters, target), "{line}");
+    }
+}
+
+#[test]
+fn drives_are_measured_and_classed() {
+    for (line, expected) in [
+        ("drive add /srv/d1", (None, false, false)),
+        ("drive add /srv/d1 --class HIGH", (Some(IoPriority::High), false, false)),
+        ("drive add /srv/d1 -class med --no-measurement", (Some(IoPriority::Medium), true, false)),
+        ("drive add /srv/d1 -no_wait", (None, false, true)),
+    ] {
+        let Ok(Command::Drive { command: DriveCommand::Add { class, no_measurement, no_wait, .. } }) =
+            read(line)
+        else {
+            panic!("{line}");
+        };
+        assert_eq!((class, no_measurement, no_wait), expected, "{line}");
+    }
+    for (line, is_understood) in [
+        ("drive measure d1", true),
+        ("drive measure d1 --wait", true),
+        ("drive measure d1 --no-wait", true),
+        ("drive measure d1 --wait --no-wait", false),
+        ("drive measure", false),
+        ("drive modify d1 --class auto", true),
+        ("drive modify d1 --class med", true),
+        ("drive modify d1", false),
+    ] {
+        assert_eq!(read(line).is_ok(), is_understood, "{line}");
     }
 }
 
@@ -301,6 +330,8 @@ fn wrong_command_lines_say_what_is_wrong() {
         ("drive add /x --emulate tape", "'tape' is not a list such as iops=21000"),
         ("drive add /x --emulate tape", "or a kind of drive (ebs-io1, ebs-gp2,"),
         ("drive add /x --emulate nvme,parallel=0", "'parallel=0' is not from 1 to 1024"),
+        ("drive add /x --class fast", "low, medium, high"),
+        ("drive modify d1 --class fast", "low, medium, high, auto"),
         ("pool modify d1", "required"),
         ("pool modify d1 --force", "required"),
         ("pool modify d1 --over-commit 150", "'150' is not a whole number of percent such as 150%"),

@@ -27,6 +27,8 @@ pub enum AlarmSource {
     Class,
     /// The space of a pool.
     Space,
+    /// The measurement of a drive.
+    Measurement,
 }
 
 /// A fault that stands now.
@@ -146,6 +148,7 @@ impl Control {
             message: alarm.message,
         }));
         alarms.extend(self.over_commit_alarms());
+        alarms.extend(self.measurement_alarms());
         alarms.extend(self.class_alarms());
         alarms
     }

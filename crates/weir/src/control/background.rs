@@ -240,7 +240,8 @@ impl Control {
     /// Has the space of something given back. A deleted volume's folder is condemned now if that can be done, so that a
     /// lost catalogue does not bring it back; else before anything is given back.
     pub(super) fn begin_cleanup(&self, id: VolumeId, mut cleanup: Cleanup) {
-        if let Ok(store) = self.store(cleanup.drive) {
+        let drive = self.model().drives.get(&cleanup.drive).map(|drive| drive.record.spec());
+        if let (Ok(store), Some(drive)) = (self.store(cleanup.drive), drive) {
             if cleanup.volume_extents.is_some()
                 && let Err(error) = store.condemn(id)
             {
@@ -252,12 +253,9 @@ impl Control {
             };
             let progress = Arc::new(JobProgress::expecting(extents));
             cleanup.progress = Some(progress.clone());
-            let drive = self.model().drives.get(&cleanup.drive).map(|drive| drive.record.clone());
             self.data_plane.clean_up(CleanupSpec {
                 id,
-                drive: cleanup.drive,
-                emulation: drive.as_ref().and_then(|drive| drive.emulation),
-                queue_target: drive.as_ref().and_then(|drive| drive.pool.queue_target),
+                drive,
                 condemned,
                 age_ns: age_ns(cleanup.begun_at),
                 progress,

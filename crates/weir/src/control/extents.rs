@@ -5,7 +5,7 @@ use weir_types::{DriveId, VolumeId};
 
 use super::Control;
 use super::background::Cleanup;
-use super::error::Outcome;
+use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
 use crate::dataplane::VolumeHome;
 use crate::store::{ExtentFault, Store, check_extents, extent_count};
@@ -25,15 +25,11 @@ impl Control {
         let stores = self.stores_of(volume)?;
         let model = self.model();
         let home = |(drive, store): (DriveId, Store)| {
-            let record = model.drives.get(&drive).map(|drive| &drive.record);
-            VolumeHome {
-                drive,
-                directory: store.extents(volume.id),
-                emulation: record.and_then(|record| record.emulation),
-                queue_target: record.and_then(|record| record.pool.queue_target),
-            }
+            let record = model.drives.get(&drive).map(|drive| &drive.record)?;
+            Some(VolumeHome { drive: record.spec(), directory: store.extents(volume.id) })
         };
-        Ok(stores.into_iter().map(home).collect())
+        let homes: Option<Vec<VolumeHome>> = stores.into_iter().map(home).collect();
+        homes.ok_or_else(|| ControlError::internal("a drive has files and is not in the catalogue"))
     }
 
     /// Makes the files of a new volume.

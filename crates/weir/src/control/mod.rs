@@ -50,7 +50,8 @@ pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView
 use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
-pub use drives::{AddDrive, DriveView};
+use drives::Measurements;
+pub use drives::{AddDrive, ClassChange, DriveView};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use ledger::{Amount, Claim, Ledger};
@@ -66,7 +67,7 @@ pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use tenants::{ModifyTenant, TenantView};
 pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
-use weir_types::DriveId;
+use weir_types::{ClassThresholds, DriveId};
 
 use crate::dataplane::{DataPlane, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
@@ -82,6 +83,9 @@ pub struct Control {
     change: Mutex<()>,
     model: RwLock<Model>,
     alarms: Alarms,
+    /// Where classes of drives begin.
+    classes: ClassThresholds,
+    measurements: Measurements,
     node: uuid::Uuid,
     started: Instant,
 }

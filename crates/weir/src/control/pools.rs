@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
+use weir_qos::{MediaModel, MediaRates};
 use weir_types::bounds::QUEUE_TARGET_MAX;
 use weir_types::emulation::Capacity;
-use weir_types::{Class, DriveId, Name};
+use weir_types::{Class, DriveId, MeasuredDirection, Measurement, Name};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
@@ -20,7 +21,7 @@ use super::ledger::{Amount, Claim, Ledger, Measure};
 use super::model::{Model, list_names};
 use super::outlook::{Outlook, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
-use crate::dataplane::PoolDepth;
+use crate::dataplane::{DriveSpec, PoolDepth};
 use crate::store::DriveUsage;
 
 /// What should become different about a pool; what is `None` stays.
@@ -132,10 +133,37 @@ fn name_of(class: Class) -> Name {
     Name::new(class.to_string()).expect("the name of a class is a name")
 }
 
-/// What a drive delivers. Of one that is not emulated it is not known.
+/// What a drive delivers in the direction in which it delivers less: that of which it is known by what it emulates, or
+/// as it was measured.
 fn capacity(drive: &DriveRecord) -> Option<Amount> {
-    let Capacity { iops, bytes_per_second } = drive.emulation?.capacity();
-    Some(Amount { iops, bytes_per_second })
+    if let Some(emulation) = drive.emulation {
+        let Capacity { iops, bytes_per_second } = emulation.capacity();
+        return Some(Amount { iops, bytes_per_second });
+    }
+    let Measurement { read, write, .. } = drive.measurement()?;
+    Some(Amount {
+        iops: read.iops.min(write.iops),
+        bytes_per_second: read.bytes_per_second.min(write.bytes_per_second),
+    })
+}
+
+impl DriveRecord {
+    /// The drive as the data plane needs to know it.
+    pub(super) fn spec(&self) -> DriveSpec {
+        let rates = |direction: MeasuredDirection| MediaRates {
+            iops: direction.iops,
+            bytes_per_second: direction.bytes_per_second,
+        };
+        let measured =
+            self.measurement().map(|found| MediaModel { read: rates(found.read), write: rates(found.write) });
+        let emulated = self.emulation.map(MediaModel::emulated);
+        DriveSpec {
+            id: self.id,
+            emulation: self.emulation,
+            media: emulated.or(measured).unwrap_or(MediaModel::UNKNOWN),
+            queue_target: self.pool.queue_target,
+        }
+    }
 }
 
 impl Model {
@@ -159,6 +187,17 @@ impl Model {
             let known = list_names(self.pools().iter().map(|pool| &pool.name));
             ControlError::not_found(format!("unknown pool '{name}'; there are: {known}"))
         })
+    }
+
+    /// A drive as it is once it is in the pool of its class: used as that is.
+    pub(super) fn joined(&self, mut drive: DriveRecord) -> DriveRecord {
+        let is_other = |pool: &Pool<'_>| pool.drives.iter().any(|known| known.id != drive.id);
+        let pool = self.pools().into_iter().find(|pool| pool.class.is_some() && pool.class == drive.class);
+        if let Some(pool) = pool.filter(is_other) {
+            // How many operations to keep in flight is each drive's own.
+            drive.pool = PoolSettings { queue_target: drive.pool.queue_target, ..pool.settings };
+        }
+        drive
     }
 
     /// The pool that a drive is in.

@@ -9,6 +9,8 @@ use weir_types::{
 
 use super::placement::Placement;
 
+pub use super::drives::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
+
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
 
@@ -107,6 +109,9 @@ pub struct DriveRecord {
     /// The class of what it delivers, once that is known; drives of one class are one pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
+    /// What its measurements found, and whether its class was chosen instead.
+    #[serde(default, skip_serializing_if = "Measured::is_empty")]
+    pub measured: Measured,
     /// How its pool is used. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use weir_types::{DriveId, Name, VolumeId};
+use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 
 use super::alarms::Alarms;
 use super::background::load_policies;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
-use super::drives::Drive;
+use super::drives::{Drive, Measurements};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
@@ -31,6 +31,8 @@ pub struct ControlConfig {
     pub rebuild_catalogue: bool,
     /// Drives that there should be. If there are any, that in the state folder is not made.
     pub drives: Vec<ConfiguredDrive>,
+    /// Where classes of drives begin.
+    pub classes: ClassThresholds,
 }
 
 impl Control {
@@ -61,6 +63,8 @@ impl Control {
             exports,
             change: Mutex::new(()),
             alarms: Alarms::default(),
+            classes: config.classes,
+            measurements: Measurements::default(),
             started: Instant::now(),
         };
         control.add_configured_drives(&config.drives);
@@ -69,7 +73,8 @@ impl Control {
         control.put_background_in_effect()?;
         control.serve_all();
         control.resume_cleanups(&interrupted)?;
-        control.over_commit_alarms().iter().for_each(|alarm| tracing::warn!("{}", alarm.message));
+        let alarms = control.over_commit_alarms().into_iter().chain(control.measurement_alarms());
+        alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
         for (drive, store) in control.stores() {
             control.report_unknown_folders(drive, &store)?;
         }

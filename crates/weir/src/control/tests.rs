@@ -3,6 +3,7 @@
 mod apply;
 mod background;
 mod classes;
+mod measurements;
 mod policies;
 mod pools;
 
@@ -31,9 +32,27 @@ impl World {
     }
 
     pub fn try_start(state: &Path, rebuild_catalogue: bool) -> Outcome<World> {
+        World::of(ControlConfig {
+            state: state.to_owned(),
+            rebuild_catalogue,
+            drives: Vec::new(),
+            classes: Default::default(),
+        })
+    }
+
+    /// One for which drives are of these classes.
+    fn with_classes(state: &Path, classes: ClassThresholds) -> Outcome<World> {
+        World::of(ControlConfig {
+            state: state.to_owned(),
+            rebuild_catalogue: false,
+            drives: Vec::new(),
+            classes,
+        })
+    }
+
+    fn of(config: ControlConfig) -> Outcome<World> {
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
         let exports = Arc::new(ExportTable::default());
-        let config = ControlConfig { state: state.to_owned(), rebuild_catalogue, drives: Vec::new() };
         let control = Control::start(&config, data_plane.clone(), exports.clone());
         control.map(|control| World { control, data_plane, exports })
     }
@@ -95,6 +114,16 @@ pub(crate) fn settle(control: &Control) {
         assert!(std::time::Instant::now() < deadline, "{:?}", control.background_jobs());
         std::thread::yield_now();
         control.settle_background();
+    }
+}
+
+/// Waits until all measurements have ended, and has them recorded.
+pub(crate) fn settle_measurements(control: &Control) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while control.drives().iter().any(|drive| drive.progress.is_some()) {
+        assert!(std::time::Instant::now() < deadline, "a measurement does not end");
+        std::thread::yield_now();
+        control.settle_measurements();
     }
 }
 

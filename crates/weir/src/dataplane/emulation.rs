@@ -19,7 +19,7 @@ use super::served_volume::ServedVolume;
 use super::token::{Token, VolumeIndex};
 
 /// The model of one drive, which all reactors with volumes on it share.
-pub(super) type SharedMedia = Arc<Mutex<EmulatedMedia>>;
+pub type SharedMedia = Arc<Mutex<EmulatedMedia>>;
 
 /// A volume's view of the emulated drives that it is on.
 pub(super) struct Emulated {

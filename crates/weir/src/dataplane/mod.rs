@@ -41,7 +41,7 @@ use background::NewCleanup;
 pub use background::{JobProgress, ProgressSnapshot};
 use command::{Binding, Command, NewHome, NewSize};
 pub use connection::NewConnection;
-use emulation::SharedMedia;
+pub use emulation::SharedMedia;
 use helper::Helper;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
@@ -70,17 +70,26 @@ pub struct VolumeSpec {
     pub extents: Vec<u8>,
 }
 
+/// A drive as the data plane needs to know it; the same for all that is done there.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveSpec {
+    /// Its identity.
+    pub id: DriveId,
+    /// How it behaves, if it is emulated.
+    pub emulation: Option<Emulation>,
+    /// What operations cost there. It counts from the first use on.
+    pub media: MediaModel,
+    /// How many operations it keeps in flight, if that was chosen.
+    pub queue_target: Option<u32>,
+}
+
 /// A drive that a volume is on.
 #[derive(Clone, Debug)]
 pub struct VolumeHome {
     /// The drive.
-    pub drive: DriveId,
+    pub drive: DriveSpec,
     /// The folder that holds the volume's extent files there.
     pub directory: PathBuf,
-    /// How the drive behaves, if it is emulated; the same for all its volumes.
-    pub emulation: Option<Emulation>,
-    /// How many operations the drive keeps in flight, if that was chosen; the same for all its volumes.
-    pub queue_target: Option<u32>,
 }
 
 /// How many operations a drive keeps in flight: a number that was chosen always, any other while volumes
@@ -99,11 +108,7 @@ pub struct CleanupSpec {
     /// What it is known by: the volume, or what was cut off from one.
     pub id: VolumeId,
     /// The drive that it lies on.
-    pub drive: DriveId,
-    /// How that drive behaves, if it is emulated.
-    pub emulation: Option<Emulation>,
-    /// How many operations that drive keeps in flight, if that was chosen.
-    pub queue_target: Option<u32>,
+    pub drive: DriveSpec,
     /// The files.
     pub condemned: Condemned,
     /// Nanoseconds since it was condemned, from which deadlines count.
@@ -223,25 +228,25 @@ impl DataPlane {
     fn new_homes(&self, homes: &[VolumeHome]) -> Vec<NewHome> {
         let new = |home: &VolumeHome| NewHome {
             directory: home.directory.clone(),
-            media: home.emulation.map(|emulation| self.media_of(home.drive, emulation)),
-            pool: self.pool_of(home.drive, home.emulation, home.queue_target),
+            media: home.drive.emulation.map(|emulation| self.media_of(home.drive.id, emulation)),
+            pool: self.pool_of(home.drive),
         };
         homes.iter().map(new).collect()
     }
 
-    /// The one model of an emulated drive.
-    fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
+    /// The one model of an emulated drive, which all that is done there shares.
+    pub fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
         let new = || Arc::new(Mutex::new(EmulatedMedia::new(emulation)));
         Arc::clone(locked(&self.media).entry(drive).or_insert_with(new))
     }
 
     /// The one line for a drive.
-    fn pool_of(&self, drive: DriveId, emulation: Option<Emulation>, queue_target: Option<u32>) -> SharedPool {
+    fn pool_of(&self, drive: DriveSpec) -> SharedPool {
         let new = || {
-            let pool = Pool::new(media_model(emulation), queue_target, Clock.now_ns());
+            let pool = Pool::new(drive.media, drive.queue_target, Clock.now_ns());
             Arc::new(Mutex::new(PoolState { pool, paths: Paths::default(), background: Paths::default() }))
         };
-        Arc::clone(locked(&self.pools).entry(drive).or_insert_with(new))
+        Arc::clone(locked(&self.pools).entry(drive.id).or_insert_with(new))
     }
 
     /// Has a drive keep so many operations in flight, or as many as it finds by trial. Holds from the answer
@@ -263,19 +268,19 @@ impl DataPlane {
     /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
     /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
     pub fn clean_up(&self, spec: CleanupSpec) {
-        let CleanupSpec { id, drive, emulation, queue_target, condemned, age_ns, progress } = spec;
+        let CleanupSpec { id, drive, condemned, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let new = NewCleanup {
             id,
-            drive,
+            drive: drive.id,
             condemned,
             begun_ns: signed(Clock.now_ns()).saturating_sub(signed(age_ns)),
-            pool: self.pool_of(drive, emulation, queue_target),
-            media: emulation.map(|emulation| self.media_of(drive, emulation)),
+            pool: self.pool_of(drive),
+            media: drive.emulation.map(|emulation| self.media_of(drive.id, emulation)),
             progress,
         };
         // All background work of a drive is on one reactor; identities are random, so drives spread.
-        let reactor = (drive.0.as_u128() % self.reactors.len() as u128) as usize;
+        let reactor = (drive.id.0.as_u128() % self.reactors.len() as u128) as usize;
         self.reactors[reactor].order(Command::CleanUp(Box::new(new)));
     }
 
@@ -508,11 +513,6 @@ impl DataPlane {
 /// Locks a map that no panic can leave half changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a drive is taken to deliver.
-fn media_model(emulation: Option<Emulation>) -> MediaModel {
-    emulation.map_or(MediaModel::UNKNOWN, MediaModel::emulated)
 }
 
 fn start_reactor(

@@ -42,7 +42,7 @@ impl Pool {
         if is_emulated {
             let media = folder.path().join("media");
             std::fs::create_dir_all(&media)?;
-            let emulated = format!("--emulate iops={MEDIA_IOPS},latency=200us");
+            let emulated = format!("--emulate iops={MEDIA_IOPS},latency=200us --no-measurement");
             daemon.run(&format!("drive add {} --name media {emulated}", media.display()))?;
             place = " --drive media";
         }

@@ -7,6 +7,8 @@ use uuid::Uuid;
 use weir_types::emulation::Parameters;
 use weir_types::{Emulation, EmulationKind, UnitError};
 
+use super::IoPriority;
+use super::measurements::{DriveMeasurement, MeasurementProgress};
 use crate::control::DriveView;
 use crate::control::records::DriveRecord;
 
@@ -122,6 +124,20 @@ pub struct Drive {
     pub volumes: u64,
     /// Sum of their sizes in bytes.
     pub provisioned_bytes: u64,
+    /// The class of what it delivers; absent as long as that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<IoPriority>,
+    /// Why it has that class, or none.
+    pub class_reason: String,
+    /// What it was measured to deliver last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<DriveMeasurement>,
+    /// How far its measurement is, while there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement_progress: Option<MeasurementProgress>,
+    /// Why it could not be measured, if that was tried last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement_failure: Option<String>,
     /// When it was added.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -151,6 +167,17 @@ pub struct DriveCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1024)]
     pub queue_target: Option<u32>,
+    /// Its class; that of its first measurement if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<IoPriority>,
+    /// Whether to measure it, which the answer does not wait for.
+    #[serde(default = "measured_unless_said")]
+    #[schema(default = true)]
+    pub measure: bool,
+}
+
+fn measured_unless_said() -> bool {
+    true
 }
 
 /// The drive that holds a volume.
@@ -240,6 +267,11 @@ impl From<DriveView> for Drive {
             available_bytes: usage.map(|usage| usage.available_bytes),
             volumes: view.volumes as u64,
             provisioned_bytes: view.provisioned_bytes,
+            class: view.record.class.map(IoPriority::from),
+            class_reason: view.class_reason,
+            measurement: view.record.measured.latest.map(DriveMeasurement::from),
+            measurement_progress: view.progress.map(MeasurementProgress::from),
+            measurement_failure: view.record.measured.failure.map(|failure| failure.reason),
             created_at: view.record.created_at,
         }
     }

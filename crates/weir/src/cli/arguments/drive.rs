@@ -7,13 +7,14 @@ use weir_types::Emulation;
 
 use super::ReadArguments;
 use super::pool::queue_target;
+use crate::api::types::{DriveClass, IoPriority};
 
 /// What to do with drives.
 #[derive(Debug, Subcommand)]
 pub enum DriveCommand {
     /// Make an existing directory a drive
     #[command(
-        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
+        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /srv/old --class low --no-measurement\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
     )]
     Add {
         /// The directory, on the daemon's host
@@ -37,6 +38,39 @@ pub enum DriveCommand {
         /// compete [default: auto]
         #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
         queue_target: Option<u32>,
+        /// Class of what it delivers [default: that of its first measurement]
+        #[arg(long, value_enum, ignore_case = true)]
+        class: Option<IoPriority>,
+        /// Do not measure it
+        #[arg(long)]
+        no_measurement: bool,
+        /// Do not wait until it is measured
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Measure what a drive delivers, while it is used
+    #[command(after_help = "Example:\n  weir drive measure slow\n  weir drive measure slow --no-wait")]
+    Measure {
+        /// The drive
+        name: String,
+        /// Wait until it is measured, which is so anyway
+        #[arg(long, conflicts_with = "no_wait")]
+        wait: bool,
+        /// Do not wait until it is measured
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Give a drive a class by hand; while it has volumes only the one that it has
+    #[command(
+        visible_alias = "update",
+        after_help = "Example:\n  weir drive modify slow --class medium\n  weir drive modify slow --class auto"
+    )]
+    Modify {
+        /// The drive
+        name: String,
+        /// The class, or 'auto': that of its latest measurement
+        #[arg(long, value_enum, ignore_case = true)]
+        class: DriveClass,
     },
     /// List drives
     #[command(after_help = "Example:\n  weir drive list")]

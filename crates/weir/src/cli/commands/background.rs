@@ -21,8 +21,6 @@ const POLICIES_PATH: &str = "/v1/qos/background-policies";
 const JOBS_PATH: &str = "/v1/background";
 /// How often is asked how far work is that is waited for.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
-/// Characters of a progress bar.
-const BAR_WIDTH: usize = 30;
 
 /// Does what was told about the policies of background work.
 pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), CommandError> {
@@ -94,10 +92,7 @@ fn part_done(job: &BackgroundJob) -> f64 {
 }
 
 fn bar(job: &BackgroundJob) -> String {
-    let part = part_done(job);
-    let filled = (part * BAR_WIDTH as f64) as usize;
-    let left = output::rough_time(job.left_ns);
-    format!("[{:<BAR_WIDTH$}] {:.0}%, {left} to go", "#".repeat(filled), part * 100.0)
+    format!("{}, {} to go", output::progress_bar(part_done(job)), output::rough_time(job.left_ns))
 }
 
 fn policy_table(list: &BackgroundPolicyList) -> String {

@@ -1,5 +1,6 @@
 //! `weir drive`
 
+use std::io::Write;
 use std::path::Path;
 
 use weir_types::Emulation;
@@ -8,7 +9,8 @@ use weir_types::units::Size;
 use super::super::arguments::DriveCommand;
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
-use crate::api::types::{Drive, DriveCreate, DriveEmulation, DriveList, DriveState};
+use super::measuring;
+use crate::api::types::{Drive, DriveCreate, DriveEmulation, DriveList, DriveModify, DriveState};
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
@@ -16,12 +18,24 @@ const LABEL_WIDTH: usize = 24;
 /// Does what was told about drives.
 pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     match command {
-        DriveCommand::Add { directory, name, emulate, queue_target } => {
-            let path = absolute(&directory)?;
-            let emulation = emulate.map(Into::into);
-            let request = DriveCreate { path, name, emulation, queue_target };
+        DriveCommand::Add { directory, name, emulate, queue_target, class, no_measurement, no_wait } => {
+            let measure = !no_measurement;
+            let (path, emulation) = (absolute(&directory)?, emulate.map(Into::into));
+            let request = DriveCreate { path, name, emulation, queue_target, class, measure };
             let drive: Drive = client.post("/v1/drives", &[], &request)?;
-            output::print(&drive.name)
+            output::print(&drive.name)?;
+            if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
+        }
+        DriveCommand::Measure { name, no_wait, .. } => {
+            let drive: Drive = client.post(&format!("{}/measure", path(&name)), &[], &())?;
+            if no_wait {
+                return Ok(());
+            }
+            let measured = measuring::wait(client, &path(&drive.name))?;
+            output::print(&measured.class_reason)
+        }
+        DriveCommand::Modify { name, class } => {
+            client.patch::<Drive>(&path(&name), &[], &DriveModify { class }).map(|_| ())
         }
         DriveCommand::List(read) => {
             let list: DriveList = client.get("/v1/drives", &[])?;
@@ -33,6 +47,19 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
         }
         DriveCommand::Remove { name } => client.delete(&path(&name), &[]),
     }
+}
+
+/// Waits until a drive that was just added is measured, and says what it is. It is there whatever came of
+/// that, so its name alone is on standard output.
+fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
+    let words = match measuring::wait(client, &path(&drive.name)) {
+        Ok(measured) => measured.class_reason,
+        Err(CommandError::Failed(reason)) => reason,
+        Err(error) => return Err(error),
+    };
+    // Whoever closed it does not want to see it.
+    let _ = writeln!(std::io::stderr(), "{words}");
+    Ok(())
 }
 
 fn path(name: &str) -> String {
@@ -80,6 +107,7 @@ fn table(list: &DriveList) -> String {
         Column::Text("Drive"),
         Column::Text("Path"),
         Column::Text("Media Type"),
+        Column::Text("Class"),
         Column::Number("Size"),
         Column::Number("Available"),
         Column::Number("Volumes"),
@@ -91,6 +119,7 @@ fn table(list: &DriveList) -> String {
             drive.name.clone(),
             drive.path.clone(),
             media(drive.emulation),
+            measuring::class(drive),
             optional_size(drive.size_bytes),
             optional_size(drive.available_bytes),
             drive.volumes.to_string(),
@@ -103,7 +132,7 @@ fn table(list: &DriveList) -> String {
 
 fn description(drive: &Drive) -> String {
     let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let fields = [
+    let mut fields = vec![
         ("Drive", drive.name.clone()),
         ("Drive ID", drive.id.to_string()),
         ("Path", drive.path.clone()),
@@ -117,14 +146,16 @@ fn description(drive: &Drive) -> String {
         ("Provisioned", Size(drive.provisioned_bytes).to_string()),
         ("Added", drive.created_at.to_string()),
     ];
+    fields.extend(measuring::fields(drive));
     output::fields(LABEL_WIDTH, &fields)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn drive(emulation: Option<DriveEmulation>) -> Drive {
+    /// A missing drive.
+    pub fn drive(emulation: Option<DriveEmulation>) -> Drive {
         Drive {
             id: uuid::Uuid::nil(),
             name: "slow".to_owned(),
@@ -137,6 +168,11 @@ mod tests {
             available_bytes: None,
             volumes: 2,
             provisioned_bytes: 2 << 30,
+            class: None,
+            class_reason: "not measured yet".to_owned(),
+            measurement: None,
+            measurement_progress: None,
+            measurement_failure: None,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         }
     }

@@ -4,6 +4,7 @@ pub mod background;
 pub mod documents;
 pub mod drive;
 pub mod effect;
+pub mod measuring;
 pub mod policy;
 pub mod policy_set;
 pub mod pool;

@@ -3,7 +3,9 @@
 //! The drive in the state folder always exists. Others are added and removed; one whose directory is not there
 //! when the daemon starts is missing until the next start: its volumes are not served, and an alarm says why.
 
+mod class;
 mod copy;
+mod measuring;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -22,8 +24,11 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
 use crate::config::ConfiguredDrive;
+use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, Marker, Store};
+pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
+pub use measuring::{ClassChange, Measurements};
 
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";
@@ -55,6 +60,10 @@ pub struct AddDrive {
     pub emulation: Option<Emulation>,
     /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
     pub queue_target: Option<u32>,
+    /// Its class, if it is not to be that of its first measurement.
+    pub class: Option<Class>,
+    /// Whether to measure it.
+    pub measure: bool,
 }
 
 /// A drive as it is shown.
@@ -70,6 +79,17 @@ pub struct DriveView {
     pub provisioned_bytes: u64,
     /// When it was added, or last looked for by a daemon that started.
     pub scanned_at: Timestamp,
+    /// Why it has the class that it has, or has none.
+    pub class_reason: String,
+    /// How far its measurement is, while there is one.
+    pub progress: Option<Progress>,
+}
+
+impl AddDrive {
+    /// A drive at a path that asks for nothing, and not to be measured.
+    pub fn new(path: PathBuf) -> AddDrive {
+        AddDrive { path, name: None, emulation: None, queue_target: None, class: None, measure: false }
+    }
 }
 
 impl Drive {
@@ -104,7 +124,7 @@ impl Model {
         }
     }
 
-    /// A drive as it is shown.
+    /// A drive as it is shown, without what is said of its class.
     pub fn drive_view(&self, drive: &Drive, usages: &Usages) -> DriveView {
         let record = drive.record.clone();
         let missing = || drive.store.as_ref().err().cloned().unwrap_or_default();
@@ -113,6 +133,8 @@ impl Model {
             volumes: self.volumes_on(record.id).count(),
             provisioned_bytes: self.provisioned_bytes(record.id),
             scanned_at: drive.scanned_at,
+            class_reason: String::new(),
+            progress: None,
             record,
         }
     }
@@ -170,10 +192,12 @@ impl Control {
     /// All drives: the default one first, then by name.
     pub fn drives(&self) -> Vec<DriveView> {
         let usages = self.usages();
-        let model = self.model();
-        let mut views: Vec<_> = model.drives.values().map(|drive| model.drive_view(drive, &usages)).collect();
+        let mut views: Vec<_> = {
+            let model = self.model();
+            model.drives.values().map(|drive| model.drive_view(drive, &usages)).collect()
+        };
         views.sort_by_key(|view| (view.record.id != DriveId::DEFAULT, view.record.name.clone()));
-        views
+        views.into_iter().map(|view| self.with_class(view)).collect()
     }
 
     /// One drive.
@@ -183,8 +207,11 @@ impl Control {
     pub fn drive(&self, name: &Name) -> Outcome<DriveView> {
         let id = self.model().drive(name)?.record.id;
         let usage = self.store(id).map(|store| (id, usage(&store)));
-        let model = self.model();
-        Ok(model.drive_view(model.drive(name)?, &usage.into_iter().collect()))
+        let view = {
+            let model = self.model();
+            model.drive_view(model.drive(name)?, &usage.into_iter().collect())
+        };
+        Ok(self.with_class(view))
     }
 
     /// Space on all drives that are there. Their filesystems, which may take their time, are looked at while nobody
@@ -205,8 +232,11 @@ impl Control {
         let id = self.place_for(&path, &name)?;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
-        let (emulation, created_at) = (request.emulation, Timestamp::now());
-        let record = DriveRecord { id, name, path: path.clone(), emulation, class: None, pool, created_at };
+        let record = DriveRecord { emulation: request.emulation, ..new_record(id, name, path.clone(), pool) };
+        let record = match request.class {
+            Some(class) => record.with_chosen_class(class, &self.classes),
+            None => record,
+        };
         let store = Store::adopt_directory(path, &Marker::new(self.node, id)).map_err(|error| {
             let path = request.path.display();
             ControlError::refused(format!("'{path}' cannot be a drive: {error}"))
@@ -221,8 +251,12 @@ impl Control {
         };
         let name = record.name.clone();
         let files = store.clone();
-        let drive = Drive { record, revision, store: Ok(store), scanned_at: created_at };
+        let scanned_at = record.created_at;
+        let drive = Drive { record, revision, store: Ok(store), scanned_at };
         self.update(|model| model.drives.insert(id, drive));
+        if request.measure {
+            self.measure_new_drive(id);
+        }
         self.clean_up_leftovers(id, &files)?;
         self.drive(&name)
     }
@@ -239,7 +273,8 @@ impl Control {
                 continue;
             }
             let (path, emulation) = (path.clone(), *emulation);
-            if let Err(error) = self.add_drive(AddDrive { path, name: None, emulation, queue_target: None }) {
+            let request = AddDrive { emulation, measure: true, ..AddDrive::new(path) };
+            if let Err(error) = self.add_drive(request) {
                 self.alarms.raise(format!("a drive of the configuration cannot be used: {error}"));
             }
         }
@@ -300,6 +335,7 @@ impl Control {
             refuse_used(&model, &drive.record)?;
             (drive.record.id, drive.revision, drive.store.clone())
         };
+        self.measurements.stop(id, name)?;
         let key = keys::drive(id);
         let cleanups = self.model().cleaned_up_only_on(id);
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
@@ -369,6 +405,9 @@ pub fn open_all(
 /// Removes what a crash left behind and is small; space is given back later, in the background.
 fn clean(store: Store) -> Result<Store, crate::store::StoreError> {
     store.remove_temporary_records()?;
+    if let Err(error) = measure::remove_leftover(store.drive()) {
+        tracing::warn!(drive = %store.drive().display(), %error, "the file of an earlier measurement stays");
+    }
     Ok(store)
 }
 
@@ -376,10 +415,23 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     let key = keys::drive(DriveId::DEFAULT);
     if catalogue.range(keys::DRIVES)?.is_empty() {
         let name = Name::new(DEFAULT_DRIVE).map_err(|error| ControlError::internal(error.to_string()))?;
-        let (path, created_at) = (state.join(DEFAULT_FOLDER), Timestamp::now());
-        let (emulation, class, pool) = (None, None, PoolSettings::default());
-        let record = DriveRecord { id: DriveId::DEFAULT, name, path, emulation, class, pool, created_at };
+        let record = new_record(DriveId::DEFAULT, name, state.join(DEFAULT_FOLDER), PoolSettings::default());
         catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
     }
     Ok(())
+}
+
+/// A drive of which nothing is known yet.
+fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> DriveRecord {
+    let created_at = Timestamp::now();
+    DriveRecord {
+        id,
+        name,
+        path,
+        emulation: None,
+        class: None,
+        measured: Measured::default(),
+        pool,
+        created_at,
+    }
 }

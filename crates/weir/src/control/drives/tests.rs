@@ -11,7 +11,7 @@ use super::*;
 const GIB: u64 = 1 << 30;
 
 fn add(path: &Path, text: Option<&str>) -> AddDrive {
-    AddDrive { path: path.to_owned(), name: text.map(name), emulation: None, queue_target: None }
+    AddDrive { name: text.map(name), ..AddDrive::new(path.to_owned()) }
 }
 
 fn volume_on(drive: &str, text: &str) -> CreateVolume {

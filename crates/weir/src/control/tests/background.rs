@@ -124,7 +124,7 @@ fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
     let (_folder, state) = state();
     let (path, away) = (state.join("d2"), state.join("away"));
     std::fs::create_dir_all(&path).unwrap();
-    let add = || AddDrive { path: path.clone(), name: None, emulation: None, queue_target: None };
+    let add = || AddDrive::new(path.clone());
     let world = World::start(&state);
     world.control.add_drive(add()).unwrap();
     hold_up(&world.control);

@@ -11,7 +11,7 @@ use crate::store::check_extents;
 fn drive(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
     let path = state.join(text);
     std::fs::create_dir_all(&path).unwrap();
-    let request = AddDrive { path, name: None, emulation: None, queue_target: None };
+    let request = AddDrive::new(path);
     let id = world.control.add_drive(request).unwrap().record.id;
     world.control.update(|model| {
         model.drives.get_mut(&id).unwrap().record.class = Some(class);
@@ -180,7 +180,7 @@ fn the_name_of_a_class_is_no_name_for_a_drive() {
     let world = World::start(&state);
     let path = state.join("low");
     std::fs::create_dir(&path).unwrap();
-    let request = AddDrive { path, name: None, emulation: None, queue_target: None };
+    let request = AddDrive::new(path);
     let (kind, message) = error(world.control.add_drive(request));
     assert!(kind == ErrorKind::Invalid && message.contains("choose another name"), "{message}");
 }

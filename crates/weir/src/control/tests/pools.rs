@@ -14,7 +14,7 @@ fn world(state: &Path) -> World {
         let path = state.join(drive);
         std::fs::create_dir(&path).unwrap();
         let emulation = Some(Emulation::even(21_000, Some(250_000_000), 0));
-        let request = AddDrive { path, name: None, emulation, queue_target: None };
+        let request = AddDrive { emulation, ..AddDrive::new(path) };
         world.control.add_drive(request).unwrap();
     }
     world
@@ -289,7 +289,7 @@ fn the_capacity_of_an_emulated_drive_is_that_of_operations_at_random_places() {
         let path = state.join(text);
         std::fs::create_dir(&path).unwrap();
         let emulation = Some(Emulation::parse(parameters).unwrap());
-        control.add_drive(AddDrive { path, name: None, emulation, queue_target: None }).unwrap();
+        control.add_drive(AddDrive { emulation, ..AddDrive::new(path) }).unwrap();
         let volume = format!("v-{text}");
         make_groups(control, &[(text, most, false, None)]);
         control.create_volume(bound_to(text, on(text, &volume))).unwrap();
@@ -307,7 +307,7 @@ fn a_drive_is_added_with_a_queue_target() {
     let World { control, .. } = &World::start(&state);
     let path = state.join("d3");
     std::fs::create_dir(&path).unwrap();
-    let add = |queue_target| AddDrive { path: path.clone(), name: None, emulation: None, queue_target };
+    let add = |queue_target| AddDrive { queue_target, ..AddDrive::new(path.clone()) };
     let (_, message) = error(control.add_drive(add(Some(1025))));
     assert!(message.contains("a queue target of 1025 operations is not accepted"), "{message}");
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "a refusal leaves nothing behind");

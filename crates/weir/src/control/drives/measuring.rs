@@ -1,0 +1,236 @@
+//! Measuring drives while they are used: one measurement at a time on each. No change waits for a
+//! measurement; what it found is recorded when it has ended.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use weir_types::{Class, DriveId, Measurement, Name};
+
+use super::super::Control;
+use super::super::alarms::{AlarmSource, StandingAlarm};
+use super::super::catalogue::Transaction;
+use super::super::error::{ControlError, Outcome};
+use super::super::model::list_names;
+use super::super::records::{DriveRecord, VolumeRecord, keys};
+use super::{Drive, DriveView};
+use crate::measure::{MeasureSpec, Measuring, Media};
+
+/// The measurements under way, or over and not recorded yet: one for each drive at most.
+#[derive(Default)]
+pub struct Measurements {
+    running: Mutex<BTreeMap<DriveId, Measuring>>,
+}
+
+/// The class that a drive should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassChange {
+    /// This one.
+    To(Class),
+    /// That of its latest measurement.
+    Measured,
+}
+
+impl Measurements {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<DriveId, Measuring>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are over.
+    fn finished(&self) -> Vec<DriveId> {
+        let running = self.running();
+        running.iter().filter(|(_, measuring)| measuring.is_finished()).map(|(id, _)| *id).collect()
+    }
+
+    /// Stops the measurement of a drive, if there is one.
+    ///
+    /// # Errors
+    /// Refused if the drive does not answer.
+    pub(super) fn stop(&self, id: DriveId, name: &Name) -> Outcome<()> {
+        let mut running = self.running();
+        if running.get(&id).is_some_and(|measuring| !measuring.stop_and_wait()) {
+            return Err(ControlError::refused(format!(
+                "drive '{name}' is being measured and does not answer; try again when it does"
+            )));
+        }
+        running.remove(&id);
+        Ok(())
+    }
+
+    /// Stops all; those of drives that do not answer are left behind.
+    fn stop_all(&self) {
+        let mut running = self.running();
+        running.values().for_each(Measuring::stop);
+        running.clear();
+    }
+}
+
+impl Control {
+    /// Measures a drive anew; the answer does not wait for that.
+    ///
+    /// # Errors
+    /// Not found if there is none of that name; refused if it is missing or being measured; internal if the
+    /// system has no thread left.
+    pub fn measure_drive(&self, name: &Name) -> Outcome<DriveView> {
+        {
+            let _change = self.begin_change();
+            let (id, reason) = {
+                let model = self.model();
+                let drive = model.drive(name)?;
+                (drive.record.id, drive.store.is_err().then(|| drive.unavailable()))
+            };
+            if let Some(reason) = reason {
+                return Err(ControlError::refused(reason));
+            }
+            self.begin_measurement(id)?;
+        }
+        self.drive(name)
+    }
+
+    /// Begins to measure a drive that is there.
+    fn begin_measurement(&self, id: DriveId) -> Outcome<()> {
+        let (name, emulation) = {
+            let model = self.model();
+            let drive = model.drives.get(&id);
+            let record = drive.map(|drive| &drive.record);
+            let record = record.ok_or_else(|| ControlError::internal(format!("drive {id} is not known")))?;
+            (record.name.clone(), record.emulation)
+        };
+        let folder = self.store(id)?.drive().to_owned();
+        let model = emulation.map(|emulation| self.data_plane.media_of(id, emulation));
+        let mut running = self.measurements.running();
+        if let Some(measuring) = running.get(&id) {
+            let percent = measuring.progress().percent;
+            return Err(ControlError::conflict(format!(
+                "drive '{name}' is being measured already, {percent}% of that are done; one measurement at a time is"
+            )));
+        }
+        let measuring = Measuring::start(MeasureSpec { folder, media: Media::new(model) });
+        running.insert(id, measuring.map_err(|error| ControlError::internal(error.to_string()))?);
+        Ok(())
+    }
+
+    /// Measures a drive that was just added. That it cannot be is recorded and no error: the drive is there.
+    pub(super) fn measure_new_drive(&self, id: DriveId) {
+        if let Err(error) = self.begin_measurement(id) {
+            self.record_measurement(id, Err(error.message));
+        }
+    }
+
+    /// Records what measurements found that have ended.
+    pub fn settle_measurements(&self) {
+        for id in self.measurements.finished() {
+            let _change = self.begin_change();
+            // A drive that was removed meanwhile has none.
+            let found = self.measurements.running().get_mut(&id).map(Measuring::outcome);
+            if let Some(found) = found {
+                self.record_measurement(id, found.map_err(|error| error.to_string()));
+            }
+            // Only now, so that whoever waits for the end sees what was found.
+            self.measurements.running().remove(&id);
+        }
+    }
+
+    /// Ends all measurements, of which nothing stays behind.
+    pub fn stop_measurements(&self) {
+        self.settle_measurements();
+        self.measurements.stop_all();
+    }
+
+    fn record_measurement(&self, id: DriveId, found: Result<Measurement, String>) {
+        let Some(record) = self.model().drives.get(&id).map(|drive| drive.record.clone()) else { return };
+        let name = record.name.clone();
+        let record = record.with_measurement(found, Timestamp::now(), &self.classes);
+        tracing::info!(drive = %name, "measured: {}", record.class_reason(&self.classes));
+        if let Some(alarm) = record.class_alarm(&self.classes) {
+            tracing::warn!("{alarm}");
+        }
+        if let Err(error) = self.save_drive(record) {
+            self.alarms.raise(format!("what drive '{name}' was measured to be cannot be recorded: {error}"));
+        }
+    }
+
+    /// Writes the record of a drive.
+    fn save_drive(&self, record: DriveRecord) -> Outcome<()> {
+        let record = self.model().joined(record);
+        let id = record.id;
+        let revision = self.model().drives.get(&id).map(|drive| drive.revision);
+        let revision = revision.ok_or_else(|| ControlError::internal(format!("drive {id} is not known")))?;
+        let key = keys::drive(id);
+        let transaction = Transaction::default().compare(&key, revision).put(&key, &record)?;
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| {
+            if let Some(drive) = model.drives.get_mut(&id) {
+                (drive.record, drive.revision) = (record, revision);
+            }
+        });
+        self.bring_drive_copy_up_to_date();
+        Ok(())
+    }
+
+    /// Gives a drive a class by hand, or that of its latest measurement.
+    ///
+    /// # Errors
+    /// Not found if there is none of that name; refused if it would get another class while volumes are on
+    /// it, which are named, or that of a measurement that there is not.
+    pub fn change_class(&self, name: &Name, change: ClassChange) -> Outcome<DriveView> {
+        {
+            let _change = self.begin_change();
+            let old = self.model().drive(name)?.record.clone();
+            let new = self.reclassified(&old, change)?;
+            self.refuse_other_class(&old, &new)?;
+            if new != old {
+                self.save_drive(new)?;
+            }
+        }
+        self.drive(name)
+    }
+
+    fn reclassified(&self, old: &DriveRecord, change: ClassChange) -> Outcome<DriveRecord> {
+        match change {
+            ClassChange::To(class) => Ok(old.clone().with_chosen_class(class, &self.classes)),
+            ClassChange::Measured => old.clone().with_measured_class(&self.classes).ok_or_else(|| {
+                let name = &old.name;
+                ControlError::refused(format!(
+                    "drive '{name}' was not measured yet, so it has no class to take; \
+                     'weir drive measure {name}' measures it, and 'low', 'medium' and 'high' are accepted"
+                ))
+            }),
+        }
+    }
+
+    /// Volumes are where they are because of the class: as long as there are any it stays, once there is one.
+    fn refuse_other_class(&self, old: &DriveRecord, new: &DriveRecord) -> Outcome<()> {
+        let (Some(is), Some(wanted)) = (old.class, new.class) else { return Ok(()) };
+        let model = self.model();
+        let volumes = list_names(model.volumes_on(old.id).map(VolumeRecord::export_name));
+        if is == wanted || volumes.is_empty() {
+            return Ok(());
+        }
+        Err(ControlError::refused(format!(
+            "drive '{}' is {is} and cannot become {wanted} while it has the volumes: {volumes}; delete them first",
+            old.name
+        )))
+    }
+
+    /// How the class of a drive came about, and how far its measurement is.
+    pub(super) fn with_class(&self, view: DriveView) -> DriveView {
+        let progress = self.measurements.running().get(&view.record.id).map(Measuring::progress);
+        let class_reason = match (progress, view.record.class) {
+            (Some(_), None) => "being measured".to_owned(),
+            _ => view.record.class_reason(&self.classes),
+        };
+        DriveView { class_reason, progress, ..view }
+    }
+
+    /// An alarm for each drive whose latest measurement says another class than it has. It follows from the
+    /// records alone: it is there after a restart, and gone with its cause.
+    pub(in crate::control) fn measurement_alarms(&self) -> Vec<StandingAlarm> {
+        let model = self.model();
+        let alarm = |drive: &Drive| {
+            let message = drive.record.class_alarm(&self.classes)?;
+            Some(StandingAlarm { source: AlarmSource::Measurement, volume: None, extent: None, message })
+        };
+        model.drives.values().filter_map(alarm).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! Drives that are measured, and what is recorded of it.
+
+use weir_types::{Class, ClassThreshold, ClassThresholds, Emulation};
+
+use super::*;
+use crate::control::alarms::AlarmSource;
+
+/// A daemon for which a drive is `high` from so many operations per second on.
+fn world(state: &Path, high_iops: u64) -> World {
+    let threshold = |iops| ClassThreshold { iops, latency_ns: 1_000_000_000 };
+    let classes = ClassThresholds { high: threshold(high_iops), medium: threshold(50) };
+    World::with_classes(state, classes).unwrap()
+}
+
+/// Adds an emulated drive of 1000 operations per second.
+fn add(control: &Control, state: &Path, request: impl FnOnce(AddDrive) -> AddDrive) -> DriveView {
+    let path = state.join("d1");
+    std::fs::create_dir(&path).unwrap();
+    let emulation = Some(Emulation::parse("iops=1000").unwrap());
+    control.add_drive(request(AddDrive { emulation, measure: true, ..AddDrive::new(path) })).unwrap()
+}
+
+fn seen(control: &Control) -> (Option<Class>, String) {
+    let view = control.drive(&name("d1")).unwrap();
+    (view.record.class, view.class_reason)
+}
+
+fn alarms(control: &Control) -> Vec<String> {
+    let alarms = control.alarms().into_iter().filter(|alarm| alarm.source == AlarmSource::Measurement);
+    alarms.map(|alarm| alarm.message).collect()
+}
+
+#[test]
+fn a_new_drive_is_used_while_it_is_measured_and_its_class_survives_a_restart() {
+    let (_folder, state) = state();
+    let world = self::world(&state, 100);
+    let control = &world.control;
+    let view = add(control, &state, |request| request);
+    assert!(view.record.class.is_none() && view.progress.is_some(), "{view:?}");
+    let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
+    control.create_volume(made).unwrap();
+    let (kind, message) = error(control.measure_drive(&name("d1")));
+    assert!(kind == ErrorKind::Conflict && message.contains("is being measured already"), "{message}");
+    settle_measurements(control);
+    let (class, reason) = seen(control);
+    assert_eq!(class, Some(Class::High), "{reason}");
+    let measured = control.drive(&name("d1")).unwrap().record.measured;
+    assert!(measured.latest.is_some() && alarms(control).is_empty());
+    drop(world);
+    let world = self::world(&state, 100);
+    assert_eq!(seen(&world.control), (class, reason));
+    drop(world);
+    // The copy of the list of drives is all that is left.
+    for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        let _ = std::fs::remove_file(state.join(file));
+    }
+    let world = self::world(&state, 100);
+    assert_eq!(world.control.drive(&name("d1")).unwrap().record.measured, measured);
+}
+
+#[test]
+fn a_class_that_does_not_hold_any_more_is_an_alarm_until_it_does() {
+    let (_folder, state) = state();
+    let first = self::world(&state, 100);
+    add(&first.control, &state, |request| request);
+    settle_measurements(&first.control);
+    drop(first);
+    // It is as fast as before, and more is asked of a class.
+    let world = self::world(&state, 10_000);
+    let control = &world.control;
+    let found = alarms(control);
+    assert!(found.len() == 1 && found[0].contains("drive 'd1' is recorded as high"), "{found:?}");
+    control.measure_drive(&name("d1")).unwrap();
+    settle_measurements(control);
+    assert_eq!((seen(control).0, alarms(control).len()), (Some(Class::High), 1));
+    control.change_class(&name("d1"), ClassChange::Measured).unwrap();
+    assert_eq!((seen(control).0, alarms(control)), (Some(Class::Medium), vec![]));
+    let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
+    control.create_volume(made).unwrap();
+    let (kind, message) = error(control.change_class(&name("d1"), ClassChange::To(Class::Low)));
+    let words = "drive 'd1' is medium and cannot become low while it has the volumes: vol1";
+    assert!(kind == ErrorKind::Refused && message.starts_with(words), "{message}");
+    control.change_class(&name("d1"), ClassChange::To(Class::Medium)).unwrap();
+    assert!(seen(control).1.starts_with("chosen by hand; measured as medium"), "{}", seen(control).1);
+}
+
+#[test]
+fn a_chosen_class_is_not_that_of_the_measurement() {
+    let (_folder, state) = state();
+    let world = self::world(&state, 100);
+    let control = &world.control;
+    let view = add(control, &state, |request| AddDrive { class: Some(Class::Low), ..request });
+    assert_eq!(view.record.class, Some(Class::Low));
+    settle_measurements(control);
+    let (class, reason) = seen(control);
+    assert!(class == Some(Class::Low) && reason.starts_with("chosen by hand; measured as high"), "{reason}");
+    assert_eq!(alarms(control), [""; 0]);
+}
+
+#[test]
+fn a_drive_that_cannot_be_measured_is_usable_and_says_why() {
+    let (_folder, state) = state();
+    let world = self::world(&state, 100);
+    let control = &world.control;
+    add(control, &state, |request| AddDrive { measure: false, ..request });
+    assert!(seen(control).1.starts_with("not measured yet"));
+    let (kind, message) = error(control.change_class(&name("d1"), ClassChange::Measured));
+    assert!(kind == ErrorKind::Refused && message.contains("was not measured yet"), "{message}");
+    // Its folder is away, as a filesystem that is lost would be.
+    std::fs::rename(state.join("d1"), state.join("away")).unwrap();
+    control.measure_drive(&name("d1")).unwrap();
+    settle_measurements(control);
+    std::fs::rename(state.join("away"), state.join("d1")).unwrap();
+    let (class, reason) = seen(control);
+    assert!(class.is_none() && reason.contains("failed: cannot examine"), "{reason}");
+    let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
+    control.create_volume(made).unwrap();
+    control.measure_drive(&name("d1")).unwrap();
+    settle_measurements(control);
+    assert_eq!(seen(control).0, Some(Class::High));
+    assert_eq!(error(control.measure_drive(&name("d2"))).0, ErrorKind::NotFound);
+}
+
+#[test]
+fn a_drive_is_removed_while_it_is_measured_and_nothing_stays() {
+    let (_folder, state) = state();
+    let world = self::world(&state, 100);
+    let control = &world.control;
+    add(control, &state, |request| request);
+    control.remove_drive(&name("d1")).unwrap();
+    control.settle_measurements();
+    assert_eq!(std::fs::read_dir(state.join("d1")).unwrap().count(), 0);
+    assert_eq!(error(control.drive(&name("d1"))).0, ErrorKind::NotFound);
+}

@@ -1,0 +1,134 @@
+//! The file that a drive is measured in: how large it may be, making it, and taking it away.
+//!
+//! It loses its name as soon as it is open, so that its space is free again when the daemon ends, however
+//! that happens; what a crash leaves in between is removed at the next start.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use weir_reactor::Descriptor;
+use weir_types::bounds::{
+    MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX, MEASUREMENT_SCRATCH_BYTES_MAX, MEASUREMENT_SCRATCH_BYTES_MIN,
+    MEASUREMENT_SPACE_DIVISOR, PIECE_BYTES,
+};
+use weir_types::units::Size;
+
+use super::MeasureError;
+
+/// Its name in the drive's folder.
+const SCRATCH_FILE: &str = "weir-measurement.scratch";
+
+/// The open file.
+pub struct Scratch {
+    /// What is read and written.
+    pub file: Descriptor,
+    /// Whether that goes past the page cache.
+    pub is_direct: bool,
+    /// How large it may become, in bytes.
+    pub bytes_max: u64,
+}
+
+impl Scratch {
+    /// Makes the file, empty.
+    ///
+    /// # Errors
+    /// If there is no room for it, or it cannot be made.
+    pub fn create(folder: &Path, is_emulated: bool) -> Result<Scratch, MeasureError> {
+        let space = rustix::fs::statvfs(folder).map_err(|error| failed("examine", folder, error.into()))?;
+        let bytes_max = size(space.f_bavail.saturating_mul(space.f_frsize), is_emulated)?;
+        let path = path(folder);
+        let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        drop(made.map_err(|error| failed("make", &path, error))?);
+        let opened = Descriptor::open_direct(&path);
+        let removed = fs::remove_file(&path);
+        let opened = opened.map_err(|error| failed("open", &path, error))?;
+        removed.map_err(|error| failed("remove", &path, error))?;
+        let is_direct = is_direct(&opened).map_err(|error| failed("examine", &path, error))?;
+        let file = Descriptor::file(opened);
+        // What is memory has nothing to go past.
+        let is_direct = is_direct && !file.is_in_memory();
+        Ok(Scratch { file, is_direct, bytes_max })
+    }
+}
+
+/// Removes what a crash left in a drive's folder.
+///
+/// # Errors
+/// Those of removing a file.
+pub fn remove_leftover(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(path(folder)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn path(folder: &Path) -> PathBuf {
+    folder.join(SCRATCH_FILE)
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> MeasureError {
+    MeasureError::Scratch { action, path: path.to_owned(), source }
+}
+
+fn is_direct(file: &OwnedFd) -> io::Result<bool> {
+    Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::DIRECT))
+}
+
+/// How large the file may be where so much is free: a part of it, in whole pieces.
+fn size(available_bytes: u64, is_emulated: bool) -> Result<u64, MeasureError> {
+    let most = match is_emulated {
+        true => MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX,
+        false => MEASUREMENT_SCRATCH_BYTES_MAX,
+    };
+    let bytes = (available_bytes / MEASUREMENT_SPACE_DIVISOR).min(most);
+    match bytes >= MEASUREMENT_SCRATCH_BYTES_MIN {
+        true => Ok(bytes - bytes % PIECE_BYTES),
+        false => Err(MeasureError::NoRoom {
+            available: Size(available_bytes).to_string(),
+            needed: Size(MEASUREMENT_SCRATCH_BYTES_MIN * MEASUREMENT_SPACE_DIVISOR).to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_file_takes_a_quarter_of_what_is_free_at_most() {
+        for (available, is_emulated, expected) in [
+            (10_000 * MIB, false, Some(256 * MIB)),
+            (10_000 * MIB, true, Some(32 * MIB)),
+            (1023 * MIB + 5, false, Some(255 * MIB + 6 * PIECE_BYTES)),
+            (40 * MIB, true, Some(10 * MIB)),
+            (32 * MIB, false, Some(8 * MIB)),
+            (32 * MIB - 1, false, None),
+            (0, true, None),
+        ] {
+            assert_eq!(size(available, is_emulated).ok(), expected, "{available}");
+        }
+        let refused = size(3 * MIB, false).unwrap_err().to_string();
+        assert_eq!(refused, "there is no room to measure in: 3MiB are free, and 32MiB must be");
+    }
+
+    #[test]
+    fn the_file_has_no_name_and_a_leftover_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(path(folder.path()), "left by a crash").unwrap();
+        let scratch = Scratch::create(folder.path(), true).unwrap();
+        assert_eq!(scratch.bytes_max, 32 * MIB);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        fs::write(path(folder.path()), "left by a crash").unwrap();
+        remove_leftover(folder.path()).unwrap();
+        remove_leftover(folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let error = Scratch::create(&folder.path().join("away"), true).err().unwrap().to_string();
+        assert!(error.starts_with("cannot examine "), "{error}");
+    }
+}
