@@ -9,7 +9,9 @@
 
 pub mod disk;
 pub mod history;
+pub mod mirrored;
 pub mod random;
+mod requests;
 pub mod sharing;
 pub mod world;
 

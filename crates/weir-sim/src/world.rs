@@ -9,6 +9,7 @@ use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, Operati
 use crate::disk::{Block, File};
 use crate::history::History;
 use crate::random::Random;
+use crate::requests::{EXTENTS, blocks, payload, place_of, random_request, sectors};
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
 
 /// What a run is made of.
@@ -38,11 +39,6 @@ pub struct Report {
     /// Requests that failed.
     pub failed: u64,
 }
-
-const EXTENTS: u32 = 2;
-/// Requests go to the first blocks around these offsets of each extent, so that they often meet.
-const HOT_OFFSETS: [u32; 3] = [0, ALLOCATION_BYTES as u32 - 32768, EXTENT_BYTES as u32 - 65536];
-const HOT_SECTORS: u64 = 128;
 
 /// A disk operation that will be answered.
 #[derive(Clone, Debug)]
@@ -146,7 +142,7 @@ impl World {
     }
 
     fn send_operation(&mut self, actions: &mut Vec<Action>) {
-        let request = self.random_request();
+        let request = random_request(&mut self.random);
         let stamp = match request.kind {
             Kind::Read | Kind::Release | Kind::Zero => 0,
             Kind::Write { .. } => self.next_stamp,
@@ -157,43 +153,9 @@ impl World {
                 self.history.write_began(sector, stamp, self.now);
             }
         }
-        let buffer = self.payload(&request, stamp);
+        let buffer = payload(&request, stamp);
         let id = self.volume.start(request, actions);
         self.in_flight.insert(id, InFlight { request, stamp, began: self.now, buffer });
-    }
-
-    fn random_request(&mut self) -> Request {
-        let kind = match self.random.below(10) {
-            0..4 => Kind::Read,
-            4..7 => Kind::Write { is_durable: false },
-            7 => Kind::Write { is_durable: true },
-            8 => Kind::Release,
-            _ => Kind::Zero,
-        };
-        let extent = self.random.below(EXTENTS.into()) as u32;
-        let hot = HOT_OFFSETS[self.random.below(HOT_OFFSETS.len() as u64) as usize];
-        let is_placement = matches!(kind, Kind::Release | Kind::Zero);
-        if is_placement && self.random.chance(1, 3) {
-            let (offset, length) = (hot - hot % ALLOCATION_BYTES as u32, ALLOCATION_BYTES as u32);
-            return Request { kind, extent, offset, length };
-        }
-        let granule = if is_placement || self.random.chance(1, 2) { BLOCK_SECTORS as u64 } else { 1 };
-        let first = self.random.below(HOT_SECTORS / granule) * granule;
-        let longest = (64 - first % 64) / granule;
-        let count = (1 + self.random.below(longest.max(1))) * granule;
-        let (offset, length) = (hot + first as u32 * SECTOR_BYTES, count as u32 * SECTOR_BYTES);
-        let length = length.min(EXTENT_BYTES as u32 - offset).min(cut(offset));
-        Request { kind, extent, offset, length }
-    }
-
-    /// The executor's buffer: the payload where the request covers it, garbage elsewhere.
-    fn payload(&self, request: &Request, stamp: Stamp) -> Vec<Stamp> {
-        let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
-        let covered = request.offset..request.offset + request.length;
-        (0..length / SECTOR_BYTES)
-            .map(|sector| start + sector * SECTOR_BYTES)
-            .map(|offset| if covered.contains(&offset) { stamp } else { Stamp::MAX })
-            .collect()
     }
 
     /// Takes over what the volume wants.
@@ -422,35 +384,12 @@ impl World {
         self.files.iter_mut().for_each(|file| file.crash(&mut self.random));
         self.volume = Volume::new(u64::from(EXTENTS) * EXTENT_BYTES);
         for sector in self.history.sectors() {
-            let byte = sector * u64::from(SECTOR_BYTES);
-            let block = (byte % EXTENT_BYTES / BLOCK_BYTES) as u32;
-            let content = self.files[(byte / EXTENT_BYTES) as usize].read(block);
-            let stamp = content[sector as usize % BLOCK_SECTORS];
+            let (extent, block, index) = place_of(sector);
+            let stamp = self.files[extent as usize].read(block)[index];
             self.history.check_after_crash(sector, stamp, self.now)?;
         }
         Ok(())
     }
-}
-
-/// Bytes from an offset to the end of its half piece: where unaligned requests are cut.
-fn cut(offset: u32) -> u32 {
-    let window = weir_types::bounds::PIECE_BYTES as u32 / 2;
-    window - offset % window
-}
-
-/// The sectors of a request, numbered through the volume.
-fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
-    let start = u64::from(request.extent) * EXTENT_BYTES + u64::from(request.offset);
-    let first = start / u64::from(SECTOR_BYTES);
-    first..first + u64::from(request.length / SECTOR_BYTES)
-}
-
-/// The blocks of a transfer with the index of their first sector in the buffer.
-fn blocks(offset: u32, buffer_offset: u32, length: u32) -> impl Iterator<Item = (u32, usize)> {
-    let block = BLOCK_BYTES as u32;
-    (0..length / block).map(move |n| {
-        (offset / block + n, (buffer_offset / SECTOR_BYTES + n * BLOCK_SECTORS as u32) as usize)
-    })
 }
 
 fn broken_only(fault: Option<Fault>) -> Option<Fault> {

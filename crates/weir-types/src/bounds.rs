@@ -18,6 +18,13 @@ pub const VOLUME_SIZE_BYTES_MAX: u64 = 64 << 40;
 /// writes rarely wait for the filesystem, small enough that a thin volume stays thin.
 pub const ALLOCATION_BYTES: u64 = 1 << 20;
 
+/// The piece of an extent by which it is kept account of what its copies lack, in bytes: small enough that little is
+/// copied that did not change, large enough that the account of an extent fits one block of 4096 bits.
+pub const REGION_BYTES: u64 = 256 << 10;
+
+/// Copies that an extent can have, three and one that takes the place of another.
+pub const COPIES_MAX: usize = 4;
+
 /// Largest part of a request that one buffer holds and one disk operation moves, in bytes. Larger requests
 /// are served in several pieces, so that no client can claim more memory than this at a time.
 pub const PIECE_BYTES: u64 = 128 << 10;
@@ -169,6 +176,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Volumes that one daemon holds.
 pub const VOLUMES_MAX: usize = 16_384;
 
+const _: () = assert!(EXTENT_BYTES.is_multiple_of(REGION_BYTES) && REGION_BYTES.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(EXTENT_BYTES.is_multiple_of(ALLOCATION_BYTES));
 const _: () = assert!(ALLOCATION_BYTES.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));

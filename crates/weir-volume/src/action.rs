@@ -173,6 +173,19 @@ pub enum Action {
 }
 
 impl Action {
+    /// The operation that it names, if it does.
+    pub fn operation(&self) -> Option<OperationId> {
+        match *self {
+            Action::Read { operation, .. }
+            | Action::Write { operation, .. }
+            | Action::ReadEdge { operation, .. }
+            | Action::Release { operation, .. }
+            | Action::Zero { operation, .. }
+            | Action::Done { operation, .. } => Some(operation),
+            _ => None,
+        }
+    }
+
     /// The extent that it concerns; `None` for ends.
     pub fn extent(&self) -> Option<u32> {
         match *self {

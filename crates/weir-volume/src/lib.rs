@@ -12,10 +12,12 @@ pub mod emulation;
 mod extent;
 mod flush;
 pub mod geometry;
+pub mod mirror;
 mod operation;
 mod volume;
 
 pub use action::{Action, Content, EdgeRead, Fault, Kind, OperationId, Request};
 pub use emulation::{EmulatedMedia, Position};
 pub use extent::AllocationMap;
+pub use mirror::Mirror;
 pub use volume::Volume;

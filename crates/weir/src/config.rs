@@ -304,7 +304,7 @@ mod tests {
         for (text, words) in [
             ("[classes.high]\niops = 400\n", "medium.iops = 500 must be less than high.iops = 400"),
             ("[classes.medium]\nlatency = '1ms'\n", "medium.latency = 1ms at least high.latency = 2ms"),
-            ("[classes.high]\nlatency = '2'\n", "high.latency: '2' is not a latency with its unit"),
+            ("[classes.high]\nlatency = '2'\n", "high.latency: '2' is not a time with its unit"),
             ("[classes.medium]\niops = 0\n", "medium.iops = 0 is not accepted"),
             ("[classes.low]\niops = 5\n", "low"),
             ("[classes.high]\nrate = 5\n", "rate"),

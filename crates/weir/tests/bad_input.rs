@@ -310,7 +310,11 @@ fn survive_a_full_drive(mounted: &Mounted) {
     assert!(whole.iter().chain(&last).all(|&byte| byte == 0xaa));
     modest.write(4096, &[2; 8192]).unwrap();
     assert_eq!(modest.read(4096, 8192).unwrap(), [2; 8192]);
-    assert_eq!(daemon.json(&["status"])["status"], "operational");
+    // That the pool is full is told, and nothing else is wrong.
+    let alarms = daemon.json(&["status"])["alarms"].clone();
+    let message = alarms[0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("pool 'default' is") && message.contains("full"), "{alarms}");
+    assert_eq!(alarms.as_array().unwrap().len(), 1, "{alarms}");
     // Making things may be refused, but in words, and without leaving anything behind.
     for (number, command) in [["tenant", "create"], ["qos policy-group", "create"]].iter().enumerate() {
         let words = format!("{} {} t{number}", command[0], command[1]);

@@ -364,7 +364,8 @@ fn every_operation_answers_as_described() {
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});
     let body = json!({"name": "policy1", "tenant": "svm01", "limits": limits, "is_shared": false});
     assert_eq!(api.call("POST", GROUPS, "", Some(body), 201)["number"], 1);
-    let body = json!({"name": "vol1", "tenant": "svm01", "size_bytes": 1u64 << 30, "io_priority": "high"});
+    let body = json!({"name": "vol1", "tenant": "svm01", "size_bytes": 1u64 << 30,
+        "io_priority": "high", "class_policy": "prefer"});
     assert_eq!(api.call("POST", VOLUMES, "", Some(body), 201)["export_name"], "svm01/vol1");
     let bound = api.call("PATCH", VOLUME, "vol1", Some(json!({"qos_policy_group": "policy1"})), 200);
     assert_eq!(bound["qos_policy_group"]["limits"]["total"]["iops"], 10000);

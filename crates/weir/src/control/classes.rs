@@ -42,7 +42,7 @@ impl Offer {
         let pool = &self.pool;
         let class = if self.class.is_none() { " (class not known: 'drive measure' tells it)" } else { "" };
         let limit = self.provisionable_bytes.map(|bytes| format!(", {} of it provisionable", Size(bytes)));
-        let free = Size(self.available_bytes >> 20 << 20);
+        let free = roughly(self.available_bytes);
         format!("pool '{pool}'{class} with {free} free{}", limit.unwrap_or_default())
     }
 }
@@ -64,7 +64,8 @@ fn candidates(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Vec<&Offe
     match policy {
         ClassPolicy::Strict => of(Some(wanted), false).collect(),
         ClassPolicy::Prefer => {
-            preference(wanted).into_iter().flat_map(|class| of(Some(class), false)).collect()
+            let known = preference(wanted).into_iter().flat_map(|class| of(Some(class), false));
+            known.chain(of(None, true)).chain(of(None, false)).collect()
         }
         ClassPolicy::Any => {
             let low = of(Some(Class::Low), false).chain(of(None, true));
@@ -208,6 +209,12 @@ impl Control {
     }
 }
 
+/// A size without what nobody asks for: whole GiB where it has many, else whole MiB.
+fn roughly(bytes: u64) -> Size {
+    let unit_bits = if bytes >= 10 << 30 { 30 } else { 20 };
+    Size(bytes >> unit_bits << unit_bits)
+}
+
 fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {
     let actual = model.class_of(volume).map_or("not known".to_owned(), |class| class.to_string());
     StandingAlarm {
@@ -233,8 +240,8 @@ fn full_alarm(pool: &Pool<'_>, usages: &Usages) -> Option<StandingAlarm> {
             "pool '{}' is {full_percent}% full: {} of {} are free; once nothing is, writes that need new space fail \
              until some is given back or a drive is added",
             pool.name,
-            Size(available >> 20 << 20),
-            Size(size >> 20 << 20)
+            roughly(available),
+            roughly(size)
         ),
     })
 }

@@ -1,0 +1,679 @@
+//! A volume with several copies in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
+//! instant, copies that are made up for, added and given up meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
+use weir_volume::mirror::{Account, Answer, Beginning, Effect, MirrorId, Slots, Standing};
+use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, Mirror, OperationId, Request};
+
+use crate::disk::{Block, File};
+use crate::history::History;
+use crate::random::Random;
+use crate::requests::{EXTENTS, blocks, payload, place_of, random_request, sectors};
+use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+
+/// A mistake that is made on purpose, to see that it is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    #[default]
+    None,
+    /// An account is said to be written before it is.
+    NotesLate,
+    /// One region in some is said to be copied and is not.
+    SkipsRegions,
+    /// Reads are made from stale copies now and then.
+    ReadsStale,
+}
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Copies to begin with, 1 to 3.
+    pub copies: usize,
+    /// Steps of the world.
+    pub steps: u32,
+    /// Most requests in flight.
+    pub depth: usize,
+    /// Of 1000 disk operations, how many find the drive full.
+    pub full_per_mille: u64,
+    /// Of 10 000 steps, in how many a drive fails until the next start.
+    pub breaks_per_ten_thousand: u64,
+    /// Of 1000 steps, in how many a copy is added or given up.
+    pub moves_per_mille: u64,
+    /// The mistake that is made.
+    pub sabotage: Sabotage,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Equal for equal seeds.
+    pub trace_hash: u64,
+    /// Requests that were acknowledged.
+    pub acknowledged: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Crashes that were survived.
+    pub crashes: u64,
+    /// Regions that were copied.
+    pub copied: u64,
+    /// Changes of standings.
+    pub standings: u64,
+}
+
+/// An imagined drive with a copy of each extent.
+#[derive(Clone, Debug, Default)]
+struct Drive {
+    files: Vec<File>,
+    accounts: Vec<Account>,
+    /// Everything on it fails until the next start.
+    is_broken: bool,
+}
+
+/// What will be answered.
+#[derive(Clone, Debug)]
+enum Pending {
+    Action(usize, Option<MirrorId>, Action),
+    /// A sync answers with what it found when it began.
+    Sync(usize, u32, Vec<(u32, Block)>),
+    Note(u32, Slots, Account),
+}
+
+/// What the client waits for.
+#[derive(Clone, Debug)]
+struct InFlight {
+    request: Request,
+    stamp: Stamp,
+    began: u64,
+}
+
+struct World {
+    settings: Settings,
+    random: Random,
+    now: u64,
+    mirror: Mirror,
+    drives: Vec<Drive>,
+    /// The epoch of each extent that is kept apart from its copies.
+    witness: Vec<u64>,
+    pending: Vec<Pending>,
+    in_flight: BTreeMap<MirrorId, InFlight>,
+    steps: BTreeMap<MirrorId, Vec<Stamp>>,
+    buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
+    flushes: BTreeMap<u32, u64>,
+    history: History,
+    next_stamp: Stamp,
+    report: Report,
+}
+
+/// Runs one world to its end: all copies that can be made up for are, and then they are alike.
+///
+/// # Errors
+/// Says which promise was broken.
+pub fn run(settings: Settings) -> Result<Report, String> {
+    let mut world = World::new(settings);
+    for _ in 0..settings.steps {
+        world.step()?;
+    }
+    world.settle()?;
+    world.crash()?;
+    world.make_up()?;
+    world.compare()?;
+    Ok(world.report)
+}
+
+fn extents(drives: &[Drive], reachable: &[bool], witness: &[u64]) -> Result<Vec<Beginning>, String> {
+    let beginning = |extent: usize| {
+        let account = |slot: usize| reachable[slot].then(|| drives[slot].accounts[extent].clone());
+        let found = Beginning::settle(std::array::from_fn(account), witness[extent]);
+        found.map_err(|error| format!("extent {extent}: {error}"))
+    };
+    (0..EXTENTS as usize).map(beginning).collect()
+}
+
+impl World {
+    fn new(settings: Settings) -> World {
+        let standing = |slot| if slot < settings.copies { Standing::InSync } else { Standing::Absent };
+        let account = Account { standings: std::array::from_fn(standing), ..Account::default() };
+        let drive = || Drive {
+            files: vec![File::default(); EXTENTS as usize],
+            accounts: vec![account.clone(); EXTENTS as usize],
+            is_broken: false,
+        };
+        let drives: Vec<Drive> = (0..COPIES_MAX).map(|_| drive()).collect();
+        let witness = vec![0; EXTENTS as usize];
+        let begun = extents(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
+        World {
+            settings,
+            random: Random::new(settings.seed),
+            now: 1,
+            mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun),
+            drives,
+            witness,
+            pending: Vec::new(),
+            in_flight: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            history: History::default(),
+            next_stamp: 1,
+            report: Report { trace_hash: 0xcbf2_9ce4_8422_2325, ..Report::default() },
+        }
+    }
+
+    /// Does whatever chance has it do.
+    fn step(&mut self) -> Result<(), String> {
+        self.now += 1;
+        let Settings { breaks_per_ten_thousand, moves_per_mille, .. } = self.settings;
+        if self.random.chance(1, 500) {
+            return self.crash();
+        }
+        if self.random.chance(breaks_per_ten_thousand, 10_000) {
+            let slot = self.random.below(COPIES_MAX as u64) as usize;
+            self.drives[slot].is_broken = true;
+        }
+        if self.random.chance(moves_per_mille, 1000) {
+            return self.change_copies();
+        }
+        if self.random.chance(1, 10) {
+            return self.work_in_the_background();
+        }
+        if self.in_flight.len() + self.flushes.len() < self.settings.depth && self.random.chance(1, 2) {
+            return self.send();
+        }
+        self.answer_one()
+    }
+
+    /// Answers everything that is under way.
+    fn settle(&mut self) -> Result<(), String> {
+        while !self.pending.is_empty() {
+            self.now += 1;
+            self.answer_one()?;
+        }
+        let left = self.in_flight.len() + self.flushes.len() + self.steps.len();
+        if left > 0 { Err(format!("{left} requests were never answered")) } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        let mut effects = Vec::new();
+        if self.random.chance(1, 12) {
+            let flush = (0..).find(|number| !self.flushes.contains_key(number)).expect("numbers do not end");
+            self.flushes.insert(flush, self.now);
+            self.mirror.flush(flush, &mut effects);
+            return self.take(effects);
+        }
+        let request = random_request(&mut self.random);
+        let is_write = matches!(request.kind, Kind::Write { .. });
+        let stamp = if is_write { self.next_stamp } else { 0 };
+        self.next_stamp += 1;
+        if request.kind != Kind::Read {
+            sectors(&request).for_each(|sector| self.history.write_began(sector, stamp, self.now));
+        }
+        let id = self.mirror.start(request, &mut effects);
+        self.in_flight.insert(id, InFlight { request, stamp, began: self.now });
+        self.take(effects)
+    }
+
+    /// Copies, promotes or tidies something.
+    fn work_in_the_background(&mut self) -> Result<(), String> {
+        let extent = self.random.below(EXTENTS.into()) as u32;
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let mut effects = Vec::new();
+        match self.random.below(4) {
+            0 => self.mirror.tidy(extent, &mut effects),
+            1 => _ = self.mirror.promote(extent, slot, &mut effects),
+            _ => self.begin_copy(extent, slot, &mut effects),
+        }
+        self.take(effects)
+    }
+
+    fn begin_copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+        if let Some(id) = self.mirror.copy(extent, slot, effects) {
+            self.steps.insert(id, vec![0; PIECE_BYTES as usize / SECTOR_BYTES as usize]);
+        }
+    }
+
+    /// Adds a copy of an extent where there is none, or gives one up while others have everything.
+    fn change_copies(&mut self) -> Result<(), String> {
+        let extent = self.random.below(EXTENTS.into()) as u32;
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let standings = self.mirror.standings(extent);
+        let in_sync = standings.iter().filter(|standing| **standing == Standing::InSync).count();
+        let is_idle = !self.touches(extent, slot);
+        let mut effects = Vec::new();
+        match standings[slot] {
+            Standing::Absent if is_idle && !self.drives[slot].is_broken => {
+                self.drives[slot].files[extent as usize] = File::default();
+                self.mirror.add(extent, slot, &mut effects);
+            }
+            Standing::InSync | Standing::Stale if in_sync > 1 => {
+                _ = self.mirror.remove(extent, slot, &mut effects);
+            }
+            _ => {}
+        }
+        self.take(effects)
+    }
+
+    /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
+    fn touches(&self, extent: u32, slot: usize) -> bool {
+        self.pending.iter().any(|pending| match pending {
+            Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
+            Pending::Sync(at, of, _) => *at == slot && *of == extent,
+            Pending::Note(of, ..) => *of == extent,
+        })
+    }
+
+    /// Takes over what the mirror wants.
+    fn take(&mut self, effects: Vec<Effect>) -> Result<(), String> {
+        for effect in effects {
+            self.note(&effect);
+            match effect {
+                Effect::Act { slot, action: Action::Sync { extent }, .. } => {
+                    let point = self.drives[slot].files[extent as usize].sync_point();
+                    self.pending.push(Pending::Sync(slot, extent, point));
+                }
+                Effect::Act { slot, owner, action } => {
+                    self.prepare(slot, owner, &action);
+                    self.pending.push(Pending::Action(slot, owner, action));
+                }
+                Effect::Ended { slot, operation } => _ = self.buffers.remove(&(slot, operation)),
+                Effect::Note { extent, slots, account } => {
+                    self.pending.push(Pending::Note(extent, slots, account.clone()));
+                    if self.settings.sabotage == Sabotage::NotesLate {
+                        let mut effects = Vec::new();
+                        self.mirror.noted(extent, Slots::default(), &mut effects);
+                        self.take(effects)?;
+                    }
+                }
+                Effect::Done { operation, result, source } => self.done(operation, result, source)?,
+                Effect::Flushed { flush, result } => self.flushed(flush, result),
+                Effect::Stands { .. } => self.report.standings += 1,
+                Effect::Fell { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, effect: &Effect) {
+        for byte in format!("{}{effect:?}", self.now).bytes() {
+            let hash = self.report.trace_hash;
+            self.report.trace_hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    /// Fills the buffer of an operation of a copy, when it is first asked for.
+    fn prepare(&mut self, slot: usize, owner: Option<MirrorId>, action: &Action) {
+        let (Some(inner), Some(owner)) = (action.operation(), owner) else { return };
+        if let Some(flying) = self.in_flight.get(&owner) {
+            let fresh = || payload(&flying.request, flying.stamp);
+            self.buffers.entry((slot, inner)).or_insert_with(fresh);
+        } else if let Some(step) = self.steps.get(&owner) {
+            self.buffers.entry((slot, inner)).or_insert_with(|| step.clone());
+        } else {
+            // It has just begun, and who began it will enter it: its buffer is made when it is answered.
+        }
+    }
+
+    /// Answers a random one of what is under way.
+    fn answer_one(&mut self) -> Result<(), String> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let index = self.random.below(self.pending.len() as u64) as usize;
+        let pending = self.pending.swap_remove(index);
+        let mut effects = Vec::new();
+        match pending {
+            Pending::Note(extent, slots, account) => {
+                let failed = self.write_account(extent, slots, &account);
+                if self.settings.sabotage != Sabotage::NotesLate {
+                    self.mirror.noted(extent, failed, &mut effects);
+                }
+            }
+            Pending::Sync(slot, extent, point) => {
+                let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
+                if result.is_ok() {
+                    self.drives[slot].files[extent as usize].sync(&point);
+                }
+                self.mirror.answer(slot, Answer::Synced(extent, result), &mut effects);
+            }
+            Pending::Action(slot, owner, action) => {
+                self.prepare(slot, owner, &action);
+                let answer = self.carry_out(slot, owner, action);
+                self.mirror.answer(slot, answer, &mut effects);
+            }
+        }
+        self.take(effects)
+    }
+
+    /// Writes an account beside copies, and then its epoch apart from them; those that could not take it.
+    fn write_account(&mut self, extent: u32, slots: Slots, account: &Account) -> Slots {
+        let (failed, fine): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| self.drives[*slot].is_broken);
+        for slot in &fine {
+            self.drives[*slot].accounts[extent as usize] = account.clone();
+        }
+        if !fine.is_empty() {
+            self.witness[extent as usize] = account.epoch;
+        }
+        failed.into_iter().collect()
+    }
+
+    fn random_fault(&mut self, slot: usize) -> Option<Fault> {
+        let is_full = self.random.chance(self.settings.full_per_mille, 1000);
+        let is_broken = self.drives[slot].is_broken;
+        is_broken.then_some(Fault::Broken).or(is_full.then_some(Fault::NoSpace))
+    }
+
+    fn carry_out(&mut self, slot: usize, owner: Option<MirrorId>, action: Action) -> Answer {
+        let fault = self.random_fault(slot);
+        match action {
+            Action::Open { extent } => {
+                let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
+                let result = fault.map_or_else(|| Ok(self.map_of(slot, extent)), |f| Err(failure(f)));
+                Answer::Opened(extent, result)
+            }
+            Action::Allocate { extent, piece } => Answer::Allocated(extent, piece),
+            Action::Read { operation, extent, offset, buffer_offset, length } => {
+                let result = broken_only(fault).map_or_else(|| Ok(self.part_of(length)), Err);
+                let from = self.read_from(slot, extent);
+                self.copy_out(slot, from, operation, extent, (offset, buffer_offset, result.unwrap_or(0)));
+                self.keep_for_step(slot, operation, owner);
+                Answer::Completed(operation, result)
+            }
+            Action::ReadEdge { operation, extent, edge } => {
+                self.merge_edge(slot, owner, operation, extent, edge);
+                Answer::Completed(operation, broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err))
+            }
+            Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
+                let result = fault.map_or_else(|| Ok(self.part_of(length)), Err);
+                // A write that fails may have been made in part.
+                let length = result.unwrap_or_else(|_| self.part_of(length));
+                let is_durable = is_durable && result.is_ok();
+                if !(self.is_skipped(owner) && result.is_ok()) {
+                    self.copy_in(slot, operation, extent, (offset, buffer_offset, length), is_durable);
+                }
+                Answer::Completed(operation, result)
+            }
+            Action::Release { operation, extent, offset, length }
+            | Action::Zero { operation, extent, offset, length } => {
+                let result = fault.map_or(Ok(0), Err);
+                if result.is_ok() {
+                    self.zero(slot, extent, offset, length);
+                }
+                Answer::Completed(operation, result)
+            }
+            Action::Sync { .. } | Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
+                unreachable!("these are not carried out")
+            }
+        }
+    }
+
+    /// The copy whose file is read: the one that is asked, unless somebody sees to it that it is a wrong one.
+    fn read_from(&mut self, slot: usize, extent: u32) -> usize {
+        let standings = self.mirror.standings(extent);
+        let stale = standings.iter().position(|standing| *standing == Standing::Stale);
+        let is_wrong = self.settings.sabotage == Sabotage::ReadsStale && self.random.chance(1, 2);
+        stale.filter(|_| is_wrong).unwrap_or(slot)
+    }
+
+    fn is_skipped(&mut self, owner: Option<MirrorId>) -> bool {
+        let is_step = owner.is_some_and(|owner| self.steps.contains_key(&owner));
+        self.settings.sabotage == Sabotage::SkipsRegions && is_step && self.random.chance(1, 2)
+    }
+
+    /// Usually all of a length, sometimes only its first blocks: a short transfer.
+    fn part_of(&mut self, length: u32) -> u32 {
+        let blocks = length / BLOCK_BYTES as u32;
+        if blocks > 1 && self.random.chance(1, 10) {
+            (1 + self.random.below(u64::from(blocks) - 1) as u32) * BLOCK_BYTES as u32
+        } else {
+            length
+        }
+    }
+
+    fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
+        let mut map = AllocationMap::default();
+        for block in self.drives[slot].files[extent as usize].data_blocks() {
+            map.set((u64::from(block) * BLOCK_BYTES / ALLOCATION_BYTES) as u32);
+        }
+        map
+    }
+
+    fn copy_out(
+        &mut self,
+        slot: usize,
+        from: usize,
+        operation: OperationId,
+        extent: u32,
+        (offset, buffer_offset, length): (u32, u32, u32),
+    ) {
+        let Some(buffer) = self.buffers.get_mut(&(slot, operation)) else { return };
+        for (block, at) in blocks(offset, buffer_offset, length) {
+            let content = self.drives[from].files[extent as usize].read(block);
+            buffer[at..at + BLOCK_SECTORS].copy_from_slice(&content);
+        }
+    }
+
+    /// What a copy step has read is written from the step's own buffer.
+    fn keep_for_step(&mut self, slot: usize, operation: OperationId, owner: Option<MirrorId>) {
+        let step = owner.and_then(|owner| self.steps.get_mut(&owner));
+        if let (Some(step), Some(buffer)) = (step, self.buffers.get(&(slot, operation))) {
+            step.clone_from(buffer);
+        }
+    }
+
+    fn copy_in(
+        &mut self,
+        slot: usize,
+        operation: OperationId,
+        extent: u32,
+        (offset, buffer_offset, length): (u32, u32, u32),
+        is_durable: bool,
+    ) {
+        let Some(buffer) = self.buffers.get(&(slot, operation)) else { return };
+        for (block, at) in blocks(offset, buffer_offset, length) {
+            let mut content = Block::default();
+            content.copy_from_slice(&buffer[at..at + BLOCK_SECTORS]);
+            self.drives[slot].files[extent as usize].write(block, content, is_durable);
+        }
+    }
+
+    fn merge_edge(
+        &mut self,
+        slot: usize,
+        owner: Option<MirrorId>,
+        operation: OperationId,
+        extent: u32,
+        edge: EdgeRead,
+    ) {
+        let content = self.drives[slot].files[extent as usize].read(edge.block_offset / BLOCK_BYTES as u32);
+        let Some(flying) = owner.and_then(|owner| self.in_flight.get(&owner)) else { return };
+        let covered = flying.request.offset..flying.request.offset + flying.request.length;
+        let Some(buffer) = self.buffers.get_mut(&(slot, operation)) else { return };
+        for (sector, stamp) in content.into_iter().enumerate() {
+            let offset = edge.block_offset + sector as u32 * SECTOR_BYTES;
+            if !covered.contains(&offset) {
+                buffer[(edge.buffer_offset / SECTOR_BYTES) as usize + sector] = stamp;
+            }
+        }
+    }
+
+    fn zero(&mut self, slot: usize, extent: u32, offset: u32, length: u32) {
+        let file = &mut self.drives[slot].files[extent as usize];
+        let touched: Vec<u32> = (offset / BLOCK_BYTES as u32..(offset + length) / BLOCK_BYTES as u32)
+            .filter(|&block| file.read(block) != Block::default())
+            .collect();
+        touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
+    }
+
+    /// A request or a copy step has ended.
+    fn done(
+        &mut self,
+        id: MirrorId,
+        result: Result<Content, Fault>,
+        source: Option<(usize, OperationId)>,
+    ) -> Result<(), String> {
+        let buffer = source.and_then(|source| self.buffers.remove(&source));
+        self.mirror.forget(id);
+        if self.steps.remove(&id).is_some() {
+            self.report.copied += u64::from(result.is_ok());
+            return Ok(());
+        }
+        let flying = self.in_flight.remove(&id);
+        let flying = flying.ok_or_else(|| format!("{id:?} ended, which nobody waits for"))?;
+        let Ok(content) = result else {
+            self.report.failed += 1;
+            return self.check_fault(&flying, result);
+        };
+        self.report.acknowledged += 1;
+        match flying.request.kind {
+            Kind::Read => self.check_read(&flying, content, &buffer.unwrap_or_default()),
+            kind => {
+                let is_durable = kind == Kind::Write { is_durable: true };
+                for sector in sectors(&flying.request) {
+                    self.history.write_ended(sector, flying.stamp, flying.began, self.now, is_durable);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// No error reaches the client while a copy is left that can serve it.
+    fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
+        let Request { extent, offset, length, .. } = flying.request;
+        let left = self.mirror.readable(extent, offset, length);
+        let is_served = left.iter().any(|slot| !self.drives[slot].is_broken);
+        let is_full = self.settings.full_per_mille > 0 && result != Err(Fault::Broken);
+        if is_full || !is_served {
+            return Ok(());
+        }
+        Err(format!("{flying:?} failed with {result:?} though copies {left:?} are left"))
+    }
+
+    fn check_read(&self, flying: &InFlight, content: Content, buffer: &[Stamp]) -> Result<(), String> {
+        let (start, _) = weir_volume::geometry::covering_blocks(flying.request.offset, flying.request.length);
+        let first = ((flying.request.offset - start) / SECTOR_BYTES) as usize;
+        for (index, sector) in sectors(&flying.request).enumerate() {
+            let stamp = if content == Content::Hole { 0 } else { buffer[first + index] };
+            self.history.check_read(sector, stamp, flying.began, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn flushed(&mut self, flush: u32, result: Result<(), Fault>) {
+        let began = self.flushes.remove(&flush).unwrap_or(0);
+        if result.is_ok() {
+            self.history.flushed(began);
+        }
+    }
+
+    /// The power fails: what was not stable may be gone, accounts that were being written may be written or not, and the
+    /// volume starts anew, perhaps without some drives.
+    fn crash(&mut self) -> Result<(), String> {
+        self.report.crashes += 1;
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Note(extent, slots, account) = pending {
+                self.write_some_accounts(extent, slots, &account);
+            }
+        }
+        self.in_flight.clear();
+        self.steps.clear();
+        self.buffers.clear();
+        self.flushes.clear();
+        for drive in &mut self.drives {
+            drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
+            drive.is_broken = false;
+        }
+        let begun = self.find()?;
+        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        self.check_after_crash()
+    }
+
+    fn write_some_accounts(&mut self, extent: u32, slots: Slots, account: &Account) {
+        let mut is_whole = true;
+        for slot in slots.iter() {
+            if !self.drives[slot].is_broken && self.random.chance(1, 2) {
+                self.drives[slot].accounts[extent as usize] = account.clone();
+            } else {
+                is_whole = false;
+            }
+        }
+        if is_whole && !slots.is_empty() {
+            self.witness[extent as usize] = account.epoch;
+        }
+    }
+
+    /// Finds the copies: without some drives if the volume can be served without them.
+    fn find(&mut self) -> Result<Vec<Beginning>, String> {
+        let is_whole = self.settings.breaks_per_ten_thousand == 0;
+        let reachable: [bool; COPIES_MAX] = std::array::from_fn(|_| is_whole || self.random.chance(2, 3));
+        extents(&self.drives, &reachable, &self.witness)
+            .or_else(|_| extents(&self.drives, &[true; COPIES_MAX], &self.witness))
+    }
+
+    fn check_after_crash(&mut self) -> Result<(), String> {
+        for sector in self.history.sectors() {
+            let (extent, block, index) = place_of(sector);
+            let readable = self.mirror.readable(extent, block * BLOCK_BYTES as u32, BLOCK_BYTES as u32);
+            let mut stamps = BTreeSet::new();
+            for slot in readable.iter() {
+                stamps.insert(self.drives[slot].files[extent as usize].read(block)[index]);
+            }
+            if stamps.len() != 1 {
+                return Err(format!(
+                    "sector {sector} has {stamps:?} on copies {readable:?} that are as good"
+                ));
+            }
+            let stamp = stamps.into_iter().next().unwrap_or_default();
+            self.history.check_after_crash(sector, stamp, self.now)?;
+        }
+        Ok(())
+    }
+
+    /// Makes up for everything that copies lack, without faults.
+    fn make_up(&mut self) -> Result<(), String> {
+        self.settings.full_per_mille = 0;
+        for _ in 0..2 {
+            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..COPIES_MAX).map(move |slot| (e, slot))) {
+                let mut effects = Vec::new();
+                loop {
+                    let steps = self.steps.len();
+                    self.begin_copy(extent, slot, &mut effects);
+                    let is_begun = self.steps.len() > steps;
+                    self.take(std::mem::take(&mut effects))?;
+                    self.settle()?;
+                    if !is_begun {
+                        break;
+                    }
+                }
+                self.mirror.promote(extent, slot, &mut effects);
+                self.take(effects)?;
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All copies in sync have the same.
+    fn compare(&self) -> Result<(), String> {
+        for extent in 0..EXTENTS {
+            let good: Vec<usize> = self.mirror.readable(extent, 0, EXTENT_BYTES as u32).iter().collect();
+            let files: Vec<&File> =
+                good.iter().map(|slot| &self.drives[*slot].files[extent as usize]).collect();
+            let blocks: BTreeSet<u32> = files.iter().flat_map(|file| file.data_blocks()).collect();
+            for block in blocks {
+                let contents: BTreeSet<Block> = files.iter().map(|file| file.read(block)).collect();
+                if contents.len() > 1 {
+                    return Err(format!("block {block} of extent {extent} differs on copies {good:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn broken_only(fault: Option<Fault>) -> Option<Fault> {
+    fault.filter(|&fault| fault == Fault::Broken)
+}

@@ -1,0 +1,75 @@
+//! What an imagined client asks for, in requests that often meet.
+
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
+use weir_volume::{Kind, Request};
+
+use crate::random::Random;
+use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+
+/// Extents of the volume.
+pub(crate) const EXTENTS: u32 = 2;
+/// Requests go to the first blocks around these offsets of each extent, so that they often meet.
+const HOT_OFFSETS: [u32; 3] = [0, ALLOCATION_BYTES as u32 - 32768, EXTENT_BYTES as u32 - 65536];
+const HOT_SECTORS: u64 = 128;
+
+pub(crate) fn random_request(random: &mut Random) -> Request {
+    let kind = match random.below(10) {
+        0..4 => Kind::Read,
+        4..7 => Kind::Write { is_durable: false },
+        7 => Kind::Write { is_durable: true },
+        8 => Kind::Release,
+        _ => Kind::Zero,
+    };
+    let extent = random.below(EXTENTS.into()) as u32;
+    let hot = HOT_OFFSETS[random.below(HOT_OFFSETS.len() as u64) as usize];
+    let is_placement = matches!(kind, Kind::Release | Kind::Zero);
+    if is_placement && random.chance(1, 3) {
+        let (offset, length) = (hot - hot % ALLOCATION_BYTES as u32, ALLOCATION_BYTES as u32);
+        return Request { kind, extent, offset, length };
+    }
+    let granule = if is_placement || random.chance(1, 2) { BLOCK_SECTORS as u64 } else { 1 };
+    let first = random.below(HOT_SECTORS / granule) * granule;
+    let longest = (64 - first % 64) / granule;
+    let count = (1 + random.below(longest.max(1))) * granule;
+    let (offset, length) = (hot + first as u32 * SECTOR_BYTES, count as u32 * SECTOR_BYTES);
+    let length = length.min(EXTENT_BYTES as u32 - offset).min(cut(offset));
+    Request { kind, extent, offset, length }
+}
+
+/// The executor's buffer: the payload where the request covers it, garbage elsewhere.
+pub(crate) fn payload(request: &Request, stamp: Stamp) -> Vec<Stamp> {
+    let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
+    let covered = request.offset..request.offset + request.length;
+    (0..length / SECTOR_BYTES)
+        .map(|sector| start + sector * SECTOR_BYTES)
+        .map(|offset| if covered.contains(&offset) { stamp } else { Stamp::MAX })
+        .collect()
+}
+
+/// Bytes from an offset to the end of its half piece: where unaligned requests are cut.
+fn cut(offset: u32) -> u32 {
+    let window = weir_types::bounds::PIECE_BYTES as u32 / 2;
+    window - offset % window
+}
+
+/// The sectors of a request, numbered through the volume.
+pub(crate) fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
+    let start = u64::from(request.extent) * EXTENT_BYTES + u64::from(request.offset);
+    let first = start / u64::from(SECTOR_BYTES);
+    first..first + u64::from(request.length / SECTOR_BYTES)
+}
+
+/// The blocks of a transfer with the index of their first sector in the buffer.
+pub(crate) fn blocks(offset: u32, buffer_offset: u32, length: u32) -> impl Iterator<Item = (u32, usize)> {
+    let block = BLOCK_BYTES as u32;
+    (0..length / block).map(move |n| {
+        (offset / block + n, (buffer_offset / SECTOR_BYTES + n * BLOCK_SECTORS as u32) as usize)
+    })
+}
+
+/// The extent of a sector, its block there and its place in that.
+pub(crate) fn place_of(sector: u64) -> (u32, u32, usize) {
+    let byte = sector * u64::from(SECTOR_BYTES);
+    let (extent, block) = ((byte / EXTENT_BYTES) as u32, (byte % EXTENT_BYTES / BLOCK_BYTES) as u32);
+    (extent, block, sector as usize % BLOCK_SECTORS)
+}

@@ -1,0 +1,233 @@
+//! Bringing copies up to date, region by region, and taking regions out of the account that all copies have.
+
+use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
+
+use super::extent::MirroredExtent;
+use super::regions::RegionSet;
+use super::standing::Standing;
+use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
+use crate::action::{Content, Fault, Kind, Request};
+
+/// A copy step: one region on its way to one copy, piece by piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// The copy that gets it.
+    slot: usize,
+    region: u32,
+    /// Bytes of the region that are copied.
+    done: u32,
+    /// What is done with the piece at present.
+    move_: Move,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Read,
+    Write,
+    Release,
+}
+
+impl Mirror {
+    /// Regions that a copy of an extent still has to get.
+    pub fn lacks(&self, extent: u32, slot: usize) -> u32 {
+        self.extents[extent as usize].lacks(slot).len()
+    }
+
+    /// Begins to copy the next region that a copy lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
+    /// cannot be reached, or nobody else has it.
+    pub fn copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+        let state = &self.extents[extent as usize];
+        if !state.is_there[slot] || state.in_sync().all(|other| other == slot) {
+            return None;
+        }
+        let is_under_way = |region: &u32| {
+            let steps = state.running.iter().chain(&state.waiting);
+            let step = |id: &MirrorId| self.operations[id.0 as usize].and_then(|operation| operation.step);
+            steps.filter_map(step).any(|step| step.slot == slot && step.region == *region)
+        };
+        let lacking = state.lacks(slot);
+        let region = lacking.iter().find(|region| !is_under_way(region))?;
+        let (offset, length) = (region * REGION_BYTES as u32, REGION_BYTES as u32);
+        let request = Request { kind: Kind::Write { is_durable: false }, extent, offset, length };
+        let step = Step { slot, region, done: 0, move_: Move::Read };
+        let id = self.insert(Operation::new(request, Some(step)));
+        self.line_up(id, effects);
+        Some(id)
+    }
+
+    /// Reads the next piece of a region from a copy that has it.
+    pub(super) fn copy_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, step, failed, fault, .. } = *self.operation(id);
+        let step = step.expect("only steps copy");
+        let extent = &self.extents[request.extent as usize];
+        let readable: Slots = extent.readable(request.offset, request.length).collect();
+        let is_source = |slot: &usize| *slot != step.slot && !failed.contains(*slot);
+        let Some(source) = readable.iter().find(is_source) else {
+            return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
+        };
+        self.go(id, Move::Read, source, effects);
+    }
+
+    /// Starts a move of a step on a copy.
+    fn go(&mut self, id: MirrorId, move_: Move, slot: usize, effects: &mut Vec<Effect>) {
+        let operation = self.operation(id);
+        let step = operation.step.as_mut().expect("only steps copy");
+        step.move_ = move_;
+        let piece = Request {
+            kind: match move_ {
+                Move::Read => Kind::Read,
+                Move::Write => Kind::Write { is_durable: false },
+                Move::Release => Kind::Release,
+            },
+            extent: operation.request.extent,
+            offset: step.region * REGION_BYTES as u32 + step.done,
+            length: PIECE_BYTES as u32,
+        };
+        let whole = std::mem::replace(&mut operation.request, piece);
+        (operation.succeeded, operation.source) = (Slots::default(), None);
+        self.launch_piece(id, whole, slot, effects);
+    }
+
+    /// Starts the piece, under the range of the whole region.
+    fn launch_piece(&mut self, id: MirrorId, whole: Request, slot: usize, effects: &mut Vec<Effect>) {
+        let piece = self.operation(id).request;
+        self.operation(id).stage = Stage::Running;
+        let mut actions = Vec::new();
+        let inner = self.copies[slot].start(piece, &mut actions);
+        self.own(slot, inner, id);
+        self.operation(id).left += 1;
+        // While it is under way, nothing else may change the region.
+        self.operation(id).request = Request { kind: piece.kind, ..whole };
+        self.take(slot, actions, effects);
+    }
+
+    /// A move of a step has ended.
+    pub(super) fn piece_ended(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, step, source, content, succeeded, fault, .. } = *self.operation(id);
+        let step = step.expect("only steps copy");
+        if let Some((slot, inner)) = source {
+            // What was read is in the step's own buffer by now.
+            self.operation(id).source = None;
+            self.copies[slot].forget(inner);
+            effects.push(Effect::Ended { slot, operation: inner });
+        }
+        let is_done = !succeeded.is_empty();
+        match step.move_ {
+            Move::Read if !is_done => self.copy_piece(id, effects),
+            Move::Read if content == Content::Hole => self.go(id, Move::Release, step.slot, effects),
+            Move::Read => self.go(id, Move::Write, step.slot, effects),
+            Move::Release if !is_done && fault == Some(Fault::Unsupported) => {
+                self.operation(id).fault = None;
+                self.go(id, Move::Write, step.slot, effects);
+            }
+            Move::Release | Move::Write if is_done => self.piece_copied(id, request.extent, step, effects),
+            Move::Release | Move::Write => {
+                self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
+            }
+        }
+    }
+
+    fn piece_copied(&mut self, id: MirrorId, extent: u32, step: Step, effects: &mut Vec<Effect>) {
+        let done = step.done + PIECE_BYTES as u32;
+        self.operation(id).step = Some(Step { done, ..step });
+        if done < REGION_BYTES as u32 {
+            return self.copy_piece(id, effects);
+        }
+        let state = &mut self.extents[extent as usize];
+        if state.is_there[step.slot] {
+            state.has_again(step.slot, step.region);
+        }
+        self.conclude(id, Ok(Content::Data), effects);
+    }
+
+    /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something. What it was given is
+    /// made stable first, and told by [`Effect::Stands`].
+    pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
+        if !self.extents[extent as usize].can_be_promoted(slot) {
+            return false;
+        }
+        self.flush_for(Purpose::Promote(extent, slot), effects);
+        true
+    }
+
+    pub(super) fn promoted(&mut self, index: u32, slot: usize, failed: Slots, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        if !failed.contains(slot) && extent.can_be_promoted(slot) {
+            extent.stand(slot, Standing::InSync);
+            self.note(index, effects);
+        }
+    }
+
+    /// Takes regions out of the account that all copies in sync have, after making that stable. Whoever calls it now and then
+    /// bounds what is copied after a crash.
+    pub fn tidy(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        extent.changed = RegionSet::default();
+        let mut regions = extent.settled();
+        regions.subtract(&self.under_way(index));
+        if !regions.is_empty() {
+            self.flush_for(Purpose::Tidy(index, regions), effects);
+        }
+    }
+
+    /// Regions in which something is under way.
+    fn under_way(&self, index: u32) -> RegionSet {
+        let extent = &self.extents[index as usize];
+        let operations = extent.running.iter().chain(&extent.waiting);
+        let operations = operations.filter_map(|id| self.operations[id.0 as usize]);
+        operations
+            .flat_map(|operation| super::regions_of(operation.request.offset, operation.request.length))
+            .collect()
+    }
+
+    pub(super) fn unmark(
+        &mut self,
+        index: u32,
+        regions: &RegionSet,
+        failed: Slots,
+        effects: &mut Vec<Effect>,
+    ) {
+        let under_way = self.under_way(index);
+        let extent = &mut self.extents[index as usize];
+        if extent.in_sync().next().is_none() || extent.in_sync().any(|slot| failed.contains(slot)) {
+            return;
+        }
+        let mut leaving = regions.clone();
+        leaving.subtract(&extent.changed);
+        leaving.subtract(&under_way);
+        let settled = extent.settled();
+        let leaving: RegionSet = leaving.iter().filter(|region| settled.contains(*region)).collect();
+        extent.wanted.marked.subtract(&leaving);
+        self.note(index, effects);
+    }
+
+    /// Adds a copy of an extent whose files are there and hold nothing yet: it lacks all regions.
+    pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        assert_eq!(extent.wanted.standings[slot], Standing::Absent, "a copy is added where there is none");
+        extent.is_there[slot] = true;
+        extent.stand(slot, Standing::Stale);
+        extent.wanted.lacking[slot] = RegionSet::all();
+        self.note(index, effects);
+    }
+
+    /// Gives up a copy of an extent; false if it is the last that has everything. It is told by [`Effect::Stands`], and
+    /// nothing is begun there any more.
+    pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
+        let extent = &mut self.extents[index as usize];
+        if !extent.in_sync().any(|other| other != slot) {
+            return false;
+        }
+        extent.stand(slot, Standing::Absent);
+        extent.is_there[slot] = false;
+        self.note(index, effects);
+        true
+    }
+}
+
+impl MirroredExtent {
+    fn can_be_promoted(&self, slot: usize) -> bool {
+        let is_stale = self.is_there[slot] && self.wanted.standings[slot] == Standing::Stale;
+        is_stale && self.lacks(slot).is_empty()
+    }
+}

@@ -1,0 +1,258 @@
+//! What a mirror knows of one extent: its copies, the account of them, and what is under way there.
+
+use std::collections::VecDeque;
+
+use weir_types::bounds::COPIES_MAX;
+
+use super::MirrorId;
+use super::regions::{RegionSet, regions_of};
+use super::standing::{Account, Beginning, Standing};
+use crate::action::Request;
+use crate::geometry::covering_blocks;
+
+/// Copies, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slots(u8);
+
+impl Slots {
+    /// True if the copy is one of them.
+    pub fn contains(self, slot: usize) -> bool {
+        self.0 & (1 << slot) != 0
+    }
+
+    /// Adds a copy.
+    pub fn insert(&mut self, slot: usize) {
+        self.0 |= 1 << slot;
+    }
+
+    /// True if there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The copies, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..COPIES_MAX).filter(move |slot| self.contains(*slot))
+    }
+}
+
+impl FromIterator<usize> for Slots {
+    fn from_iter<I: IntoIterator<Item = usize>>(slots: I) -> Slots {
+        let mut set = Slots::default();
+        slots.into_iter().for_each(|slot| set.insert(slot));
+        set
+    }
+}
+
+/// One extent of a mirror.
+#[derive(Debug)]
+pub(super) struct MirroredExtent {
+    /// The account as it should be.
+    pub wanted: Account,
+    /// The account as it durably is.
+    pub noted: Account,
+    /// The account that is being written.
+    pub noting: Option<Account>,
+    /// Copies that can be reached and have not failed.
+    pub is_there: [bool; COPIES_MAX],
+    /// Of copies in sync, regions in which they may differ from the first: not to be read there.
+    pub behind: [RegionSet; COPIES_MAX],
+    /// Of stale copies, lacking regions that they have again, though not in stable form yet.
+    pub caught_up: [RegionSet; COPIES_MAX],
+    /// Changes and copy steps that have begun: none of them overlap.
+    pub running: Vec<MirrorId>,
+    /// Those that have to wait for others, in order.
+    pub waiting: VecDeque<MirrorId>,
+    /// Regions that were changed since the last look at which can leave the account.
+    pub changed: RegionSet,
+}
+
+impl MirroredExtent {
+    /// An extent as it is found. What is marked may differ between copies that are in sync, so it is read from the
+    /// first of them until the others have it too.
+    pub fn new(beginning: Beginning) -> MirroredExtent {
+        let Beginning { account, is_there } = beginning;
+        let mut extent = MirroredExtent {
+            noted: account.clone(),
+            wanted: account,
+            noting: None,
+            is_there,
+            behind: Default::default(),
+            caught_up: Default::default(),
+            running: Vec::new(),
+            waiting: VecDeque::new(),
+            changed: RegionSet::default(),
+        };
+        let marked = extent.wanted.marked.clone();
+        extent.fall_behind(&marked);
+        // Nor do stale ones have for certain what was marked.
+        let standings = extent.wanted.standings;
+        let stale = (0..COPIES_MAX).filter(|slot| standings[*slot] == Standing::Stale);
+        stale.for_each(|slot| extent.wanted.lacking[slot].add(&marked));
+        extent
+    }
+
+    /// True if there is one copy and there was no other: nothing is kept account of.
+    pub fn is_alone(&self) -> bool {
+        let copies = self.wanted.standings.iter().filter(|standing| **standing != Standing::Absent);
+        copies.count() == 1 && self.wanted.marked.is_empty() && self.noting.is_none()
+    }
+
+    /// Copies that have everything and can be reached.
+    pub fn in_sync(&self) -> impl Iterator<Item = usize> {
+        self.with(Standing::InSync)
+    }
+
+    /// Copies of a standing that can be reached.
+    pub fn with(&self, standing: Standing) -> impl Iterator<Item = usize> {
+        (0..COPIES_MAX).filter(move |slot| self.is_there[*slot] && self.wanted.standings[*slot] == standing)
+    }
+
+    /// Regions may differ between the copies in sync: the first is the one that counts.
+    pub fn fall_behind(&mut self, regions: &RegionSet) {
+        let others: Vec<usize> = self.in_sync().skip(1).collect();
+        others.into_iter().for_each(|slot| self.behind[slot].add(regions));
+    }
+
+    /// Copies that may be read in a range.
+    pub fn readable(&self, offset: u32, length: u32) -> impl Iterator<Item = usize> {
+        let is_current =
+            move |slot: &usize| !regions_of(offset, length).any(|region| self.behind[*slot].contains(region));
+        self.in_sync().filter(is_current)
+    }
+
+    /// True if a stale copy has a range as those in sync do.
+    fn has(&self, slot: usize, request: &Request) -> bool {
+        let (lacking, caught_up) = (&self.wanted.lacking[slot], &self.caught_up[slot]);
+        let mut regions = regions_of(request.offset, request.length);
+        regions.all(|region| !lacking.contains(region) || caught_up.contains(region))
+    }
+
+    /// Copies that a change of a range has to reach, or can.
+    pub fn targets(&self, request: &Request) -> Slots {
+        let stale = self.with(Standing::Stale).filter(|slot| self.has(*slot, request));
+        self.in_sync().chain(stale).collect()
+    }
+
+    /// Enters a change in the account; true if it is there durably.
+    pub fn mark(&mut self, request: &Request) -> bool {
+        let targets = self.targets(request);
+        for slot in (0..COPIES_MAX).filter(|slot| !targets.contains(*slot)) {
+            self.degrade(slot);
+            if self.wanted.standings[slot] == Standing::Stale {
+                self.lose(slot, request);
+            }
+        }
+        for region in regions_of(request.offset, request.length) {
+            self.changed.insert(region);
+            self.wanted.marked.insert(region);
+        }
+        self.is_marked(request)
+    }
+
+    /// A copy does not have a range any more, or will not.
+    pub fn lose(&mut self, slot: usize, request: &Request) {
+        for region in regions_of(request.offset, request.length) {
+            self.wanted.lacking[slot].insert(region);
+            self.caught_up[slot].remove(region);
+        }
+    }
+
+    /// True if a change is in the account durably, and nothing is under way that takes it out.
+    pub fn is_marked(&self, request: &Request) -> bool {
+        let targets = self.targets(request);
+        let losers = (0..COPIES_MAX).filter(|slot| !targets.contains(*slot)).collect();
+        self.accounts().all(|account| contains(&account.marked, request)) && self.is_lost_to(losers, request)
+    }
+
+    /// True if it is durably known of copies that are stale that they lack a range, and of none that is not in sync
+    /// any more that it is.
+    pub fn is_lost_to(&self, slots: Slots, request: &Request) -> bool {
+        let mut stale = slots.iter().filter(|slot| self.wanted.standings[*slot] == Standing::Stale);
+        let is_known = |slot: usize| self.accounts().all(|account| contains(&account.lacking[slot], request));
+        stale.all(is_known) && self.is_recorded()
+    }
+
+    /// The account as it is, and as it may be at any moment.
+    fn accounts(&self) -> impl Iterator<Item = &Account> {
+        std::iter::once(&self.noted).chain(&self.noting)
+    }
+
+    /// True if no copy counts as in sync durably that should not any more.
+    pub fn is_recorded(&self) -> bool {
+        let is_lost = |slot: usize| {
+            let was = self.noted.standings[slot] == Standing::InSync;
+            was && self.wanted.standings[slot] != Standing::InSync
+        };
+        !(0..COPIES_MAX).any(is_lost)
+    }
+
+    /// A copy missed something, if another one has it. What is marked may not be stable there.
+    pub fn degrade(&mut self, slot: usize) {
+        let has_other = self.in_sync().any(|other| other != slot);
+        if self.wanted.standings[slot] == Standing::InSync && has_other {
+            self.stand(slot, Standing::Stale);
+            self.wanted.lacking[slot] = self.wanted.marked.clone();
+        }
+    }
+
+    /// A copy cannot be reached any more.
+    pub fn fall(&mut self, slot: usize) {
+        self.is_there[slot] = false;
+        self.caught_up[slot] = RegionSet::default();
+        if self.wanted.standings[slot] == Standing::Stale {
+            let marked = self.wanted.marked.clone();
+            self.wanted.lacking[slot].add(&marked);
+        }
+        self.degrade(slot);
+    }
+
+    /// Gives a copy another standing.
+    pub fn stand(&mut self, slot: usize, standing: Standing) {
+        self.wanted.standings[slot] = standing;
+        self.wanted.epoch += 1;
+        self.wanted.lacking[slot] = RegionSet::default();
+        self.behind[slot] = RegionSet::default();
+        self.caught_up[slot] = RegionSet::default();
+    }
+
+    /// Regions that a copy still has to get.
+    pub fn lacks(&self, slot: usize) -> RegionSet {
+        let mut lacks = match self.wanted.standings[slot] {
+            Standing::InSync => return self.behind[slot].clone(),
+            Standing::Stale => self.wanted.lacking[slot].clone(),
+            Standing::Absent => return RegionSet::default(),
+        };
+        lacks.subtract(&self.caught_up[slot]);
+        lacks
+    }
+
+    /// A copy has a region again.
+    pub fn has_again(&mut self, slot: usize, region: u32) {
+        match self.wanted.standings[slot] {
+            Standing::InSync => self.behind[slot].remove(region),
+            Standing::Stale => _ = self.caught_up[slot].insert(region),
+            Standing::Absent => {}
+        }
+    }
+
+    /// Regions in which copies in sync do not differ, as far as nothing changes them: once that is stable they can
+    /// leave the account.
+    pub fn settled(&self) -> RegionSet {
+        let mut settled = self.wanted.marked.clone();
+        self.in_sync().for_each(|slot| settled.subtract(&self.behind[slot]));
+        settled
+    }
+}
+
+/// True if a set has all regions of a range.
+fn contains(set: &RegionSet, request: &Request) -> bool {
+    regions_of(request.offset, request.length).all(|region| set.contains(region))
+}
+
+/// True if two ranges have a block in common.
+pub(super) fn overlap(one: (u32, u32), other: (u32, u32)) -> bool {
+    let ((one, one_length), (other, other_length)) =
+        (covering_blocks(one.0, one.1), covering_blocks(other.0, other.1));
+    one < other + other_length && other < one + one_length
+}

@@ -1,0 +1,575 @@
+//! Several copies of a volume's extents: each change goes to all of them, each read to one that has it.
+//!
+//! Every copy is a [`Volume`] of its own; this stands above them. It takes the requests that a single volume would,
+//! and sees to it that
+//!
+//! * no two changes of the same blocks are under way at a time, so that all copies end with the same one;
+//! * the account beside the copies (see [`standing`]) names a region before anything in it changes;
+//! * a copy that missed a change is durably stale before the change is acknowledged, and is not read there until it has
+//!   been copied;
+//! * while one copy is left, clients see no error.
+//!
+//! An extent with a single copy, which never had another, has no account and pays for none of this. There is no clock,
+//! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
+//! each copy, all of which are filled alike for a change.
+
+mod copying;
+mod extent;
+mod regions;
+pub mod standing;
+
+use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
+use crate::volume::Volume;
+use copying::Step;
+pub use extent::Slots;
+use extent::{MirroredExtent, overlap};
+pub use regions::{REGIONS, RegionSet, regions_of};
+pub use standing::{Account, Beginning, Standing, Standings, Unservable};
+
+/// Names one request to a mirror, or one copy step, from its start until it is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MirrorId(pub u32);
+
+/// What the executor must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Carry out an action on the files of a copy, never an end → the answers of [`Mirror::answer`].
+    Act {
+        /// Which copy.
+        slot: usize,
+        /// On whose behalf, if the action names an operation.
+        owner: Option<MirrorId>,
+        /// The action.
+        action: Action,
+    },
+    /// An operation of a copy has ended whose buffer nobody needs.
+    Ended {
+        /// Which copy.
+        slot: usize,
+        /// Which operation of it.
+        operation: OperationId,
+    },
+    /// Write the account beside these copies, durably, and after that its epoch where it is kept apart from all copies
+    /// → [`Mirror::noted`].
+    Note {
+        /// Which extent.
+        extent: u32,
+        /// Which copies.
+        slots: Slots,
+        /// What to write.
+        account: Account,
+    },
+    /// A request, or a copy step, has ended → [`Mirror::forget`].
+    Done {
+        /// Which one.
+        operation: MirrorId,
+        /// How.
+        result: Result<Content, Fault>,
+        /// The copy and its operation whose buffer has what was read.
+        source: Option<(usize, OperationId)>,
+    },
+    /// A flush has ended.
+    Flushed {
+        /// Under which number it was asked for.
+        flush: u32,
+        /// How.
+        result: Result<(), Fault>,
+    },
+    /// A copy of an extent failed and is not used any more; an operator must know.
+    Fell {
+        /// Which copy.
+        slot: usize,
+        /// Of which extent.
+        extent: u32,
+    },
+    /// The standings of an extent's copies have durably changed; whoever else keeps them must know.
+    Stands {
+        /// Which extent.
+        extent: u32,
+        /// The account that says so.
+        epoch: u64,
+        /// The standings.
+        standings: Standings,
+    },
+}
+
+/// An answer of the executor to an action.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Action::Open`].
+    Opened(u32, Result<crate::AllocationMap, Fault>),
+    /// To [`Action::Allocate`].
+    Allocated(u32, u32),
+    /// To everything that names an operation.
+    Completed(OperationId, Result<u32, Fault>),
+    /// To [`Action::Sync`].
+    Synced(u32, Result<(), Fault>),
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Others that overlap it have to end.
+    Waiting,
+    /// The account has to name it.
+    Marking,
+    /// Copies are at it.
+    Running,
+    /// The account has to say which copies missed it.
+    Recording,
+}
+
+/// A request, or a copy step.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    request: Request,
+    stage: Stage,
+    /// Operations of copies that are under way.
+    left: u32,
+    succeeded: Slots,
+    failed: Slots,
+    fault: Option<Fault>,
+    source: Option<(usize, OperationId)>,
+    content: Content,
+    /// What it copies, if it is a copy step.
+    step: Option<Step>,
+}
+
+impl Operation {
+    fn new(request: Request, step: Option<Step>) -> Operation {
+        Operation {
+            request,
+            stage: Stage::Waiting,
+            left: 0,
+            succeeded: Slots::default(),
+            failed: Slots::default(),
+            fault: None,
+            source: None,
+            content: Content::Data,
+            step,
+        }
+    }
+
+    fn range(&self) -> (u32, u32) {
+        (self.request.offset, self.request.length)
+    }
+}
+
+/// A flush that some copies have not answered.
+#[derive(Debug)]
+struct PendingFlush {
+    number: u32,
+    left: u32,
+    failed: Slots,
+    purpose: Purpose,
+}
+
+/// What a flush is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A client asked for it.
+    Client(u32),
+    /// These regions of an extent leave the account after it.
+    Tidy(u32, RegionSet),
+    /// A copy of an extent counts as in sync after it.
+    Promote(u32, usize),
+}
+
+/// Copies of a volume.
+#[derive(Debug)]
+pub struct Mirror {
+    copies: Vec<Volume>,
+    extents: Vec<MirroredExtent>,
+    operations: Vec<Option<Operation>>,
+    free: Vec<u32>,
+    /// On whose behalf operations of copies are, by copy and number.
+    owners: Vec<Vec<Option<MirrorId>>>,
+    flushes: Vec<PendingFlush>,
+    flush_number: u32,
+    /// Copies of extents that failed.
+    fallen: Vec<(usize, u32)>,
+}
+
+impl Mirror {
+    /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this.
+    pub fn new(size_bytes: u64, copies: usize, extents: Vec<Beginning>) -> Mirror {
+        Mirror {
+            copies: (0..copies).map(|_| Volume::new(size_bytes)).collect(),
+            extents: extents.into_iter().map(MirroredExtent::new).collect(),
+            operations: Vec::new(),
+            free: Vec::new(),
+            owners: vec![Vec::new(); copies],
+            flushes: Vec::new(),
+            flush_number: 0,
+            fallen: Vec::new(),
+        }
+    }
+
+    /// The standings of an extent's copies as they are, durably or not.
+    pub fn standings(&self, extent: u32) -> Standings {
+        self.extents[extent as usize].wanted.standings
+    }
+
+    /// The copies of an extent that may be read in a range.
+    pub fn readable(&self, extent: u32, offset: u32, length: u32) -> Slots {
+        self.extents[extent as usize].readable(offset, length).collect()
+    }
+
+    /// The copy's state, for what the executor asks a single volume.
+    pub fn volume(&self, slot: usize) -> &Volume {
+        &self.copies[slot]
+    }
+
+    /// Starts a request; its end is a later (or the same call's) [`Effect::Done`].
+    pub fn start(&mut self, request: Request, effects: &mut Vec<Effect>) -> MirrorId {
+        let id = self.insert(Operation::new(request, None));
+        if request.extent as usize >= self.extents.len() {
+            self.finish(id, Err(Fault::OutOfRange), effects);
+        } else if request.kind == Kind::Read {
+            self.read(id, effects);
+        } else {
+            self.line_up(id, effects);
+        }
+        id
+    }
+
+    fn insert(&mut self, operation: Operation) -> MirrorId {
+        let number = self.free.pop().unwrap_or(self.operations.len() as u32);
+        if number as usize == self.operations.len() {
+            self.operations.push(None);
+        }
+        self.operations[number as usize] = Some(operation);
+        MirrorId(number)
+    }
+
+    fn operation(&mut self, id: MirrorId) -> &mut Operation {
+        self.operations[id.0 as usize].as_mut().expect("an operation is known until it is done")
+    }
+
+    fn extent_of(&mut self, id: MirrorId) -> &mut MirroredExtent {
+        let extent = self.operation(id).request.extent;
+        &mut self.extents[extent as usize]
+    }
+
+    /// Reads from the next copy that may be read and was not tried.
+    fn read(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, failed, fault, .. } = *self.operation(id);
+        let extent = &self.extents[request.extent as usize];
+        let slot = extent.readable(request.offset, request.length).find(|slot| !failed.contains(*slot));
+        match slot {
+            Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
+            None => self.finish(id, Err(fault.unwrap_or(Fault::Broken)), effects),
+        }
+    }
+
+    /// Lets a change begin unless others that overlap it have to end.
+    fn line_up(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let range = self.operation(id).range();
+        let extent = self.extent_of(id);
+        let ahead: Vec<MirrorId> = extent.running.iter().chain(&extent.waiting).copied().collect();
+        let is_alone = extent.is_alone();
+        let collides =
+            !is_alone && ahead.into_iter().any(|other| overlap(range, self.operation(other).range()));
+        let extent = self.extent_of(id);
+        if collides {
+            return extent.waiting.push_back(id);
+        }
+        extent.running.push(id);
+        match (is_alone, self.operation(id).step) {
+            (_, Some(_)) => self.copy_piece(id, effects),
+            (true, None) => self.change(id, effects),
+            (false, None) => self.mark(id, effects),
+        }
+    }
+
+    fn mark(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let request = self.operation(id).request;
+        self.operation(id).stage = Stage::Marking;
+        if self.extent_of(id).mark(&request) || self.extent_of(id).in_sync().next().is_none() {
+            self.change(id, effects);
+        } else {
+            self.note(request.extent, effects);
+        }
+    }
+
+    /// Has all copies make a change.
+    fn change(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let request = self.operation(id).request;
+        let extent = self.extent_of(id);
+        let targets = extent.targets(&request);
+        if extent.in_sync().next().is_none() {
+            return self.conclude(id, Err(Fault::Broken), effects);
+        }
+        self.launch(id, targets, effects);
+    }
+
+    /// Starts an operation on some copies.
+    fn launch(&mut self, id: MirrorId, slots: Slots, effects: &mut Vec<Effect>) {
+        let request = self.operation(id).request;
+        self.operation(id).stage = Stage::Running;
+        let mut begun = Vec::new();
+        for slot in slots.iter() {
+            let mut actions = Vec::new();
+            let inner = self.copies[slot].start(request, &mut actions);
+            self.own(slot, inner, id);
+            self.operation(id).left += 1;
+            begun.push((slot, actions));
+        }
+        begun.into_iter().for_each(|(slot, actions)| self.take(slot, actions, effects));
+    }
+
+    fn own(&mut self, slot: usize, inner: OperationId, id: MirrorId) {
+        let owners = &mut self.owners[slot];
+        if owners.len() <= inner.0 as usize {
+            owners.resize(inner.0 as usize + 1, None);
+        }
+        owners[inner.0 as usize] = Some(id);
+    }
+
+    /// Passes on what a copy wants, and takes over what ended there.
+    fn take(&mut self, slot: usize, actions: Vec<Action>, effects: &mut Vec<Effect>) {
+        for action in actions {
+            match action {
+                Action::Done { operation, result } => self.ended(slot, operation, result, effects),
+                Action::Flushed { flush, result } => self.copy_flushed(slot, flush, result, effects),
+                Action::Retire { extent } => self.fell(slot, extent, effects),
+                action => {
+                    let owner = action.operation().and_then(|id| self.owners[slot][id.0 as usize]);
+                    effects.push(Effect::Act { slot, owner, action });
+                }
+            }
+        }
+    }
+
+    /// The executor has carried out an action on a copy.
+    pub fn answer(&mut self, slot: usize, answer: Answer, effects: &mut Vec<Effect>) {
+        let (copy, mut actions) = (&mut self.copies[slot], Vec::new());
+        match answer {
+            Answer::Opened(extent, result) => copy.opened(extent, result, &mut actions),
+            Answer::Allocated(extent, piece) => copy.allocated(extent, piece, &mut actions),
+            Answer::Completed(operation, result) => copy.completed(operation, result, &mut actions),
+            Answer::Synced(extent, result) => copy.synced(extent, result, &mut actions),
+        }
+        self.take(slot, actions, effects);
+    }
+
+    /// An operation of a copy has ended.
+    fn ended(
+        &mut self,
+        slot: usize,
+        inner: OperationId,
+        result: Result<Content, Fault>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let owner = self.owners[slot][inner.0 as usize].take();
+        let id = owner.expect("an operation of a copy has an owner until it ends");
+        let operation = self.operation(id);
+        operation.left -= 1;
+        let is_read = operation.request.kind == Kind::Read;
+        match result {
+            Ok(content) if is_read => {
+                (operation.content, operation.source) = (content, Some((slot, inner)));
+                operation.succeeded.insert(slot);
+            }
+            Ok(_) => operation.succeeded.insert(slot),
+            Err(fault) => {
+                operation.failed.insert(slot);
+                operation.fault = Some(worse(operation.fault, fault));
+            }
+        }
+        let (left, step) = (operation.left, operation.step);
+        if !(is_read && result.is_ok()) {
+            self.copies[slot].forget(inner);
+            effects.push(Effect::Ended { slot, operation: inner });
+        }
+        match (left, step, is_read) {
+            (1.., ..) => {}
+            (0, Some(_), _) => self.piece_ended(id, effects),
+            (0, None, true) => self.read_ended(id, effects),
+            (0, None, false) => self.settle(id, effects),
+        }
+    }
+
+    fn read_ended(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { source, content, .. } = *self.operation(id);
+        match source {
+            Some(_) => self.finish(id, Ok(content), effects),
+            None => self.read(id, effects),
+        }
+    }
+
+    /// All copies have answered a change.
+    fn settle(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, succeeded, failed, fault, .. } = *self.operation(id);
+        let extent = self.extent_of(id);
+        let has_it = |slot: usize| extent.wanted.standings[slot] == Standing::InSync;
+        if failed.is_empty() {
+            return self.conclude(id, Ok(Content::Data), effects);
+        }
+        if fault == Some(Fault::Unsupported) || !succeeded.iter().any(has_it) {
+            // Nothing was promised, but copies may differ now.
+            extent.fall_behind(&regions_of(request.offset, request.length).collect());
+            return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
+        }
+        for slot in failed.iter() {
+            extent.degrade(slot);
+            extent.lose(slot, &request);
+        }
+        self.operation(id).stage = Stage::Recording;
+        self.note(request.extent, effects);
+        self.look_again(request.extent, effects);
+    }
+
+    /// Ends a change; what waited for it may begin.
+    fn conclude(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
+        let extent = self.extent_of(id);
+        extent.running.retain(|other| *other != id);
+        let waiting = std::mem::take(&mut extent.waiting);
+        self.finish(id, result, effects);
+        waiting.into_iter().for_each(|id| self.line_up(id, effects));
+    }
+
+    fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
+        let source = self.operation(id).source.filter(|_| result.is_ok());
+        effects.push(Effect::Done { operation: id, result, source });
+    }
+
+    /// The executor has acted on the end of a request or step: its number may name another one from now on.
+    pub fn forget(&mut self, id: MirrorId) {
+        let operation = self.operations[id.0 as usize].take().expect("an operation is forgotten once");
+        if let Some((slot, inner)) = operation.source {
+            self.copies[slot].forget(inner);
+        }
+        self.free.push(id.0);
+    }
+
+    /// A copy of an extent is out of service.
+    fn fell(&mut self, slot: usize, extent: u32, effects: &mut Vec<Effect>) {
+        self.fallen.push((slot, extent));
+        let state = &mut self.extents[extent as usize];
+        state.fall(slot);
+        effects.push(Effect::Fell { slot, extent });
+        self.note(extent, effects);
+    }
+
+    /// Writes the account if it is not as it should be, one writing at a time.
+    fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        let is_as_it_is = extent.wanted == extent.noted || extent.is_alone();
+        // Once no copy is left that has everything, there is nothing to keep account of.
+        if extent.noting.is_some() || is_as_it_is || extent.in_sync().next().is_none() {
+            return;
+        }
+        // Beside stale copies too: so that none of them takes itself for the newest.
+        let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
+        extent.noting = Some(extent.wanted.clone());
+        let account = extent.wanted.clone();
+        effects.push(Effect::Note { extent: index, slots, account });
+    }
+
+    /// The account was written, but beside these copies, which are of no use any more.
+    pub fn noted(&mut self, index: u32, failed: Slots, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        let account = extent.noting.take().expect("an account is noted once");
+        let has_changed = account.epoch != extent.noted.epoch;
+        for slot in failed.iter() {
+            let mut actions = Vec::new();
+            self.copies[slot].retire(index, &mut actions);
+            self.take(slot, actions, effects);
+        }
+        let extent = &mut self.extents[index as usize];
+        let is_kept = extent.in_sync().any(|slot| account.standings[slot] == Standing::InSync);
+        if is_kept {
+            let (epoch, standings) = (account.epoch, account.standings);
+            extent.noted = account;
+            if has_changed {
+                effects.push(Effect::Stands { extent: index, epoch, standings });
+            }
+        }
+        self.note(index, effects);
+        self.look_again(index, effects);
+        self.finish_flushes(effects);
+    }
+
+    /// Lets requests go on that waited for the account.
+    fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        for id in self.extents[index as usize].running.clone() {
+            let Some(operation) = self.operations[id.0 as usize] else { continue };
+            let extent = &self.extents[index as usize];
+            let is_lost = extent.in_sync().next().is_none();
+            match operation.stage {
+                Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
+                Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
+                Stage::Marking if extent.is_marked(&operation.request) => self.change(id, effects),
+                Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
+                    self.conclude(id, Ok(Content::Data), effects);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks that all acknowledged writes become stable; ends with [`Effect::Flushed`].
+    pub fn flush(&mut self, flush: u32, effects: &mut Vec<Effect>) {
+        self.flush_for(Purpose::Client(flush), effects);
+    }
+
+    fn flush_for(&mut self, purpose: Purpose, effects: &mut Vec<Effect>) {
+        self.flush_number = self.flush_number.wrapping_add(1);
+        let number = self.flush_number;
+        let left = self.copies.len() as u32;
+        self.flushes.push(PendingFlush { number, left, failed: Slots::default(), purpose });
+        for slot in 0..self.copies.len() {
+            let mut actions = Vec::new();
+            self.copies[slot].flush(number, &mut actions);
+            self.take(slot, actions, effects);
+        }
+    }
+
+    fn copy_flushed(
+        &mut self,
+        slot: usize,
+        number: u32,
+        result: Result<(), Fault>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let pending = self.flushes.iter_mut().find(|pending| pending.number == number);
+        let pending = pending.expect("a flush waits for all copies");
+        pending.left -= 1;
+        if result.is_err() {
+            pending.failed.insert(slot);
+        }
+        self.finish_flushes(effects);
+    }
+
+    /// Ends flushes that all copies have answered, once it is recorded who could not.
+    fn finish_flushes(&mut self, effects: &mut Vec<Effect>) {
+        let is_recorded = |extent: &MirroredExtent| extent.is_recorded() || extent.in_sync().next().is_none();
+        let concerned = self.fallen.iter().all(|(_, extent)| is_recorded(&self.extents[*extent as usize]));
+        while let Some(index) = self.flushes.iter().position(|pending| pending.left == 0 && concerned) {
+            let pending = self.flushes.swap_remove(index);
+            let result = if self.is_kept(pending.failed) { Ok(()) } else { Err(Fault::Broken) };
+            match pending.purpose {
+                Purpose::Client(flush) => effects.push(Effect::Flushed { flush, result }),
+                Purpose::Tidy(extent, regions) => self.unmark(extent, &regions, pending.failed, effects),
+                Purpose::Promote(extent, slot) => self.promoted(extent, slot, pending.failed, effects),
+            }
+        }
+    }
+
+    /// True if what these copies could not make stable is stable elsewhere.
+    fn is_kept(&self, failed: Slots) -> bool {
+        let of_failed = self.fallen.iter().filter(|(slot, _)| failed.contains(*slot));
+        let mut extents = of_failed.map(|(_, extent)| &self.extents[*extent as usize]);
+        extents.all(|extent| extent.in_sync().next().is_some())
+    }
+}
+
+/// Which of two faults the client is told, or what follows from is decided by: the one that promises least.
+fn worse(known: Option<Fault>, fault: Fault) -> Fault {
+    match known {
+        Some(Fault::Unsupported) => Fault::Unsupported,
+        Some(Fault::NoSpace) if fault == Fault::Broken => Fault::NoSpace,
+        _ => fault,
+    }
+}

@@ -1,0 +1,121 @@
+//! Sets of regions of an extent: the pieces by which copies are kept account of.
+
+use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
+
+/// Regions of one extent.
+pub const REGIONS: u32 = (EXTENT_BYTES / REGION_BYTES) as u32;
+
+/// A set of regions of one extent. It takes memory only while it is not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegionSet {
+    words: Vec<u64>,
+}
+
+/// The regions that a range of bytes touches.
+pub fn regions_of(offset: u32, length: u32) -> std::ops::Range<u32> {
+    let region = REGION_BYTES as u32;
+    offset / region..(offset + length).div_ceil(region)
+}
+
+impl RegionSet {
+    /// All regions.
+    pub fn all() -> RegionSet {
+        RegionSet { words: vec![u64::MAX; REGIONS.div_ceil(64) as usize] }
+    }
+
+    /// True if the region is in it.
+    pub fn contains(&self, region: u32) -> bool {
+        self.words.get(region as usize / 64).is_some_and(|word| word & (1 << (region % 64)) != 0)
+    }
+
+    /// Adds a region; true if it was not there.
+    pub fn insert(&mut self, region: u32) -> bool {
+        assert!(region < REGIONS, "a region lies within an extent");
+        let is_new = !self.contains(region);
+        self.words.resize(REGIONS.div_ceil(64) as usize, 0);
+        self.words[region as usize / 64] |= 1 << (region % 64);
+        is_new
+    }
+
+    /// Takes a region out.
+    pub fn remove(&mut self, region: u32) {
+        if let Some(word) = self.words.get_mut(region as usize / 64) {
+            *word &= !(1 << (region % 64));
+        }
+        if self.words.iter().all(|word| *word == 0) {
+            self.words = Vec::new();
+        }
+    }
+
+    /// Adds all regions of another set.
+    pub fn add(&mut self, other: &RegionSet) {
+        other.iter().for_each(|region| _ = self.insert(region));
+    }
+
+    /// Takes all regions of another set out.
+    pub fn subtract(&mut self, other: &RegionSet) {
+        other.iter().for_each(|region| self.remove(region));
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Number of regions.
+    pub fn len(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The regions, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        let bits = |(index, word): (usize, &u64)| {
+            let word = *word;
+            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index as u32 * 64 + bit)
+        };
+        self.words.iter().enumerate().flat_map(bits)
+    }
+}
+
+impl FromIterator<u32> for RegionSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(regions: I) -> RegionSet {
+        let mut set = RegionSet::default();
+        regions.into_iter().for_each(|region| _ = set.insert(region));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_range_touches_what_it_lies_in() {
+        let region = REGION_BYTES as u32;
+        assert_eq!(regions_of(0, 1), 0..1);
+        assert_eq!(regions_of(region - 1, 2), 0..2);
+        assert_eq!(regions_of(region, region), 1..2);
+        assert_eq!(regions_of(0, EXTENT_BYTES as u32).end, REGIONS);
+        assert_eq!(RegionSet::all().len(), REGIONS);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(steps in prop::collection::vec((0..REGIONS, any::<bool>()), 0..200)) {
+            let (mut set, mut oracle) = (RegionSet::default(), BTreeSet::new());
+            for (region, is_added) in steps {
+                if is_added {
+                    prop_assert_eq!(set.insert(region), oracle.insert(region));
+                } else {
+                    set.remove(region);
+                    oracle.remove(&region);
+                }
+                prop_assert_eq!(set.iter().collect::<Vec<_>>(), oracle.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!((set.len() as usize, set.is_empty()), (oracle.len(), oracle.is_empty()));
+            }
+            prop_assert_eq!(set.iter().collect::<RegionSet>(), set);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is durably known of an extent's copies, and what follows from it after a crash.
+//!
+//! Beside every copy lies an account: the standing of all copies as it was last recorded, a number that grows with each
+//! change of it, the regions in which copies that are in sync may differ, and those that stale ones lack. A region enters
+//! the account before anything in it changes, and leaves it when all copies in sync have the change in stable form; so
+//! what is not in it is equal everywhere.
+
+use weir_types::bounds::COPIES_MAX;
+
+use super::regions::RegionSet;
+
+/// What a copy is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It has everything that was acknowledged.
+    InSync,
+    /// It lacks something, and is not to be read.
+    Stale,
+}
+
+/// The standing of each copy of an extent.
+pub type Standings = [Standing; COPIES_MAX];
+
+/// The account beside a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Grows with each change of standings.
+    pub epoch: u64,
+    /// The standings as they were recorded with it.
+    pub standings: Standings,
+    /// Regions in which copies in sync may differ, if power fails now.
+    pub marked: RegionSet,
+    /// Regions that stale copies lack, by copy.
+    pub lacking: [RegionSet; COPIES_MAX],
+}
+
+/// How an extent begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// The newest account, or that of a copy that is alone.
+    pub account: Account,
+    /// Which copies can be reached.
+    pub is_there: [bool; COPIES_MAX],
+}
+
+/// Why an extent cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unservable {
+    /// No copy can be reached that has everything.
+    #[error("no copy that has everything can be reached")]
+    NoCopyInSync,
+    /// A later account than any that can be reached is known of.
+    #[error("the newest account that can be reached has epoch {found}, but epoch {known} is known of")]
+    Outdated {
+        /// The newest that can be reached.
+        found: u64,
+        /// The newest that is known of.
+        known: u64,
+    },
+}
+
+impl Beginning {
+    /// A single copy in this place.
+    pub fn alone(slot: usize) -> Beginning {
+        let mut beginning = Beginning::default();
+        beginning.account.standings[slot] = Standing::InSync;
+        beginning.is_there[slot] = true;
+        beginning
+    }
+
+    /// What follows from the accounts of the copies that can be reached. The newest counts; those as new as that
+    /// may have marked different regions when the power failed, so all marks of them count.
+    ///
+    /// # Errors
+    /// If no copy has everything, or the newest account is none of these.
+    pub fn settle(
+        accounts: [Option<Account>; COPIES_MAX],
+        epoch_known: u64,
+    ) -> Result<Beginning, Unservable> {
+        let is_there = std::array::from_fn(|slot| accounts[slot].is_some());
+        let found = accounts.iter().flatten().map(|account| account.epoch).max();
+        let found = found.ok_or(Unservable::NoCopyInSync)?;
+        if found < epoch_known {
+            return Err(Unservable::Outdated { found, known: epoch_known });
+        }
+        let newest = accounts.into_iter().flatten().filter(|account| account.epoch == found);
+        let account = newest.reduce(|mut account, other| {
+            account.marked.add(&other.marked);
+            account.lacking.iter_mut().zip(&other.lacking).for_each(|(one, other)| one.add(other));
+            account
+        });
+        let account = account.expect("one has the epoch that was found");
+        let serves = |slot: usize| is_there[slot] && account.standings[slot] == Standing::InSync;
+        if !(0..COPIES_MAX).any(serves) {
+            return Err(Unservable::NoCopyInSync);
+        }
+        Ok(Beginning { account, is_there })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(epoch: u64, standings: [Standing; 4], marked: &[u32]) -> Option<Account> {
+        Some(Account { epoch, standings, marked: marked.iter().copied().collect(), ..Account::default() })
+    }
+
+    #[test]
+    fn the_newest_account_counts_and_all_marks_of_its_age() {
+        use Standing::{Absent, InSync, Stale};
+        let both = [InSync, InSync, Absent, Absent];
+        let settled = Beginning::settle([account(2, both, &[1]), account(2, both, &[7]), None, None], 0);
+        let settled = settled.unwrap();
+        assert_eq!(settled.account.marked.iter().collect::<Vec<_>>(), [1, 7]);
+        assert_eq!(settled.is_there, [true, true, false, false]);
+        let stale = [Stale, InSync, Absent, Absent];
+        let settled = Beginning::settle([account(2, both, &[1]), account(3, stale, &[7]), None, None], 3);
+        let settled = settled.unwrap();
+        assert_eq!((settled.account.epoch, settled.account.standings), (3, stale));
+        assert_eq!(settled.account.marked.iter().collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn what_missed_something_is_never_served_alone() {
+        use Standing::{Absent, InSync, Stale};
+        let stale = [Stale, InSync, Absent, Absent];
+        let alone = [account(3, stale, &[]), None, None, None];
+        assert_eq!(Beginning::settle(alone, 0), Err(Unservable::NoCopyInSync));
+        let unaware = [account(2, [InSync, InSync, Absent, Absent], &[]), None, None, None];
+        let error = Beginning::settle(unaware.clone(), 3);
+        assert_eq!(error, Err(Unservable::Outdated { found: 2, known: 3 }));
+        assert!(Beginning::settle(unaware, 2).is_ok());
+        assert_eq!(Beginning::settle([None, None, None, None], 0), Err(Unservable::NoCopyInSync));
+    }
+}
