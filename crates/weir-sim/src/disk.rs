@@ -13,49 +13,65 @@ pub type Block = [Stamp; BLOCK_SECTORS];
 pub struct File {
     stable: BTreeMap<u32, Block>,
     /// Changes that are not stable, in the order in which they were made.
-    volatile: Vec<(u32, Block)>,
+    volatile: Vec<Change>,
+    /// Changes so far.
+    changes: u64,
+}
+
+/// A change of a block. Two that are alike are told apart by their number.
+#[derive(Clone, Debug)]
+struct Change {
+    number: u64,
+    block: u32,
+    content: Block,
+}
+
+/// What a sync that begins now makes stable.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncPoint {
+    /// Changes with numbers up to this.
+    changes: u64,
 }
 
 impl File {
     /// The content of a block as a reader sees it.
     pub fn read(&self, block: u32) -> Block {
-        let changed = self.volatile.iter().rev().find(|(changed, _)| *changed == block);
-        changed.map(|(_, content)| *content).or_else(|| self.stable.get(&block).copied()).unwrap_or_default()
+        let changed = self.volatile.iter().rev().find(|change| change.block == block);
+        changed.map(|change| change.content).or_else(|| self.stable.get(&block).copied()).unwrap_or_default()
     }
 
     /// Changes a block; a durable change takes all earlier changes of that block with it.
     pub fn write(&mut self, block: u32, content: Block, is_durable: bool) {
+        self.changes += 1;
         if is_durable {
-            self.volatile.retain(|(changed, _)| *changed != block);
+            self.volatile.retain(|change| change.block != block);
             self.stable.insert(block, content);
         } else {
-            self.volatile.push((block, content));
+            self.volatile.push(Change { number: self.changes, block, content });
         }
     }
 
-    /// The number of changes so far that a sync beginning now must make stable.
-    pub fn sync_point(&self) -> Vec<(u32, Block)> {
-        self.volatile.clone()
+    /// The changes so far, which a sync beginning now must make stable.
+    pub fn sync_point(&self) -> SyncPoint {
+        SyncPoint { changes: self.changes }
     }
 
-    /// Makes the changes of a sync point stable.
-    pub fn sync(&mut self, point: &[(u32, Block)]) {
-        for change in point {
-            // A durable write may have taken it along already.
-            if let Some(index) = self.volatile.iter().position(|other| other == change) {
-                let (block, content) = self.volatile.remove(index);
-                self.stable.insert(block, content);
-            }
+    /// Makes the changes of a sync point stable. A durable write may have taken some along already.
+    pub fn sync(&mut self, point: SyncPoint) {
+        let is_covered = |change: &Change| change.number <= point.changes;
+        for change in self.volatile.iter().filter(|change| is_covered(change)) {
+            self.stable.insert(change.block, change.content);
         }
+        self.volatile.retain(|change| !is_covered(change));
     }
 
     /// Loses power: of the changes of each block that were not stable, a random number of the first survive.
     /// A block is never mixed.
     pub fn crash(&mut self, random: &mut Random) {
-        let blocks: BTreeSet<u32> = self.volatile.iter().map(|(block, _)| *block).collect();
+        let blocks: BTreeSet<u32> = self.volatile.iter().map(|change| change.block).collect();
         for block in blocks {
             let changes: Vec<Block> =
-                self.volatile.iter().filter(|(changed, _)| *changed == block).map(|(_, c)| *c).collect();
+                self.volatile.iter().filter(|change| change.block == block).map(|c| c.content).collect();
             let survivors = random.below(changes.len() as u64 + 1) as usize;
             if survivors > 0 {
                 self.stable.insert(block, changes[survivors - 1]);
@@ -66,7 +82,7 @@ impl File {
 
     /// Blocks that hold something other than zeroes.
     pub fn data_blocks(&self) -> BTreeSet<u32> {
-        let written = self.stable.keys().chain(self.volatile.iter().map(|(block, _)| block));
-        written.copied().filter(|&block| self.read(block) != Block::default()).collect()
+        let written = self.stable.keys().copied().chain(self.volatile.iter().map(|change| change.block));
+        written.filter(|&block| self.read(block) != Block::default()).collect()
     }
 }

@@ -2,12 +2,13 @@
 //! instant, copies that are made up for, added and given up meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
-use weir_volume::mirror::{Account, Answer, Beginning, Effect, MirrorId, Slots, Standing};
+use weir_volume::mirror::{Account, Answer, Beginning, Effect, MirrorId, Slots, Standing, Witness};
 use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, Mirror, OperationId, Request};
 
-use crate::disk::{Block, File};
+use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
 use crate::random::Random;
 use crate::requests::{EXTENTS, blocks, payload, place_of, random_request, sectors};
@@ -79,7 +80,7 @@ struct Drive {
 enum Pending {
     Action(usize, Option<MirrorId>, Action),
     /// A sync answers with what it found when it began.
-    Sync(usize, u32, Vec<(u32, Block)>),
+    Sync(usize, u32, SyncPoint),
     Note(u32, Slots, Account),
 }
 
@@ -97,8 +98,8 @@ struct World {
     now: u64,
     mirror: Mirror,
     drives: Vec<Drive>,
-    /// The epoch of each extent that is kept apart from its copies.
-    witness: Vec<u64>,
+    /// What is kept of each extent apart from its copies.
+    witness: Vec<Witness>,
     pending: Vec<Pending>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
@@ -125,7 +126,7 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
-fn extents(drives: &[Drive], reachable: &[bool], witness: &[u64]) -> Result<Vec<Beginning>, String> {
+fn extents(drives: &[Drive], reachable: &[bool], witness: &[Witness]) -> Result<Vec<Beginning>, String> {
     let beginning = |extent: usize| {
         let account = |slot: usize| reachable[slot].then(|| drives[slot].accounts[extent].clone());
         let found = Beginning::settle(std::array::from_fn(account), witness[extent]);
@@ -144,7 +145,7 @@ impl World {
             is_broken: false,
         };
         let drives: Vec<Drive> = (0..COPIES_MAX).map(|_| drive()).collect();
-        let witness = vec![0; EXTENTS as usize];
+        let witness = vec![Witness::default(); EXTENTS as usize];
         let begun = extents(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
         World {
             settings,
@@ -160,7 +161,7 @@ impl World {
             flushes: BTreeMap::new(),
             history: History::default(),
             next_stamp: 1,
-            report: Report { trace_hash: 0xcbf2_9ce4_8422_2325, ..Report::default() },
+            report: Report::default(),
         }
     }
 
@@ -298,10 +299,10 @@ impl World {
     }
 
     fn note(&mut self, effect: &Effect) {
-        for byte in format!("{}{effect:?}", self.now).bytes() {
-            let hash = self.report.trace_hash;
-            self.report.trace_hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
+        // This hasher is the same in every process.
+        let mut hasher = DefaultHasher::new();
+        (self.report.trace_hash, self.now, effect).hash(&mut hasher);
+        self.report.trace_hash = hasher.finish();
     }
 
     /// Fills the buffer of an operation of a copy, when it is first asked for.
@@ -335,7 +336,7 @@ impl World {
             Pending::Sync(slot, extent, point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
                 if result.is_ok() {
-                    self.drives[slot].files[extent as usize].sync(&point);
+                    self.drives[slot].files[extent as usize].sync(point);
                 }
                 self.mirror.answer(slot, Answer::Synced(extent, result), &mut effects);
             }
@@ -354,9 +355,9 @@ impl World {
         for slot in &fine {
             self.drives[*slot].accounts[extent as usize] = account.clone();
         }
-        if !fine.is_empty() {
-            self.witness[extent as usize] = account.epoch;
-        }
+        let reserved = self.witness[extent as usize].reserved.max(account.epoch);
+        let known = if fine.is_empty() { self.witness[extent as usize].known } else { account.epoch };
+        self.witness[extent as usize] = Witness { reserved, known };
         failed.into_iter().collect()
     }
 
@@ -588,10 +589,22 @@ impl World {
         }
         let begun = self.find()?;
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        let mut effects = Vec::new();
+        self.mirror.begin(&mut effects);
+        self.take(effects)?;
+        if !self.pending.is_empty() && self.random.chance(1, 4) {
+            return self.crash();
+        }
+        self.settle()?;
         self.check_after_crash()
     }
 
     fn write_some_accounts(&mut self, extent: u32, slots: Slots, account: &Account) {
+        if self.random.chance(1, 4) {
+            return;
+        }
+        let witness = &mut self.witness[extent as usize];
+        witness.reserved = witness.reserved.max(account.epoch);
         let mut is_whole = true;
         for slot in slots.iter() {
             if !self.drives[slot].is_broken && self.random.chance(1, 2) {
@@ -601,7 +614,7 @@ impl World {
             }
         }
         if is_whole && !slots.is_empty() {
-            self.witness[extent as usize] = account.epoch;
+            self.witness[extent as usize].known = account.epoch;
         }
     }
 

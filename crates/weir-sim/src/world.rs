@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, OperationId, Request, Volume};
 
-use crate::disk::{Block, File};
+use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
 use crate::random::Random;
 use crate::requests::{EXTENTS, blocks, payload, place_of, random_request, sectors};
@@ -45,7 +45,7 @@ pub struct Report {
 enum Pending {
     Action(Action),
     /// A sync answers with what it found when it began.
-    Sync(u32, Vec<(u32, Block)>),
+    Sync(u32, SyncPoint),
 }
 
 /// What the client waits for.
@@ -194,7 +194,7 @@ impl World {
         let fault = self.random_fault();
         let mut actions = Vec::new();
         match pending {
-            Pending::Sync(extent, point) => self.answer_sync(extent, &point, fault, &mut actions),
+            Pending::Sync(extent, point) => self.answer_sync(extent, point, fault, &mut actions),
             Pending::Action(action) => self.answer_action(action, fault, &mut actions),
         }
         self.take(actions)
@@ -209,7 +209,7 @@ impl World {
     fn answer_sync(
         &mut self,
         extent: u32,
-        point: &[(u32, Block)],
+        point: SyncPoint,
         fault: Option<Fault>,
         actions: &mut Vec<Action>,
     ) {

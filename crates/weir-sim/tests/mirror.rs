@@ -17,7 +17,8 @@ fn settings(seed: u64) -> Settings {
 
 fn all_at_once(seed: u64) -> Settings {
     let full_per_mille = if seed.is_multiple_of(2) { 10 } else { 0 };
-    Settings { full_per_mille, breaks_per_ten_thousand: 15, moves_per_mille: 4, ..settings(seed) }
+    let moves_per_mille = if seed.is_multiple_of(3) { 0 } else { 4 };
+    Settings { full_per_mille, breaks_per_ten_thousand: 15, moves_per_mille, ..settings(seed) }
 }
 
 /// Runs worlds and says which seed broke a promise.
@@ -40,9 +41,9 @@ fn copies_are_one_volume_through_power_cuts() {
 
 #[test]
 fn promises_hold_whatever_drives_do() {
-    let reports = check(1000, all_at_once);
-    assert!(sum(&reports, |report| report.standings) > 2000, "hardly any copy was lost or gained");
-    assert!(sum(&reports, |report| report.acknowledged) > 300_000);
+    let reports = check(600, all_at_once);
+    assert!(sum(&reports, |report| report.standings) > 1000, "hardly any copy was lost or gained");
+    assert!(sum(&reports, |report| report.acknowledged) > 150_000);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! What goes into a volume and what comes out of it.
 
 /// Names one operation of one volume from its start to its `Done`; then the number may be used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub u32);
 
 /// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Reads into the operation's buffer.
     Read,
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 /// One operation within one extent. Reads and writes lie within one piece (see [`crate::geometry`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// What to do.
     pub kind: Kind,
@@ -34,7 +34,7 @@ pub struct Request {
 }
 
 /// Why an operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
     /// The drive is full. Nothing is broken; the same write may succeed later.
     #[error("no space left on the drive")]
@@ -54,7 +54,7 @@ pub enum Fault {
 }
 
 /// What a successful operation found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// A read filled the buffer, or the operation was not a read.
     Data,
@@ -63,7 +63,7 @@ pub enum Content {
 }
 
 /// A partial block at the edge of an unaligned write, to be read so that its other bytes survive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EdgeRead {
     /// Offset of the whole block in the extent.
     pub block_offset: u32,
@@ -72,7 +72,7 @@ pub struct EdgeRead {
 }
 
 /// What the executor must do. Every action that names an operation or extent is answered once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Open the extent's file and find out where it holds data → [`crate::Volume::opened`].
     Open {

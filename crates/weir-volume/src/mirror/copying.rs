@@ -36,6 +36,7 @@ impl Mirror {
     /// Begins to copy the next region that a copy lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
     /// cannot be reached, or nobody else has it.
     pub fn copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+        self.skip_holes(extent, slot);
         let state = &self.extents[extent as usize];
         if !state.is_there[slot] || state.in_sync().all(|other| other == slot) {
             return None;
@@ -53,6 +54,25 @@ impl Mirror {
         let id = self.insert(Operation::new(request, Some(step)));
         self.line_up(id, effects);
         Some(id)
+    }
+
+    /// What nobody ever wrote needs no copying: a copy has regions that are holes there and where they would be copied
+    /// from, unless something is under way in them.
+    fn skip_holes(&mut self, extent: u32, slot: usize) {
+        let under_way = self.under_way(extent);
+        let (state, copies) = (&self.extents[extent as usize], &self.copies);
+        let is_hole = |slot: usize, region: u32| {
+            copies[slot].is_hole(extent, region * REGION_BYTES as u32, REGION_BYTES as u32)
+        };
+        let is_same = |region: &u32| {
+            let mut sources = state.readable(region * REGION_BYTES as u32, REGION_BYTES as u32);
+            let source = sources.find(|source| *source != slot);
+            source.is_some_and(|source| is_hole(source, *region) && is_hole(slot, *region))
+        };
+        let lacking = state.lacks(slot);
+        let same: Vec<u32> =
+            lacking.iter().filter(|region| !under_way.contains(*region)).filter(is_same).collect();
+        same.into_iter().for_each(|region| self.extents[extent as usize].has_again(slot, region));
     }
 
     /// Reads the next piece of a region from a copy that has it.
@@ -158,14 +178,14 @@ impl Mirror {
         }
     }
 
-    /// Takes regions out of the account that all copies in sync have, after making that stable. Whoever calls it now and then
+    /// Takes regions out of the account that all copies in sync have, after making that stable, once at a time. Whoever calls it now and then
     /// bounds what is copied after a crash.
     pub fn tidy(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        extent.changed = RegionSet::default();
+        let extent = &self.extents[index as usize];
         let mut regions = extent.settled();
         regions.subtract(&self.under_way(index));
-        if !regions.is_empty() {
+        if extent.changed.is_none() && !regions.is_empty() {
+            self.extents[index as usize].changed = Some(RegionSet::default());
             self.flush_for(Purpose::Tidy(index, regions), effects);
         }
     }
@@ -189,11 +209,12 @@ impl Mirror {
     ) {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
+        let changed = extent.changed.take().expect("it is noted what changes meanwhile");
         if extent.in_sync().next().is_none() || extent.in_sync().any(|slot| failed.contains(slot)) {
             return;
         }
         let mut leaving = regions.clone();
-        leaving.subtract(&extent.changed);
+        leaving.subtract(&changed);
         leaving.subtract(&under_way);
         let settled = extent.settled();
         let leaving: RegionSet = leaving.iter().filter(|region| settled.contains(*region)).collect();

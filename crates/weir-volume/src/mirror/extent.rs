@@ -11,7 +11,7 @@ use crate::action::Request;
 use crate::geometry::covering_blocks;
 
 /// Copies, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slots(u8);
 
 impl Slots {
@@ -53,9 +53,12 @@ pub(super) struct MirroredExtent {
     pub noted: Account,
     /// The account that is being written.
     pub noting: Option<Account>,
+    /// The highest epoch that an account may have that cannot be reached.
+    pub epoch_reserved: u64,
     /// Copies that can be reached and have not failed.
     pub is_there: [bool; COPIES_MAX],
-    /// Of copies in sync, regions in which they may differ from the first: not to be read there.
+    /// Of copies in sync, regions in which a change that failed may have left them different from the first: not to be
+    /// read there.
     pub behind: [RegionSet; COPIES_MAX],
     /// Of stale copies, lacking regions that they have again, though not in stable form yet.
     pub caught_up: [RegionSet; COPIES_MAX],
@@ -63,39 +66,47 @@ pub(super) struct MirroredExtent {
     pub running: Vec<MirrorId>,
     /// Those that have to wait for others, in order.
     pub waiting: VecDeque<MirrorId>,
-    /// Regions that were changed since the last look at which can leave the account.
-    pub changed: RegionSet,
+    /// Reads that wait until it is recorded whose word counts.
+    pub reads_waiting: Vec<MirrorId>,
+    /// Regions that were changed since those were chosen that are to leave the account, while some are.
+    pub changed: Option<RegionSet>,
 }
 
 impl MirroredExtent {
-    /// An extent as it is found. What is marked may differ between copies that are in sync, so it is read from the
-    /// first of them until the others have it too.
+    /// An extent as it is found. What is marked may differ between copies that are in sync: the first that can be
+    /// reached has the word from now on, and the others lack it until they were given it. This is recorded before
+    /// anything of it is read: or a client that acted on what it read would find something else there once that copy
+    /// is lost.
     pub fn new(beginning: Beginning) -> MirroredExtent {
-        let Beginning { account, is_there } = beginning;
+        let Beginning { account, is_there, epoch_reserved } = beginning;
         let mut extent = MirroredExtent {
             noted: account.clone(),
             wanted: account,
             noting: None,
+            epoch_reserved,
             is_there,
             behind: Default::default(),
             caught_up: Default::default(),
             running: Vec::new(),
             waiting: VecDeque::new(),
-            changed: RegionSet::default(),
+            reads_waiting: Vec::new(),
+            changed: None,
         };
         let marked = extent.wanted.marked.clone();
-        extent.fall_behind(&marked);
-        // Nor do stale ones have for certain what was marked.
-        let standings = extent.wanted.standings;
-        let stale = (0..COPIES_MAX).filter(|slot| standings[*slot] == Standing::Stale);
-        stale.for_each(|slot| extent.wanted.lacking[slot].add(&marked));
+        let first = extent.in_sync().next();
+        for slot in (0..COPIES_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
+            extent.degrade(slot);
+            if extent.wanted.standings[slot] == Standing::Stale {
+                extent.wanted.lacking[slot].add(&marked);
+            }
+        }
         extent
     }
 
-    /// True if there is one copy and there was no other: nothing is kept account of.
+    /// True if there is one copy, and durably known to be alone: nothing is kept account of.
     pub fn is_alone(&self) -> bool {
         let copies = self.wanted.standings.iter().filter(|standing| **standing != Standing::Absent);
-        copies.count() == 1 && self.wanted.marked.is_empty() && self.noting.is_none()
+        copies.count() == 1 && self.wanted.marked.is_empty() && self.wanted == self.noted
     }
 
     /// Copies that have everything and can be reached.
@@ -108,10 +119,21 @@ impl MirroredExtent {
         (0..COPIES_MAX).filter(move |slot| self.is_there[*slot] && self.wanted.standings[*slot] == standing)
     }
 
-    /// Regions may differ between the copies in sync: the first is the one that counts.
-    pub fn fall_behind(&mut self, regions: &RegionSet) {
+    /// True if a range must not be read yet: copies may differ there, and it is not recorded whose word counts.
+    pub fn is_open(&self, request: &Request) -> bool {
+        let mut regions = regions_of(request.offset, request.length);
+        !self.is_recorded() && regions.any(|region| self.wanted.marked.contains(region))
+    }
+
+    /// A change failed that was not promised, and copies may differ for it: the first in sync is the one that counts.
+    /// While they may, the range is marked.
+    pub fn fall_apart(&mut self, request: &Request) {
         let others: Vec<usize> = self.in_sync().skip(1).collect();
-        others.into_iter().for_each(|slot| self.behind[slot].add(regions));
+        for slot in others {
+            self.behind[slot].add(&regions_of(request.offset, request.length).collect());
+        }
+        let stale: Vec<usize> = self.with(Standing::Stale).collect();
+        stale.into_iter().for_each(|slot| self.lose(slot, request));
     }
 
     /// Copies that may be read in a range.
@@ -144,8 +166,10 @@ impl MirroredExtent {
             }
         }
         for region in regions_of(request.offset, request.length) {
-            self.changed.insert(region);
             self.wanted.marked.insert(region);
+            if let Some(changed) = &mut self.changed {
+                changed.insert(region);
+            }
         }
         self.is_marked(request)
     }
@@ -210,7 +234,7 @@ impl MirroredExtent {
     /// Gives a copy another standing.
     pub fn stand(&mut self, slot: usize, standing: Standing) {
         self.wanted.standings[slot] = standing;
-        self.wanted.epoch += 1;
+        self.wanted.epoch = self.wanted.epoch.max(self.epoch_reserved) + 1;
         self.wanted.lacking[slot] = RegionSet::default();
         self.behind[slot] = RegionSet::default();
         self.caught_up[slot] = RegionSet::default();

@@ -24,14 +24,14 @@ use copying::Step;
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
 pub use regions::{REGIONS, RegionSet, regions_of};
-pub use standing::{Account, Beginning, Standing, Standings, Unservable};
+pub use standing::{Account, Beginning, Standing, Standings, Unservable, Witness};
 
 /// Names one request to a mirror, or one copy step, from its start until it is forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MirrorId(pub u32);
 
 /// What the executor must do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Carry out an action on the files of a copy, never an end → the answers of [`Mirror::answer`].
     Act {
@@ -49,8 +49,8 @@ pub enum Effect {
         /// Which operation of it.
         operation: OperationId,
     },
-    /// Write the account beside these copies, durably, and after that its epoch where it is kept apart from all copies
-    /// → [`Mirror::noted`].
+    /// Write the account beside these copies, durably; if its epoch is new, first as [`Witness::reserved`] and after
+    /// that as [`Witness::known`] → [`Mirror::noted`].
     Note {
         /// Which extent.
         extent: u32,
@@ -251,10 +251,18 @@ impl Mirror {
         &mut self.extents[extent as usize]
     }
 
+    /// Brings accounts to what follows from who is there. To be called once, before anything is started.
+    pub fn begin(&mut self, effects: &mut Vec<Effect>) {
+        (0..self.extents.len() as u32).for_each(|extent| self.note(extent, effects));
+    }
+
     /// Reads from the next copy that may be read and was not tried.
     fn read(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, failed, fault, .. } = *self.operation(id);
-        let extent = &self.extents[request.extent as usize];
+        let extent = &mut self.extents[request.extent as usize];
+        if extent.is_open(&request) && extent.in_sync().next().is_some() {
+            return extent.reads_waiting.push(id);
+        }
         let slot = extent.readable(request.offset, request.length).find(|slot| !failed.contains(*slot));
         match slot {
             Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
@@ -408,7 +416,7 @@ impl Mirror {
         }
         if fault == Some(Fault::Unsupported) || !succeeded.iter().any(has_it) {
             // Nothing was promised, but copies may differ now.
-            extent.fall_behind(&regions_of(request.offset, request.length).collect());
+            extent.fall_apart(&request);
             return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
         }
         for slot in failed.iter() {
@@ -450,12 +458,13 @@ impl Mirror {
         state.fall(slot);
         effects.push(Effect::Fell { slot, extent });
         self.note(extent, effects);
+        self.look_again(extent, effects);
     }
 
     /// Writes the account if it is not as it should be, one writing at a time.
     fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let is_as_it_is = extent.wanted == extent.noted || extent.is_alone();
+        let is_as_it_is = extent.wanted == extent.noted;
         // Once no copy is left that has everything, there is nothing to keep account of.
         if extent.noting.is_some() || is_as_it_is || extent.in_sync().next().is_none() {
             return;
@@ -493,6 +502,8 @@ impl Mirror {
 
     /// Lets requests go on that waited for the account.
     fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
+        reads.into_iter().for_each(|id| self.read(id, effects));
         for id in self.extents[index as usize].running.clone() {
             let Some(operation) = self.operations[id.0 as usize] else { continue };
             let extent = &self.extents[index as usize];

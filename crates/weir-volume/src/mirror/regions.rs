@@ -6,7 +6,7 @@ use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 pub const REGIONS: u32 = (EXTENT_BYTES / REGION_BYTES) as u32;
 
 /// A set of regions of one extent. It takes memory only while it is not empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RegionSet {
     words: Vec<u64>,
 }

@@ -10,7 +10,7 @@ use weir_types::bounds::COPIES_MAX;
 use super::regions::RegionSet;
 
 /// What a copy is worth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// There is none.
     #[default]
@@ -25,7 +25,7 @@ pub enum Standing {
 pub type Standings = [Standing; COPIES_MAX];
 
 /// The account beside a copy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Account {
     /// Grows with each change of standings.
     pub epoch: u64,
@@ -37,6 +37,17 @@ pub struct Account {
     pub lacking: [RegionSet; COPIES_MAX],
 }
 
+/// What is kept of an extent's accounts apart from all its copies, each durably.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Witness {
+    /// The highest epoch that any account may have: written before an account with a new one is. Or two that were
+    /// written at different starts, each without the other's copy, could have the same and say different things.
+    pub reserved: u64,
+    /// The highest epoch that an account has which counts: written after that, and before anybody relies on it. Or a
+    /// copy that came back alone could take itself for the newest.
+    pub known: u64,
+}
+
 /// How an extent begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
@@ -44,6 +55,8 @@ pub struct Beginning {
     pub account: Account,
     /// Which copies can be reached.
     pub is_there: [bool; COPIES_MAX],
+    /// The highest epoch that any account may have.
+    pub epoch_reserved: u64,
 }
 
 /// Why an extent cannot be served.
@@ -78,13 +91,13 @@ impl Beginning {
     /// If no copy has everything, or the newest account is none of these.
     pub fn settle(
         accounts: [Option<Account>; COPIES_MAX],
-        epoch_known: u64,
+        witness: Witness,
     ) -> Result<Beginning, Unservable> {
         let is_there = std::array::from_fn(|slot| accounts[slot].is_some());
         let found = accounts.iter().flatten().map(|account| account.epoch).max();
         let found = found.ok_or(Unservable::NoCopyInSync)?;
-        if found < epoch_known {
-            return Err(Unservable::Outdated { found, known: epoch_known });
+        if found < witness.known {
+            return Err(Unservable::Outdated { found, known: witness.known });
         }
         let newest = accounts.into_iter().flatten().filter(|account| account.epoch == found);
         let account = newest.reduce(|mut account, other| {
@@ -97,13 +110,17 @@ impl Beginning {
         if !(0..COPIES_MAX).any(serves) {
             return Err(Unservable::NoCopyInSync);
         }
-        Ok(Beginning { account, is_there })
+        Ok(Beginning { account, is_there, epoch_reserved: witness.reserved })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn known(epoch: u64) -> Witness {
+        Witness { reserved: epoch, known: epoch }
+    }
 
     fn account(epoch: u64, standings: [Standing; 4], marked: &[u32]) -> Option<Account> {
         Some(Account { epoch, standings, marked: marked.iter().copied().collect(), ..Account::default() })
@@ -113,12 +130,14 @@ mod tests {
     fn the_newest_account_counts_and_all_marks_of_its_age() {
         use Standing::{Absent, InSync, Stale};
         let both = [InSync, InSync, Absent, Absent];
-        let settled = Beginning::settle([account(2, both, &[1]), account(2, both, &[7]), None, None], 0);
+        let settled =
+            Beginning::settle([account(2, both, &[1]), account(2, both, &[7]), None, None], known(0));
         let settled = settled.unwrap();
         assert_eq!(settled.account.marked.iter().collect::<Vec<_>>(), [1, 7]);
         assert_eq!(settled.is_there, [true, true, false, false]);
         let stale = [Stale, InSync, Absent, Absent];
-        let settled = Beginning::settle([account(2, both, &[1]), account(3, stale, &[7]), None, None], 3);
+        let settled =
+            Beginning::settle([account(2, both, &[1]), account(3, stale, &[7]), None, None], known(3));
         let settled = settled.unwrap();
         assert_eq!((settled.account.epoch, settled.account.standings), (3, stale));
         assert_eq!(settled.account.marked.iter().collect::<Vec<_>>(), [7]);
@@ -129,11 +148,11 @@ mod tests {
         use Standing::{Absent, InSync, Stale};
         let stale = [Stale, InSync, Absent, Absent];
         let alone = [account(3, stale, &[]), None, None, None];
-        assert_eq!(Beginning::settle(alone, 0), Err(Unservable::NoCopyInSync));
+        assert_eq!(Beginning::settle(alone, known(0)), Err(Unservable::NoCopyInSync));
         let unaware = [account(2, [InSync, InSync, Absent, Absent], &[]), None, None, None];
-        let error = Beginning::settle(unaware.clone(), 3);
+        let error = Beginning::settle(unaware.clone(), known(3));
         assert_eq!(error, Err(Unservable::Outdated { found: 2, known: 3 }));
-        assert!(Beginning::settle(unaware, 2).is_ok());
-        assert_eq!(Beginning::settle([None, None, None, None], 0), Err(Unservable::NoCopyInSync));
+        assert!(Beginning::settle(unaware, known(2)).is_ok());
+        assert_eq!(Beginning::settle([None, None, None, None], known(0)), Err(Unservable::NoCopyInSync));
     }
 }
