@@ -52,7 +52,9 @@ fn make_groups(control: &Control, groups: &[(&str, &str, bool, Option<&str>)]) {
 
 /// Everything that a refusal must leave as it was.
 fn everything(control: &Control) -> String {
-    format!("{}{:?}{:?}{:?}", inventory(control), control.tenants(), control.pools(), control.alarms())
+    let ledgers: Vec<_> =
+        control.pools().into_iter().map(|pool| (pool.name, pool.settings, pool.ledger)).collect();
+    format!("{}{:?}{ledgers:?}{:?}", inventory(control), control.tenants(), control.alarms())
 }
 
 fn set_tenant(control: &Control, policy_group: Option<&str>, force: bool) -> Outcome<()> {
