@@ -24,9 +24,10 @@ usage: cargo xtask COMMAND
   tidy [--sources-only]            check formatting, lints, crate edges, purity, promises, house style
   tidy --list-tests                print every test by the name that SPECIFICATION.md may use
   demo [--keep] [--output DIR] [--disk DIR]
-                                   show what policies do about a noisy neighbour
+                                   show classes of service, and what policies do about a noisy neighbour
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
-                                   measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst
+                                   measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
+                                   classes
 ";
 
 fn run(mut arguments: Arguments) -> Result<()> {

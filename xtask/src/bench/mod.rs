@@ -2,6 +2,7 @@
 
 mod burst;
 mod ceiling;
+mod classes;
 mod combination;
 mod isolation;
 mod many;
@@ -33,7 +34,7 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 10] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -43,6 +44,7 @@ const BENCHES: [(&str, Bench); 9] = [
     ("burst", burst::run),
     ("scheduler", scheduler::run),
     ("isolation", isolation::run),
+    ("classes", classes::run),
 ];
 
 /// What all benches may be told.

@@ -1,12 +1,14 @@
-//! `cargo xtask demo`: a noisy neighbour is kept in its place, first by fairness alone and then by policies that are
-//! changed while everything runs.
+//! `cargo xtask demo`: volumes find the class that they ask for; then a noisy neighbour is kept in its place, first by
+//! fairness alone and then by policies that are changed while everything runs.
 //!
-//! Three volumes on one drive are served to fio and one of them turns noisy; ceilings are set, raised and shared; and
-//! a volume whose policy follows its size is resized. The drive is emulated, so that it is what the volumes share
-//! and not the cores of whatever machine this runs on. What is shown comes from fio's own logs.
+//! The first act has a daemon of its own. In the second, three volumes on one drive are served to fio and one of them
+//! turns noisy; ceilings are set, raised and shared; and a volume whose policy follows its size is resized. The drives
+//! are emulated, so that they are what the volumes share and not the cores of whatever machine this runs on. What is
+//! shown comes from fio's own logs.
 
 mod chart;
 mod claims;
+mod classes;
 mod phases;
 
 use std::path::{Path, PathBuf};
@@ -74,7 +76,9 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     std::fs::create_dir_all(&output)?;
     let mut folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo")?;
     let logs_folder = Folder::on_disk(disk.as_deref(), &root, "weir-demo-logs")?;
+    let found = classes::play(&binary)?;
     let state = folder.path().join("state");
+    println!("== a noisy neighbour, and what policies do about it");
     println!("$ weir serve --state {}", state.display());
     let start = if is_kept { Daemon::start_detached } else { Daemon::start };
     let mut demo = Demo::new(start(&binary, &state, &[])?, logs_folder);
@@ -86,7 +90,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let chart = output.join("timeline.svg");
     std::fs::write(&chart, chart::draw(&demo.logs, &windows, &PHASES))?;
     println!("timeline: {}\n", chart.display());
-    let verdict = report(&rates).finish(Some(&output.join("demo.json")));
+    let verdict = report(&found, &rates).finish(Some(&output.join("demo.json")));
     if is_kept {
         demo.leave_running(&binary);
         folder.keep();
@@ -224,8 +228,9 @@ fn print_rates(rates: &Rates) {
     print_table(&["phase", "vol1", "vol2", "vol3"], rows);
 }
 
-fn report(rates: &Rates) -> Report {
+fn report(found: &[classes::Found], rates: &Rates) -> Report {
     let mut report = Report::new("demo");
+    classes::judge(found, &mut report);
     for (phase, rates) in PHASES.iter().zip(rates) {
         report.row(json!({"phase": phase.title, "vol1": rates[0], "vol2": rates[1], "vol3": rates[2]}));
     }

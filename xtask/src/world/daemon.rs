@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use super::fio::Target;
 use super::process::Process;
@@ -56,17 +57,27 @@ impl Daemon {
         if self.is_talkative {
             println!("$ weir {line}");
         }
-        let mut command = Command::new(&self.binary);
-        command.args(line.split_whitespace()).env("WEIR_SERVER", self.server());
-        let output = command.output().with_context(|| format!("cannot run weir {line}"))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !output.status.success() {
-            bail!("weir {line}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-        }
+        let text = self.execute(line)?;
         if self.is_talkative && !text.trim().is_empty() {
             println!("{}", text.trim_end());
         }
         Ok(text)
+    }
+
+    /// Runs a command line that shows something and reads its JSON, without a word.
+    pub fn json(&self, line: &str) -> Result<Value> {
+        let text = self.execute(&format!("{line} -o json"))?;
+        serde_json::from_str(&text).with_context(|| format!("weir {line} printed no JSON"))
+    }
+
+    fn execute(&self, line: &str) -> Result<String> {
+        let mut command = Command::new(&self.binary);
+        command.args(line.split_whitespace()).env("WEIR_SERVER", self.server());
+        let output = command.output().with_context(|| format!("cannot run weir {line}"))?;
+        if !output.status.success() {
+            bail!("weir {line}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Where the command line finds the daemon.

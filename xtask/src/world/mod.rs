@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub mod daemon;
+pub mod document;
 pub mod fio;
 pub mod folder;
 pub mod http;

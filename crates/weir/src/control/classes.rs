@@ -33,8 +33,12 @@ impl Offer {
     /// True if a volume of this size can be made here. Volumes are thin: what they may come to occupy counts only
     /// where that is limited.
     fn can_take(&self, bytes: u64) -> bool {
-        let is_provisionable = self.provisionable_bytes.is_none_or(|provisionable| bytes <= provisionable);
-        !self.rooms.is_empty() && self.available_bytes > 0 && is_provisionable
+        !self.rooms.is_empty() && self.available_bytes > 0 && self.may_provision(bytes)
+    }
+
+    /// True if so many bytes more are within what the pool may have provisioned.
+    fn may_provision(&self, bytes: u64) -> bool {
+        self.provisionable_bytes.is_none_or(|provisionable| bytes <= provisionable)
     }
 
     /// What is free here, in words.
@@ -122,6 +126,46 @@ impl Model {
         volume.class_policy == ClassPolicy::Any || self.class_of(volume) == Some(volume.io_priority)
     }
 
+    /// Refuses another class for a volume that does not have it: it stays where it lies. Only of one whose class is
+    /// preferred it is recorded, and shown as not met.
+    pub(super) fn refuse_other_class(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if volume.class_policy == ClassPolicy::Prefer || self.has_its_class(volume) {
+            return Ok(());
+        }
+        let (name, wanted) = (&volume.name, volume.io_priority);
+        let class = class_words(self.class_of(volume));
+        Err(ControlError::refused(format!(
+            "volume '{name}' lies where there is {class} and cannot become {wanted}: it would have to be moved; a \
+             new one with --io-priority {wanted} can be made"
+        )))
+    }
+
+    /// A place on a drive that is named.
+    fn place_on(
+        &self,
+        name: &Name,
+        (wanted, policy): (Class, ClassPolicy),
+        size_bytes: u64,
+        usages: &Usages,
+    ) -> Outcome<Placement> {
+        let drive = self.usable_drive(name)?;
+        if policy == ClassPolicy::Strict && drive.class != Some(wanted) {
+            let class = class_words(drive.class);
+            return Err(ControlError::refused(format!(
+                "drive '{name}' has {class}, not {wanted}; --class-policy prefer takes it all the same"
+            )));
+        }
+        let pool = self.pool_of(drive.id).ok_or_else(|| ControlError::internal("a drive is in no pool"))?;
+        let offer = self.offer(&pool, usages);
+        if !offer.may_provision(size_bytes) {
+            let (size, there) = (Size(size_bytes), offer.words());
+            return Err(ControlError::full(format!(
+                "a volume of {size} cannot be had on drive '{name}': there is {there}"
+            )));
+        }
+        Ok(Placement::on(drive.id))
+    }
+
     fn offer(&self, pool: &Pool<'_>, usages: &Usages) -> Offer {
         let usable = usable(pool, usages);
         let room = |&(drive, usage): &(DriveId, DriveUsage)| Room {
@@ -130,14 +174,14 @@ impl Model {
             provisioned_bytes: self.provisioned_bytes(drive),
         };
         let rooms: Vec<Room> = usable.iter().map(room).collect();
-        let sum = |of: fn(&Room) -> u64| rooms.iter().map(of).sum::<u64>();
-        let limit = |percent: u32| sum(|room| room.size_bytes) / 100 * u64::from(percent);
-        let provisioned = sum(|room| room.provisioned_bytes);
+        let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
+        let limit = |percent: u32| together.size_bytes / 100 * u64::from(percent);
+        let provisioned: u64 = rooms.iter().map(|room| room.provisioned_bytes).sum();
         Offer {
             pool: pool.name.clone(),
             class: pool.class,
             is_fallback: pool.class.is_none() && pool.drives.iter().any(|drive| drive.id == DriveId::DEFAULT),
-            available_bytes: DriveUsage::together(usable.iter().map(|(_, usage)| usage)).available_bytes,
+            available_bytes: together.available_bytes,
             provisionable_bytes: pool
                 .settings
                 .over_provision_percent
@@ -152,20 +196,13 @@ impl Control {
     ///
     /// # Errors
     /// Not found for an unknown drive; refused if that is missing or has another class than is asked for; full if
-    /// the class cannot be had, with what is free where.
+    /// the class cannot be had, with what is free where, or the drive's pool may have no more provisioned.
     pub(super) fn place(&self, request: &CreateVolume, policy: ClassPolicy) -> Outcome<Placement> {
         let usages = self.usages();
         let model = self.model();
         let wanted = request.io_priority.unwrap_or(DEFAULT_CLASS);
         if let Some(name) = &request.drive {
-            let drive = model.usable_drive(name)?;
-            if policy == ClassPolicy::Strict && drive.class != Some(wanted) {
-                let class = drive.class.map_or("no class yet".to_owned(), |class| format!("class {class}"));
-                return Err(ControlError::refused(format!(
-                    "drive '{name}' has {class}, not {wanted}; --class-policy prefer takes it all the same"
-                )));
-            }
-            return Ok(Placement::on(drive.id));
+            return model.place_on(name, (wanted, policy), request.size_bytes, &usages);
         }
         let offers: Vec<Offer> = model.pools().iter().map(|pool| model.offer(pool, &usages)).collect();
         let offer = choose(&offers, wanted, policy, request.size_bytes)?;
@@ -213,6 +250,11 @@ impl Control {
 fn roughly(bytes: u64) -> Size {
     let unit_bits = if bytes >= 10 << 30 { 30 } else { 20 };
     Size(bytes >> unit_bits << unit_bits)
+}
+
+/// What is known of a class, in words.
+fn class_words(class: Option<Class>) -> String {
+    class.map_or("no class yet".to_owned(), |class| format!("class {class}"))
 }
 
 fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {

@@ -254,6 +254,8 @@ impl Shortfall {
 }
 
 impl PoolSettings {
+    /// The settings of a drive of the pool. How many operations to keep in flight is each drive's own, unless it is
+    /// chosen for all.
     fn changed(self, request: ModifyPool) -> PoolSettings {
         PoolSettings {
             over_commit_percent: request.over_commit_percent.unwrap_or(self.over_commit_percent),
@@ -332,28 +334,31 @@ impl Control {
     /// are bound that are not there then, unless it is forced.
     pub fn modify_pool(&self, name: &Name, request: ModifyPool) -> Outcome<PoolView> {
         let _change = self.begin_change();
-        let (old, drives) = {
+        let (settings, drives) = {
             let model = self.model();
             let pool = model.pool(name)?;
-            (pool.settings, pool.drives.iter().map(|drive| drive.id).collect::<Vec<_>>())
+            let drives = pool.drives.iter().map(|drive| (drive.id, drive.pool.changed(request)));
+            let has_changes = pool.drives.iter().any(|drive| drive.pool.changed(request) != drive.pool);
+            (pool.settings.changed(request), drives.filter(|_| has_changes).collect::<Vec<_>>())
         };
-        let new = old.changed(request);
-        new.check()?;
-        if new != old {
-            self.admit(&Proposal::pool(name, new), request.force)?;
-            self.save_pool(&drives, new)?;
-            drives.iter().for_each(|drive| self.data_plane.set_queue_target(*drive, new.queue_target));
+        settings.check()?;
+        if !drives.is_empty() {
+            self.admit(&Proposal::pool(name, settings), request.force)?;
+            self.save_pool(&drives)?;
+            drives.iter().for_each(|(drive, new)| self.data_plane.set_queue_target(*drive, new.queue_target));
         }
         self.pool(name)
     }
 
     /// Writes with its drives how a pool is used.
-    fn save_pool(&self, drives: &[DriveId], settings: PoolSettings) -> Outcome<()> {
+    fn save_pool(&self, drives: &[(DriveId, PoolSettings)]) -> Outcome<()> {
         let changed: Vec<(DriveRecord, u64)> = {
             let model = self.model();
-            let drives = drives.iter().filter_map(|id| model.drives.get(id));
-            let change = |record: &DriveRecord| DriveRecord { pool: settings, ..record.clone() };
-            drives.map(|drive| (change(&drive.record), drive.revision)).collect()
+            let change = |(id, pool): &(DriveId, PoolSettings)| {
+                let drive = model.drives.get(id)?;
+                Some((DriveRecord { pool: *pool, ..drive.record.clone() }, drive.revision))
+            };
+            drives.iter().filter_map(change).collect()
         };
         let mut transaction = Transaction::default();
         for (record, revision) in &changed {

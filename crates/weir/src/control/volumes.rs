@@ -301,8 +301,8 @@ impl Control {
     ///
     /// # Errors
     /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is
-    /// taken; refused if it would become read-only under attached clients, or its policy has floors that the
-    /// drive's pool does not have.
+    /// taken; refused if it would become read-only under attached clients, its policy has floors that the
+    /// drive's pool does not have, or it would need another place for another class.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,
@@ -353,7 +353,11 @@ impl Control {
     fn modified(&self, old: &VolumeRecord, request: ModifyVolume) -> Outcome<VolumeRecord> {
         let model = self.model();
         let mut new = old.clone();
-        new.io_priority = request.io_priority.unwrap_or(old.io_priority);
+        if let Some(class) = request.io_priority {
+            new.io_priority = class;
+            new.class_policy = class_policy(Some(class), asked_policy(old))?;
+            model.refuse_other_class(&new)?;
+        }
         new.is_read_only = request.is_read_only.unwrap_or(old.is_read_only);
         if let Some(name) = request.name.filter(|name| *name != old.name) {
             refuse_taken(&model, &old.tenant, &name)?;
@@ -482,6 +486,11 @@ fn refuse_more(model: &Model) -> Outcome<()> {
     let waiting =
         if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
     Err(ControlError::full(format!("there are {VOLUMES_MAX} volumes already, which is the most{waiting}")))
+}
+
+/// What was asked to become of a volume whose class cannot be had, if a class was asked for.
+fn asked_policy(volume: &VolumeRecord) -> Option<ClassPolicy> {
+    Some(volume.class_policy).filter(|policy| *policy != ClassPolicy::Any)
 }
 
 fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {

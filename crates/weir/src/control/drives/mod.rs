@@ -234,7 +234,7 @@ impl Control {
         pool.check()?;
         let record = DriveRecord { emulation: request.emulation, ..new_record(id, name, path.clone(), pool) };
         let record = match request.class {
-            Some(class) => record.with_chosen_class(class, &self.classes),
+            Some(class) => self.model().joined(record.with_chosen_class(class, &self.classes)),
             None => record,
         };
         let store = Store::adopt_directory(path, &Marker::new(self.node, id)).map_err(|error| {

@@ -170,8 +170,66 @@ fn a_pool_of_two_drives_is_one_with_its_own_limits() {
     let too_much = of_class("vol1", 64 << 40, Class::Medium, ClassPolicy::Strict);
     let (kind, message) = error(world.control.create_volume(too_much));
     assert!(kind == ErrorKind::Full && message.contains("provisionable"), "{message}");
+    let twice = of_class("vol1", usage.size_bytes / GIB * GIB * 3 / 2, Class::Medium, ClassPolicy::Strict);
+    let on_one = CreateVolume { drive: Some(name("one")), ..twice.clone() };
+    for larger_than_the_filesystem in [twice, on_one] {
+        let (kind, message) = error(world.control.create_volume(larger_than_the_filesystem));
+        assert!(kind == ErrorKind::Full && message.contains("provisionable"), "{message}");
+    }
     let wrong = ModifyPool { over_provision_percent: Some(Some(50)), ..ModifyPool::default() };
     assert_eq!(error(world.control.modify_pool(&name("medium"), wrong)).0, ErrorKind::Invalid);
+}
+
+#[test]
+fn a_drive_that_joins_a_pool_is_used_as_that_is_and_keeps_its_own_queue_target() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    drive(&world, &state, "one", Class::Medium);
+    let medium = name("medium");
+    let limit = ModifyPool { over_provision_percent: Some(Some(300)), ..ModifyPool::default() };
+    world.control.modify_pool(&medium, limit).unwrap();
+    let path = state.join("two");
+    std::fs::create_dir(&path).unwrap();
+    let two = AddDrive { class: Some(Class::Medium), queue_target: Some(32), ..AddDrive::new(path) };
+    let pool = world.control.add_drive(two).unwrap().record.pool;
+    assert_eq!((pool.over_provision_percent, pool.queue_target), (Some(300), Some(32)));
+    let settings = |drive: &str| {
+        let pool = world.control.drive(&name(drive)).unwrap().record.pool;
+        (pool.reserve_percent, pool.queue_target)
+    };
+    let reserve = ModifyPool { reserve_percent: Some(10), ..ModifyPool::default() };
+    world.control.modify_pool(&medium, reserve).unwrap();
+    assert_eq!((settings("one"), settings("two")), ((10, None), (10, Some(32))));
+    let automatic = ModifyPool { queue_target: Some(None), ..ModifyPool::default() };
+    world.control.modify_pool(&medium, automatic).unwrap();
+    assert_eq!(settings("two"), (10, None), "a target for the pool is one for each of its drives");
+}
+
+#[test]
+fn another_class_is_taken_where_the_volume_has_it_and_shown_or_refused_elsewhere() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    drive(&world, &state, "slow", Class::Low);
+    for (text, asked, policy) in [
+        ("any", None, None),
+        ("strict", Some(Class::Low), Some(ClassPolicy::Strict)),
+        ("preferred", Some(Class::Low), Some(ClassPolicy::Prefer)),
+    ] {
+        let request = CreateVolume { io_priority: asked, class_policy: policy, ..volume(None, text, GIB) };
+        world.control.create_volume(request).unwrap();
+    }
+    let ask = |text: &str, class: Class| {
+        let request = ModifyVolume { io_priority: Some(class), ..ModifyVolume::default() };
+        world.control.modify_volume(None, &name(text), request)
+    };
+    for text in ["any", "strict"] {
+        let (kind, message) = error(ask(text, Class::High));
+        assert!(kind == ErrorKind::Refused && message.contains("cannot become high"), "{message}");
+        assert_eq!(ask(text, Class::Low).unwrap().record.class_policy, ClassPolicy::Strict);
+    }
+    assert_eq!(world.control.alarms(), []);
+    assert_eq!(ask("preferred", Class::High).unwrap().record.io_priority, Class::High);
+    assert_eq!(world.control.alarms()[0].message, "the class is not met: requested high, actual low");
 }
 
 #[test]
