@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
-use weir_volume::mirror::{Account, Answer, Beginning, Effect, MirrorId, Slots, Standing, Witness};
+use weir_volume::mirror::{
+    Account, Answer, Beginning, Effect, MirrorId, Slots, Standing, Standings, Witness,
+};
 use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, Mirror, OperationId, Request};
 
 use crate::disk::{Block, File, SyncPoint};
@@ -100,6 +102,8 @@ struct World {
     drives: Vec<Drive>,
     /// What is kept of each extent apart from its copies.
     witness: Vec<Witness>,
+    /// The standings of each extent's copies as they durably are.
+    stands: Vec<Standings>,
     pending: Vec<Pending>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
@@ -154,6 +158,7 @@ impl World {
             mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun),
             drives,
             witness,
+            stands: vec![account.standings; EXTENTS as usize],
             pending: Vec::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -244,9 +249,11 @@ impl World {
         let standings = self.mirror.standings(extent);
         let in_sync = standings.iter().filter(|standing| **standing == Standing::InSync).count();
         let is_idle = !self.touches(extent, slot);
+        let is_gone = self.stands[extent as usize][slot] == Standing::Absent;
         let mut effects = Vec::new();
         match standings[slot] {
-            Standing::Absent if is_idle && !self.drives[slot].is_broken => {
+            // The files of a copy go only once that is durable.
+            Standing::Absent if is_gone && is_idle && !self.drives[slot].is_broken => {
                 self.drives[slot].files[extent as usize] = File::default();
                 self.mirror.add(extent, slot, &mut effects);
             }
@@ -291,7 +298,10 @@ impl World {
                 }
                 Effect::Done { operation, result, source } => self.done(operation, result, source)?,
                 Effect::Flushed { flush, result } => self.flushed(flush, result),
-                Effect::Stands { .. } => self.report.standings += 1,
+                Effect::Stands { extent, standings, .. } => {
+                    self.report.standings += 1;
+                    self.stands[extent as usize] = standings;
+                }
                 Effect::Fell { .. } => {}
             }
         }
@@ -588,6 +598,7 @@ impl World {
             drive.is_broken = false;
         }
         let begun = self.find()?;
+        self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
         let mut effects = Vec::new();
         self.mirror.begin(&mut effects);

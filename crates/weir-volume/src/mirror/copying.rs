@@ -232,8 +232,8 @@ impl Mirror {
         self.note(index, effects);
     }
 
-    /// Gives up a copy of an extent; false if it is the last that has everything. It is told by [`Effect::Stands`], and
-    /// nothing is begun there any more.
+    /// Gives up a copy of an extent; false if it is the last that has everything. Nothing is begun there any more, but its
+    /// files must stay until [`Effect::Stands`] says so: if power fails before, it may still be the one that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
         if !extent.in_sync().any(|other| other != slot) {

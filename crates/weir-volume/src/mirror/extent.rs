@@ -55,6 +55,8 @@ pub(super) struct MirroredExtent {
     pub noting: Option<Account>,
     /// The highest epoch that an account may have that cannot be reached.
     pub epoch_reserved: u64,
+    /// Nobody must rely on the account before it is written once.
+    pub is_confirmed: bool,
     /// Copies that can be reached and have not failed.
     pub is_there: [bool; COPIES_MAX],
     /// Of copies in sync, regions in which a change that failed may have left them different from the first: not to be
@@ -78,12 +80,13 @@ impl MirroredExtent {
     /// anything of it is read: or a client that acted on what it read would find something else there once that copy
     /// is lost.
     pub fn new(beginning: Beginning) -> MirroredExtent {
-        let Beginning { account, is_there, epoch_reserved } = beginning;
+        let Beginning { account, is_there, epoch_reserved, is_confirmed } = beginning;
         let mut extent = MirroredExtent {
             noted: account.clone(),
             wanted: account,
             noting: None,
             epoch_reserved,
+            is_confirmed,
             is_there,
             behind: Default::default(),
             caught_up: Default::default(),
@@ -92,6 +95,9 @@ impl MirroredExtent {
             reads_waiting: Vec::new(),
             changed: None,
         };
+        if !is_confirmed {
+            extent.new_epoch();
+        }
         let marked = extent.wanted.marked.clone();
         let first = extent.in_sync().next();
         for slot in (0..COPIES_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
@@ -208,7 +214,7 @@ impl MirroredExtent {
             let was = self.noted.standings[slot] == Standing::InSync;
             was && self.wanted.standings[slot] != Standing::InSync
         };
-        !(0..COPIES_MAX).any(is_lost)
+        self.is_confirmed && !(0..COPIES_MAX).any(is_lost)
     }
 
     /// A copy missed something, if another one has it. What is marked may not be stable there.
@@ -231,10 +237,14 @@ impl MirroredExtent {
         self.degrade(slot);
     }
 
+    fn new_epoch(&mut self) {
+        self.wanted.epoch = self.wanted.epoch.max(self.epoch_reserved) + 1;
+    }
+
     /// Gives a copy another standing.
     pub fn stand(&mut self, slot: usize, standing: Standing) {
         self.wanted.standings[slot] = standing;
-        self.wanted.epoch = self.wanted.epoch.max(self.epoch_reserved) + 1;
+        self.new_epoch();
         self.wanted.lacking[slot] = RegionSet::default();
         self.behind[slot] = RegionSet::default();
         self.caught_up[slot] = RegionSet::default();

@@ -491,6 +491,7 @@ impl Mirror {
         if is_kept {
             let (epoch, standings) = (account.epoch, account.standings);
             extent.noted = account;
+            extent.is_confirmed = true;
             if has_changed {
                 effects.push(Effect::Stands { extent: index, epoch, standings });
             }

@@ -57,6 +57,9 @@ pub struct Beginning {
     pub is_there: [bool; COPIES_MAX],
     /// The highest epoch that any account may have.
     pub epoch_reserved: u64,
+    /// True if the account is as new as is known. One that is newer was being written when the power failed: it may lie
+    /// beside some copies only, so that nobody must rely on it before it is written again.
+    pub is_confirmed: bool,
 }
 
 /// Why an extent cannot be served.
@@ -78,7 +81,7 @@ pub enum Unservable {
 impl Beginning {
     /// A single copy in this place.
     pub fn alone(slot: usize) -> Beginning {
-        let mut beginning = Beginning::default();
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
         beginning.account.standings[slot] = Standing::InSync;
         beginning.is_there[slot] = true;
         beginning
@@ -110,7 +113,8 @@ impl Beginning {
         if !(0..COPIES_MAX).any(serves) {
             return Err(Unservable::NoCopyInSync);
         }
-        Ok(Beginning { account, is_there, epoch_reserved: witness.reserved })
+        let is_confirmed = found == witness.known;
+        Ok(Beginning { account, is_there, epoch_reserved: witness.reserved, is_confirmed })
     }
 }
 
