@@ -394,7 +394,9 @@ fn every_operation_answers_as_described() {
     let sample = api.call("GET", "/v1/statistics/policy-groups", "", None, 200);
     assert_eq!(sample["policy_groups"][0]["workloads"], 1);
     let status = api.call("GET", "/v1/status", "", None, 200);
-    assert_eq!((&status["status"], &status["volumes"]["count"]), (&json!("operational"), &json!(1)));
+    // The class that the volume prefers is not to be had.
+    assert_eq!((&status["status"], &status["volumes"]["count"]), (&json!("degraded"), &json!(1)));
+    assert_eq!((&status["alarms"][0]["source"], &status["alarm_count"]), (&json!("class"), &json!(1)));
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let series = "weir_volume_limit_iops{tenant=\"svm01\",volume=\"vol1\",direction=\"total\"} 1000.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
