@@ -11,6 +11,7 @@ fn settings(seed: u64) -> Settings {
         full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
         breaks_per_ten_thousand: 15,
         moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
+        without_placement: seed.is_multiple_of(5).then_some(1),
         sabotage: Sabotage::None,
     }
 }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub breaks_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a copy is added or given up.
     pub moves_per_mille: u64,
+    /// The copy, if any, on a drive whose filesystem cannot give space back or zero.
+    pub without_placement: Option<usize>,
     /// The mistake that is made.
     pub sabotage: Sabotage,
 }
@@ -108,6 +110,8 @@ struct World {
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
+    /// Which drives the volume began with.
+    reachable: [bool; COPIES_MAX],
     flushes: BTreeMap<u32, u64>,
     history: History,
     next_stamp: Stamp,
@@ -163,6 +167,7 @@ impl World {
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
             buffers: BTreeMap::new(),
+            reachable: [true; COPIES_MAX],
             flushes: BTreeMap::new(),
             history: History::default(),
             next_stamp: 1,
@@ -174,7 +179,9 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         self.now += 1;
         let Settings { breaks_per_ten_thousand, moves_per_mille, .. } = self.settings;
-        if self.random.chance(1, 500) {
+        // Where two power cuts find accounts that were being written is where mistakes are.
+        let is_delicate = self.is_changing_epoch() && self.random.chance(1, 25);
+        if is_delicate || self.random.chance(1, 500) {
             return self.crash();
         }
         if self.random.chance(breaks_per_ten_thousand, 10_000) {
@@ -191,6 +198,13 @@ impl World {
             return self.send();
         }
         self.answer_one()
+    }
+
+    fn is_changing_epoch(&self) -> bool {
+        self.pending.iter().any(|pending| match pending {
+            Pending::Note(extent, _, account) => account.epoch > self.witness[*extent as usize].known,
+            _ => false,
+        })
     }
 
     /// Answers everything that is under way.
@@ -409,7 +423,9 @@ impl World {
             }
             Action::Release { operation, extent, offset, length }
             | Action::Zero { operation, extent, offset, length } => {
-                let result = fault.map_or(Ok(0), Err);
+                let unsupported =
+                    (self.settings.without_placement == Some(slot)).then_some(Fault::Unsupported);
+                let result = fault.or(unsupported).map_or(Ok(0), Err);
                 if result.is_ok() {
                     self.zero(slot, extent, offset, length);
                 }
@@ -553,14 +569,19 @@ impl World {
 
     /// No error reaches the client while a copy is left that can serve it.
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
-        let Request { extent, offset, length, .. } = flying.request;
-        let left = self.mirror.readable(extent, offset, length);
-        let is_served = left.iter().any(|slot| !self.drives[slot].is_broken);
-        let is_full = self.settings.full_per_mille > 0 && result != Err(Fault::Broken);
-        if is_full || !is_served {
-            return Ok(());
+        let standings = self.mirror.standings(flying.request.extent);
+        let is_left = |slot: &usize| {
+            standings[*slot] == Standing::InSync && self.reachable[*slot] && !self.drives[*slot].is_broken
+        };
+        let is_full =
+            self.settings.full_per_mille > 0 && matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
+        let is_unsupported = self.settings.without_placement.is_some() && result == Err(Fault::Unsupported);
+        match (0..COPIES_MAX).find(is_left) {
+            Some(slot) if !is_full && !is_unsupported => {
+                Err(format!("{flying:?} failed with {result:?} though copy {slot} is left"))
+            }
+            _ => Ok(()),
         }
-        Err(format!("{flying:?} failed with {result:?} though copies {left:?} are left"))
     }
 
     fn check_read(&self, flying: &InFlight, content: Content, buffer: &[Stamp]) -> Result<(), String> {
@@ -632,9 +653,15 @@ impl World {
     /// Finds the copies: without some drives if the volume can be served without them.
     fn find(&mut self) -> Result<Vec<Beginning>, String> {
         let is_whole = self.settings.breaks_per_ten_thousand == 0;
-        let reachable: [bool; COPIES_MAX] = std::array::from_fn(|_| is_whole || self.random.chance(2, 3));
-        extents(&self.drives, &reachable, &self.witness)
-            .or_else(|_| extents(&self.drives, &[true; COPIES_MAX], &self.witness))
+        let only = self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize);
+        self.reachable = std::array::from_fn(|slot| {
+            is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
+        });
+        if let Ok(found) = extents(&self.drives, &self.reachable, &self.witness) {
+            return Ok(found);
+        }
+        self.reachable = [true; COPIES_MAX];
+        extents(&self.drives, &self.reachable, &self.witness)
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {
@@ -683,6 +710,14 @@ impl World {
     /// All copies in sync have the same.
     fn compare(&self) -> Result<(), String> {
         for extent in 0..EXTENTS {
+            let standings = self.mirror.standings(extent);
+            let is_stale = |slot: &usize| self.reachable[*slot] && standings[*slot] == Standing::Stale;
+            if let Some(slot) = (0..COPIES_MAX).find(is_stale) {
+                let lacks = self.mirror.lacks(extent, slot);
+                return Err(format!(
+                    "copy {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"
+                ));
+            }
             let good: Vec<usize> = self.mirror.readable(extent, 0, EXTENT_BYTES as u32).iter().collect();
             let files: Vec<&File> =
                 good.iter().map(|slot| &self.drives[*slot].files[extent as usize]).collect();

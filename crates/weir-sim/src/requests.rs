@@ -27,6 +27,13 @@ pub(crate) fn random_request(random: &mut Random) -> Request {
         let (offset, length) = (hot - hot % ALLOCATION_BYTES as u32, ALLOCATION_BYTES as u32);
         return Request { kind, extent, offset, length };
     }
+    if is_placement && random.chance(1, 3) {
+        // Some that touch regions in part.
+        let offset = hot - hot % ALLOCATION_BYTES as u32 + random.below(16) as u32 * (64 << 10);
+        let longest = (EXTENT_BYTES as u32 - offset).min(ALLOCATION_BYTES as u32) / BLOCK_BYTES as u32;
+        let length = (1 + random.below(longest.into()) as u32) * BLOCK_BYTES as u32;
+        return Request { kind, extent, offset, length };
+    }
     let granule = if is_placement || random.chance(1, 2) { BLOCK_SECTORS as u64 } else { 1 };
     let first = random.below(HOT_SECTORS / granule) * granule;
     let longest = (64 - first % 64) / granule;

@@ -11,6 +11,7 @@ fn settings(seed: u64) -> Settings {
         full_per_mille: 0,
         breaks_per_ten_thousand: 0,
         moves_per_mille: 0,
+        without_placement: None,
         sabotage: Sabotage::None,
     }
 }
@@ -18,7 +19,14 @@ fn settings(seed: u64) -> Settings {
 fn all_at_once(seed: u64) -> Settings {
     let full_per_mille = if seed.is_multiple_of(2) { 10 } else { 0 };
     let moves_per_mille = if seed.is_multiple_of(3) { 0 } else { 4 };
-    Settings { full_per_mille, breaks_per_ten_thousand: 15, moves_per_mille, ..settings(seed) }
+    let without_placement = seed.is_multiple_of(5).then_some(1);
+    Settings {
+        full_per_mille,
+        breaks_per_ten_thousand: 15,
+        moves_per_mille,
+        without_placement,
+        ..settings(seed)
+    }
 }
 
 /// Runs worlds and says which seed broke a promise.

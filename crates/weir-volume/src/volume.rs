@@ -386,6 +386,14 @@ impl Volume {
         }
     }
 
+    /// Forgets what is known of an extent whose file was made anew. Nothing may be under way in it.
+    pub fn renew(&mut self, index: u32) {
+        self.untouch(index);
+        let extent = &mut self.extents[index as usize];
+        assert!(extent.writing.is_empty() && extent.waiting.is_empty(), "what was begun has been answered");
+        *extent = Extent::new();
+    }
+
     /// Takes an extent out of service: everything that waits for it fails, and all that comes.
     pub fn retire(&mut self, index: u32, actions: &mut Vec<Action>) {
         let Some(extent) = self.extents.get_mut(index as usize) else { return };

@@ -13,6 +13,8 @@ use crate::action::{Content, Fault, Kind, Request};
 pub(super) struct Step {
     /// The copy that gets it.
     slot: usize,
+    /// Which one in that place it was when the step began.
+    incarnation: u64,
     region: u32,
     /// Bytes of the region that are copied.
     done: u32,
@@ -50,7 +52,8 @@ impl Mirror {
         let region = lacking.iter().find(|region| !is_under_way(region))?;
         let (offset, length) = (region * REGION_BYTES as u32, REGION_BYTES as u32);
         let request = Request { kind: Kind::Write { is_durable: false }, extent, offset, length };
-        let step = Step { slot, region, done: 0, move_: Move::Read };
+        let incarnation = state.incarnations[slot];
+        let step = Step { slot, incarnation, region, done: 0, move_: Move::Read };
         let id = self.insert(Operation::new(request, Some(step)));
         self.line_up(id, effects);
         Some(id)
@@ -131,6 +134,10 @@ impl Mirror {
             self.copies[slot].forget(inner);
             effects.push(Effect::Ended { slot, operation: inner });
         }
+        let state = &self.extents[request.extent as usize];
+        if !state.is_there[step.slot] || state.incarnations[step.slot] != step.incarnation {
+            return self.conclude(id, Err(Fault::Broken), effects);
+        }
         let is_done = !succeeded.is_empty();
         match step.move_ {
             Move::Read if !is_done => self.copy_piece(id, effects),
@@ -153,10 +160,7 @@ impl Mirror {
         if done < REGION_BYTES as u32 {
             return self.copy_piece(id, effects);
         }
-        let state = &mut self.extents[extent as usize];
-        if state.is_there[step.slot] {
-            state.has_again(step.slot, step.region);
-        }
+        self.extents[extent as usize].has_again(step.slot, step.region);
         self.conclude(id, Ok(Content::Data), effects);
     }
 
@@ -166,13 +170,15 @@ impl Mirror {
         if !self.extents[extent as usize].can_be_promoted(slot) {
             return false;
         }
-        self.flush_for(Purpose::Promote(extent, slot), effects);
+        let version = self.extents[extent as usize].versions[slot];
+        self.flush_for(Purpose::Promote(extent, slot, version), effects);
         true
     }
 
-    pub(super) fn promoted(&mut self, index: u32, slot: usize, failed: Slots, effects: &mut Vec<Effect>) {
+    /// Whatever the copy could not make stable has made it fall, which is another version of it.
+    pub(super) fn promoted(&mut self, index: u32, slot: usize, version: u64, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        if !failed.contains(slot) && extent.can_be_promoted(slot) {
+        if extent.versions[slot] == version && extent.can_be_promoted(slot) {
             extent.stand(slot, Standing::InSync);
             self.note(index, effects);
         }
@@ -200,17 +206,12 @@ impl Mirror {
             .collect()
     }
 
-    pub(super) fn unmark(
-        &mut self,
-        index: u32,
-        regions: &RegionSet,
-        failed: Slots,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// Whatever a copy could not make stable has made it fall, so that it is not in sync any more.
+    pub(super) fn unmark(&mut self, index: u32, regions: &RegionSet, effects: &mut Vec<Effect>) {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
         let changed = extent.changed.take().expect("it is noted what changes meanwhile");
-        if extent.in_sync().next().is_none() || extent.in_sync().any(|slot| failed.contains(slot)) {
+        if extent.in_sync().next().is_none() {
             return;
         }
         let mut leaving = regions.clone();
@@ -222,18 +223,23 @@ impl Mirror {
         self.note(index, effects);
     }
 
-    /// Adds a copy of an extent whose files are there and hold nothing yet: it lacks all regions.
+    /// Adds a copy of an extent whose files are there and hold nothing yet: it lacks all regions. Everything that was
+    /// begun on an earlier one in its place must have been answered.
     pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         assert_eq!(extent.wanted.standings[slot], Standing::Absent, "a copy is added where there is none");
         extent.is_there[slot] = true;
+        extent.incarnations[slot] += 1;
         extent.stand(slot, Standing::Stale);
         extent.wanted.lacking[slot] = RegionSet::all();
+        self.copies[slot].renew(index);
+        self.fallen.retain(|fallen| *fallen != (slot, index));
         self.note(index, effects);
     }
 
-    /// Gives up a copy of an extent; false if it is the last that has everything. Nothing is begun there any more, but its
-    /// files must stay until [`Effect::Stands`] says so: if power fails before, it may still be the one that counts.
+    /// Gives up a copy of an extent; false if it is the last that has everything. Its files must stay until
+    /// [`Effect::Stands`] says so and everything that was begun there has been answered: if power fails before, it may
+    /// still be the one that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
         if !extent.in_sync().any(|other| other != slot) {
@@ -249,6 +255,7 @@ impl Mirror {
 impl MirroredExtent {
     fn can_be_promoted(&self, slot: usize) -> bool {
         let is_stale = self.is_there[slot] && self.wanted.standings[slot] == Standing::Stale;
-        is_stale && self.lacks(slot).is_empty()
+        // Without one in sync, nobody can say that it has everything.
+        is_stale && self.lacks(slot).is_empty() && self.in_sync().next().is_some()
     }
 }

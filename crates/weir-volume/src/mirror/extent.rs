@@ -64,6 +64,10 @@ pub(super) struct MirroredExtent {
     pub behind: [RegionSet; COPIES_MAX],
     /// Of stale copies, lacking regions that they have again, though not in stable form yet.
     pub caught_up: [RegionSet; COPIES_MAX],
+    /// Grows with everything that a copy loses, gets or becomes.
+    pub versions: [u64; COPIES_MAX],
+    /// Grows with each copy that takes a place anew.
+    pub incarnations: [u64; COPIES_MAX],
     /// Changes and copy steps that have begun: none of them overlap.
     pub running: Vec<MirrorId>,
     /// Those that have to wait for others, in order.
@@ -90,6 +94,8 @@ impl MirroredExtent {
             is_there,
             behind: Default::default(),
             caught_up: Default::default(),
+            versions: [0; COPIES_MAX],
+            incarnations: [0; COPIES_MAX],
             running: Vec::new(),
             waiting: VecDeque::new(),
             reads_waiting: Vec::new(),
@@ -186,6 +192,7 @@ impl MirroredExtent {
             self.wanted.lacking[slot].insert(region);
             self.caught_up[slot].remove(region);
         }
+        self.versions[slot] += 1;
     }
 
     /// True if a change is in the account durably, and nothing is under way that takes it out.
@@ -211,7 +218,8 @@ impl MirroredExtent {
     /// True if no copy counts as in sync durably that should not any more.
     pub fn is_recorded(&self) -> bool {
         let is_lost = |slot: usize| {
-            let was = self.noted.standings[slot] == Standing::InSync;
+            let mut accounts = self.accounts();
+            let was = accounts.any(|account| account.standings[slot] == Standing::InSync);
             was && self.wanted.standings[slot] != Standing::InSync
         };
         self.is_confirmed && !(0..COPIES_MAX).any(is_lost)
@@ -230,11 +238,13 @@ impl MirroredExtent {
     pub fn fall(&mut self, slot: usize) {
         self.is_there[slot] = false;
         self.caught_up[slot] = RegionSet::default();
+        self.versions[slot] += 1;
         if self.wanted.standings[slot] == Standing::Stale {
             let marked = self.wanted.marked.clone();
             self.wanted.lacking[slot].add(&marked);
         }
         self.degrade(slot);
+        self.give_the_word();
     }
 
     fn new_epoch(&mut self) {
@@ -248,6 +258,16 @@ impl MirroredExtent {
         self.wanted.lacking[slot] = RegionSet::default();
         self.behind[slot] = RegionSet::default();
         self.caught_up[slot] = RegionSet::default();
+        self.versions[slot] += 1;
+        self.give_the_word();
+    }
+
+    /// Whichever copy in sync is the first now has the word where they may differ.
+    fn give_the_word(&mut self) {
+        let first = self.in_sync().next();
+        if let Some(first) = first {
+            self.behind[first] = RegionSet::default();
+        }
     }
 
     /// Regions that a copy still has to get.
@@ -263,6 +283,7 @@ impl MirroredExtent {
 
     /// A copy has a region again.
     pub fn has_again(&mut self, slot: usize, region: u32) {
+        self.versions[slot] += 1;
         match self.wanted.standings[slot] {
             Standing::InSync => self.behind[slot].remove(region),
             Standing::Stale => _ = self.caught_up[slot].insert(region),

@@ -117,6 +117,8 @@ enum Stage {
     Running,
     /// The account has to say which copies missed it.
     Recording,
+    /// It has ended, and the executor knows.
+    Ended,
 }
 
 /// A request, or a copy step.
@@ -171,8 +173,8 @@ enum Purpose {
     Client(u32),
     /// These regions of an extent leave the account after it.
     Tidy(u32, RegionSet),
-    /// A copy of an extent counts as in sync after it.
-    Promote(u32, usize),
+    /// A copy of an extent counts as in sync after it, unless anything happened to it since this version.
+    Promote(u32, usize, u64),
 }
 
 /// Copies of a volume.
@@ -438,6 +440,7 @@ impl Mirror {
     }
 
     fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
+        self.operation(id).stage = Stage::Ended;
         let source = self.operation(id).source.filter(|_| result.is_ok());
         effects.push(Effect::Done { operation: id, result, source });
     }
@@ -456,7 +459,9 @@ impl Mirror {
         self.fallen.push((slot, extent));
         let state = &mut self.extents[extent as usize];
         state.fall(slot);
-        effects.push(Effect::Fell { slot, extent });
+        if state.wanted.standings[slot] != Standing::Absent {
+            effects.push(Effect::Fell { slot, extent });
+        }
         self.note(extent, effects);
         self.look_again(extent, effects);
     }
@@ -481,20 +486,20 @@ impl Mirror {
         let extent = &mut self.extents[index as usize];
         let account = extent.noting.take().expect("an account is noted once");
         let has_changed = account.epoch != extent.noted.epoch;
-        for slot in failed.iter() {
-            let mut actions = Vec::new();
-            self.copies[slot].retire(index, &mut actions);
-            self.take(slot, actions, effects);
-        }
-        let extent = &mut self.extents[index as usize];
-        let is_kept = extent.in_sync().any(|slot| account.standings[slot] == Standing::InSync);
-        if is_kept {
+        let took_it = |slot: usize| !failed.contains(slot) && account.standings[slot] == Standing::InSync;
+        if extent.in_sync().any(took_it) {
             let (epoch, standings) = (account.epoch, account.standings);
             extent.noted = account;
             extent.is_confirmed = true;
             if has_changed {
                 effects.push(Effect::Stands { extent: index, epoch, standings });
             }
+        }
+        // Only now: what follows looks at the account as it is.
+        for slot in failed.iter() {
+            let mut actions = Vec::new();
+            self.copies[slot].retire(index, &mut actions);
+            self.take(slot, actions, effects);
         }
         self.note(index, effects);
         self.look_again(index, effects);
@@ -512,7 +517,8 @@ impl Mirror {
             match operation.stage {
                 Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
                 Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                Stage::Marking if extent.is_marked(&operation.request) => self.change(id, effects),
+                // Who can take it may have changed since it was marked.
+                Stage::Marking => self.mark(id, effects),
                 Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
                     self.conclude(id, Ok(Content::Data), effects);
                 }
@@ -563,8 +569,8 @@ impl Mirror {
             let result = if self.is_kept(pending.failed) { Ok(()) } else { Err(Fault::Broken) };
             match pending.purpose {
                 Purpose::Client(flush) => effects.push(Effect::Flushed { flush, result }),
-                Purpose::Tidy(extent, regions) => self.unmark(extent, &regions, pending.failed, effects),
-                Purpose::Promote(extent, slot) => self.promoted(extent, slot, pending.failed, effects),
+                Purpose::Tidy(extent, regions) => self.unmark(extent, &regions, effects),
+                Purpose::Promote(extent, slot, version) => self.promoted(extent, slot, version, effects),
             }
         }
     }

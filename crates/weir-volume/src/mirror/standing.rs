@@ -57,8 +57,9 @@ pub struct Beginning {
     pub is_there: [bool; COPIES_MAX],
     /// The highest epoch that any account may have.
     pub epoch_reserved: u64,
-    /// True if the account is as new as is known. One that is newer was being written when the power failed: it may lie
-    /// beside some copies only, so that nobody must rely on it before it is written again.
+    /// True if the account is the newest that there can be, and whole. If a newer one was being written when the power
+    /// failed, it may lie beside some copies: nobody must rely on this one before it is written again, with an epoch
+    /// above that.
     pub is_confirmed: bool,
 }
 
@@ -113,7 +114,7 @@ impl Beginning {
         if !(0..COPIES_MAX).any(serves) {
             return Err(Unservable::NoCopyInSync);
         }
-        let is_confirmed = found == witness.known;
+        let is_confirmed = found == witness.known && found == witness.reserved;
         Ok(Beginning { account, is_there, epoch_reserved: witness.reserved, is_confirmed })
     }
 }
