@@ -53,6 +53,34 @@ pub struct Settings {
     pub sabotage: Sabotage,
 }
 
+impl Settings {
+    /// One to three copies and power cuts alone.
+    pub fn quiet(seed: u64) -> Settings {
+        Settings {
+            seed,
+            copies: 1 + (seed % 3) as usize,
+            steps: 1500,
+            depth: 16,
+            full_per_mille: 0,
+            breaks_per_ten_thousand: 0,
+            moves_per_mille: 0,
+            without_placement: None,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Everything that can happen, in some mixture.
+    pub fn all_at_once(seed: u64) -> Settings {
+        Settings {
+            full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
+            breaks_per_ten_thousand: 15,
+            moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
+            without_placement: seed.is_multiple_of(5).then_some(1),
+            ..Settings::quiet(seed)
+        }
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
