@@ -13,6 +13,7 @@ pub mod mirrored;
 pub mod random;
 mod requests;
 pub mod sharing;
+mod transfer;
 pub mod world;
 
 pub use world::{Report, Settings, run};

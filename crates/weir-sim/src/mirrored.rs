@@ -4,17 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
 use weir_volume::mirror::{
     Account, Answer, Beginning, Effect, MirrorId, Slots, Standing, Standings, Witness,
 };
-use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, Mirror, OperationId, Request};
+use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 
 use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
 use crate::random::Random;
-use crate::requests::{EXTENTS, blocks, payload, place_of, random_request, sectors};
-use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
+use crate::transfer;
+use crate::{SECTOR_BYTES, Stamp};
 
 /// A mistake that is made on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -424,28 +425,42 @@ impl World {
         match action {
             Action::Open { extent } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
-                let result = fault.map_or_else(|| Ok(self.map_of(slot, extent)), |f| Err(failure(f)));
+                let result = fault.map_or_else(
+                    || Ok(transfer::allocation_map(&self.drives[slot].files[extent as usize])),
+                    |f| Err(failure(f)),
+                );
                 Answer::Opened(extent, result)
             }
             Action::Allocate { extent, piece } => Answer::Allocated(extent, piece),
             Action::Read { operation, extent, offset, buffer_offset, length } => {
-                let result = broken_only(fault).map_or_else(|| Ok(self.part_of(length)), Err);
+                let result = transfer::broken_only(fault)
+                    .map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
                 let from = self.read_from(slot, extent);
-                self.copy_out(slot, from, operation, extent, (offset, buffer_offset, result.unwrap_or(0)));
+                if let Some(buffer) = self.buffers.get_mut(&(slot, operation)) {
+                    let range = (offset, buffer_offset, result.unwrap_or(0));
+                    transfer::read_into(buffer, &self.drives[from].files[extent as usize], range);
+                }
                 self.keep_for_step(slot, operation, owner);
                 Answer::Completed(operation, result)
             }
             Action::ReadEdge { operation, extent, edge } => {
-                self.merge_edge(slot, owner, operation, extent, edge);
-                Answer::Completed(operation, broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err))
+                let flying = owner.and_then(|owner| self.in_flight.get(&owner));
+                if let (Some(flying), Some(buffer)) = (flying, self.buffers.get_mut(&(slot, operation))) {
+                    let file = &self.drives[slot].files[extent as usize];
+                    transfer::merge_edge(buffer, file, &flying.request, edge);
+                }
+                Answer::Completed(operation, transfer::broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err))
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
-                let result = fault.map_or_else(|| Ok(self.part_of(length)), Err);
+                let result = fault.map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
                 // A write that fails may have been made in part.
-                let length = result.unwrap_or_else(|_| self.part_of(length));
+                let length = result.unwrap_or_else(|_| transfer::part_of(&mut self.random, length));
                 let is_durable = is_durable && result.is_ok();
-                if !(self.is_skipped(owner) && result.is_ok()) {
-                    self.copy_in(slot, operation, extent, (offset, buffer_offset, length), is_durable);
+                let is_skipped = self.is_skipped(owner) && result.is_ok();
+                if let Some(buffer) = self.buffers.get(&(slot, operation)).filter(|_| !is_skipped) {
+                    let (file, range) =
+                        (&mut self.drives[slot].files[extent as usize], (offset, buffer_offset, length));
+                    transfer::write_from(buffer, file, range, is_durable);
                 }
                 Answer::Completed(operation, result)
             }
@@ -455,7 +470,7 @@ impl World {
                     (self.settings.without_placement == Some(slot)).then_some(Fault::Unsupported);
                 let result = fault.or(unsupported).map_or(Ok(0), Err);
                 if result.is_ok() {
-                    self.zero(slot, extent, offset, length);
+                    transfer::zero(&mut self.drives[slot].files[extent as usize], offset, length);
                 }
                 Answer::Completed(operation, result)
             }
@@ -478,89 +493,12 @@ impl World {
         self.settings.sabotage == Sabotage::SkipsRegions && is_step && self.random.chance(1, 2)
     }
 
-    /// Usually all of a length, sometimes only its first blocks: a short transfer.
-    fn part_of(&mut self, length: u32) -> u32 {
-        let blocks = length / BLOCK_BYTES as u32;
-        if blocks > 1 && self.random.chance(1, 10) {
-            (1 + self.random.below(u64::from(blocks) - 1) as u32) * BLOCK_BYTES as u32
-        } else {
-            length
-        }
-    }
-
-    fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
-        let mut map = AllocationMap::default();
-        for block in self.drives[slot].files[extent as usize].data_blocks() {
-            map.set((u64::from(block) * BLOCK_BYTES / ALLOCATION_BYTES) as u32);
-        }
-        map
-    }
-
-    fn copy_out(
-        &mut self,
-        slot: usize,
-        from: usize,
-        operation: OperationId,
-        extent: u32,
-        (offset, buffer_offset, length): (u32, u32, u32),
-    ) {
-        let Some(buffer) = self.buffers.get_mut(&(slot, operation)) else { return };
-        for (block, at) in blocks(offset, buffer_offset, length) {
-            let content = self.drives[from].files[extent as usize].read(block);
-            buffer[at..at + BLOCK_SECTORS].copy_from_slice(&content);
-        }
-    }
-
     /// What a copy step has read is written from the step's own buffer.
     fn keep_for_step(&mut self, slot: usize, operation: OperationId, owner: Option<MirrorId>) {
         let step = owner.and_then(|owner| self.steps.get_mut(&owner));
         if let (Some(step), Some(buffer)) = (step, self.buffers.get(&(slot, operation))) {
             step.clone_from(buffer);
         }
-    }
-
-    fn copy_in(
-        &mut self,
-        slot: usize,
-        operation: OperationId,
-        extent: u32,
-        (offset, buffer_offset, length): (u32, u32, u32),
-        is_durable: bool,
-    ) {
-        let Some(buffer) = self.buffers.get(&(slot, operation)) else { return };
-        for (block, at) in blocks(offset, buffer_offset, length) {
-            let mut content = Block::default();
-            content.copy_from_slice(&buffer[at..at + BLOCK_SECTORS]);
-            self.drives[slot].files[extent as usize].write(block, content, is_durable);
-        }
-    }
-
-    fn merge_edge(
-        &mut self,
-        slot: usize,
-        owner: Option<MirrorId>,
-        operation: OperationId,
-        extent: u32,
-        edge: EdgeRead,
-    ) {
-        let content = self.drives[slot].files[extent as usize].read(edge.block_offset / BLOCK_BYTES as u32);
-        let Some(flying) = owner.and_then(|owner| self.in_flight.get(&owner)) else { return };
-        let covered = flying.request.offset..flying.request.offset + flying.request.length;
-        let Some(buffer) = self.buffers.get_mut(&(slot, operation)) else { return };
-        for (sector, stamp) in content.into_iter().enumerate() {
-            let offset = edge.block_offset + sector as u32 * SECTOR_BYTES;
-            if !covered.contains(&offset) {
-                buffer[(edge.buffer_offset / SECTOR_BYTES) as usize + sector] = stamp;
-            }
-        }
-    }
-
-    fn zero(&mut self, slot: usize, extent: u32, offset: u32, length: u32) {
-        let file = &mut self.drives[slot].files[extent as usize];
-        let touched: Vec<u32> = (offset / BLOCK_BYTES as u32..(offset + length) / BLOCK_BYTES as u32)
-            .filter(|&block| file.read(block) != Block::default())
-            .collect();
-        touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
     }
 
     /// A request or a copy step has ended.
@@ -584,7 +522,11 @@ impl World {
         };
         self.report.acknowledged += 1;
         match flying.request.kind {
-            Kind::Read => self.check_read(&flying, content, &buffer.unwrap_or_default()),
+            Kind::Read => {
+                let buffer = buffer.unwrap_or_default();
+                let time = (flying.began, self.now);
+                transfer::check_read(&self.history, &flying.request, (content, &buffer), time)
+            }
             kind => {
                 let is_durable = kind == Kind::Write { is_durable: true };
                 for sector in sectors(&flying.request) {
@@ -610,16 +552,6 @@ impl World {
             }
             _ => Ok(()),
         }
-    }
-
-    fn check_read(&self, flying: &InFlight, content: Content, buffer: &[Stamp]) -> Result<(), String> {
-        let (start, _) = weir_volume::geometry::covering_blocks(flying.request.offset, flying.request.length);
-        let first = ((flying.request.offset - start) / SECTOR_BYTES) as usize;
-        for (index, sector) in sectors(&flying.request).enumerate() {
-            let stamp = if content == Content::Hole { 0 } else { buffer[first + index] };
-            self.history.check_read(sector, stamp, flying.began, self.now)?;
-        }
-        Ok(())
     }
 
     fn flushed(&mut self, flush: u32, result: Result<(), Fault>) {
@@ -759,8 +691,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-fn broken_only(fault: Option<Fault>) -> Option<Fault> {
-    fault.filter(|&fault| fault == Fault::Broken)
 }

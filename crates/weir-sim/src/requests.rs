@@ -66,14 +66,6 @@ pub(crate) fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
     first..first + u64::from(request.length / SECTOR_BYTES)
 }
 
-/// The blocks of a transfer with the index of their first sector in the buffer.
-pub(crate) fn blocks(offset: u32, buffer_offset: u32, length: u32) -> impl Iterator<Item = (u32, usize)> {
-    let block = BLOCK_BYTES as u32;
-    (0..length / block).map(move |n| {
-        (offset / block + n, (buffer_offset / SECTOR_BYTES + n * BLOCK_SECTORS as u32) as usize)
-    })
-}
-
 /// The extent of a sector, its block there and its place in that.
 pub(crate) fn place_of(sector: u64) -> (u32, u32, usize) {
     let byte = sector * u64::from(SECTOR_BYTES);

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
-use weir_volume::{Action, AllocationMap, Content, EdgeRead, Fault, Kind, OperationId, Request, Volume};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
+use weir_volume::{Action, Content, Fault, Kind, OperationId, Request, Volume};
 
-use crate::disk::{Block, File, SyncPoint};
+use crate::Stamp;
+use crate::disk::{File, SyncPoint};
 use crate::history::History;
 use crate::random::Random;
-use crate::requests::{EXTENTS, blocks, payload, place_of, random_request, sectors};
-use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
+use crate::transfer;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]
@@ -224,33 +225,46 @@ impl World {
         match action {
             Action::Open { extent } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
-                let result = fault.map_or_else(|| Ok(self.map_of(extent)), |fault| Err(failure(fault)));
+                let result = fault.map_or_else(
+                    || Ok(transfer::allocation_map(&self.files[extent as usize])),
+                    |fault| Err(failure(fault)),
+                );
                 self.volume.opened(extent, result, actions);
             }
             Action::Allocate { extent, piece } => self.volume.allocated(extent, piece, actions),
             Action::Read { operation, extent, offset, buffer_offset, length } => {
-                let result = broken_only(fault).map_or_else(|| Ok(self.part_of(length)), Err);
+                let result = transfer::broken_only(fault)
+                    .map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
                 let length = result.unwrap_or(0);
-                self.copy_out(operation, extent, offset, buffer_offset, length);
+                if let Some(flying) = self.in_flight.get_mut(&operation) {
+                    let range = (offset, buffer_offset, length);
+                    transfer::read_into(&mut flying.buffer, &self.files[extent as usize], range);
+                }
                 self.volume.completed(operation, result, actions);
             }
             Action::ReadEdge { operation, extent, edge } => {
-                self.merge_edge(operation, extent, edge);
-                let result = broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err);
+                if let Some(flying) = self.in_flight.get_mut(&operation) {
+                    let file = &self.files[extent as usize];
+                    transfer::merge_edge(&mut flying.buffer, file, &flying.request, edge);
+                }
+                let result = transfer::broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err);
                 self.volume.completed(operation, result, actions);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
-                let result = fault.map_or_else(|| Ok(self.part_of(length)), Err);
+                let result = fault.map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
                 // A write that fails may have been made in part.
-                let length = result.unwrap_or_else(|_| self.part_of(length));
-                self.copy_in(operation, extent, offset, buffer_offset, length, is_durable && result.is_ok());
+                let length = result.unwrap_or_else(|_| transfer::part_of(&mut self.random, length));
+                if let Some(flying) = self.in_flight.get(&operation) {
+                    let (range, is_durable) = ((offset, buffer_offset, length), is_durable && result.is_ok());
+                    transfer::write_from(&flying.buffer, &mut self.files[extent as usize], range, is_durable);
+                }
                 self.volume.completed(operation, result, actions);
             }
             Action::Release { operation, extent, offset, length }
             | Action::Zero { operation, extent, offset, length } => {
                 let result = fault.map_or(Ok(0), Err);
                 if result.is_ok() {
-                    self.zero(extent, offset, length);
+                    transfer::zero(&mut self.files[extent as usize], offset, length);
                 }
                 self.volume.completed(operation, result, actions);
             }
@@ -258,75 +272,6 @@ impl World {
                 unreachable!("these are taken at once")
             }
         }
-    }
-
-    /// Usually all of a length, sometimes only its first blocks: a short transfer.
-    fn part_of(&mut self, length: u32) -> u32 {
-        let blocks = length / BLOCK_BYTES as u32;
-        if blocks > 1 && self.random.chance(1, 10) {
-            (1 + self.random.below(u64::from(blocks) - 1) as u32) * BLOCK_BYTES as u32
-        } else {
-            length
-        }
-    }
-
-    fn map_of(&self, extent: u32) -> AllocationMap {
-        let mut map = AllocationMap::default();
-        for block in self.files[extent as usize].data_blocks() {
-            map.set((u64::from(block) * BLOCK_BYTES / ALLOCATION_BYTES) as u32);
-        }
-        map
-    }
-
-    fn copy_out(
-        &mut self,
-        operation: OperationId,
-        extent: u32,
-        offset: u32,
-        buffer_offset: u32,
-        length: u32,
-    ) {
-        let Some(flying) = self.in_flight.get_mut(&operation) else { return };
-        for (block, at) in blocks(offset, buffer_offset, length) {
-            flying.buffer[at..at + BLOCK_SECTORS].copy_from_slice(&self.files[extent as usize].read(block));
-        }
-    }
-
-    fn copy_in(
-        &mut self,
-        operation: OperationId,
-        extent: u32,
-        offset: u32,
-        buffer_offset: u32,
-        length: u32,
-        is_durable: bool,
-    ) {
-        let Some(flying) = self.in_flight.get(&operation) else { return };
-        for (block, at) in blocks(offset, buffer_offset, length) {
-            let mut content = Block::default();
-            content.copy_from_slice(&flying.buffer[at..at + BLOCK_SECTORS]);
-            self.files[extent as usize].write(block, content, is_durable);
-        }
-    }
-
-    fn merge_edge(&mut self, operation: OperationId, extent: u32, edge: EdgeRead) {
-        let content = self.files[extent as usize].read(edge.block_offset / BLOCK_BYTES as u32);
-        let Some(flying) = self.in_flight.get_mut(&operation) else { return };
-        let covered = flying.request.offset..flying.request.offset + flying.request.length;
-        for (sector, stamp) in content.into_iter().enumerate() {
-            let offset = edge.block_offset + sector as u32 * SECTOR_BYTES;
-            if !covered.contains(&offset) {
-                flying.buffer[(edge.buffer_offset / SECTOR_BYTES) as usize + sector] = stamp;
-            }
-        }
-    }
-
-    fn zero(&mut self, extent: u32, offset: u32, length: u32) {
-        let file = &mut self.files[extent as usize];
-        let touched: Vec<u32> = (offset / BLOCK_BYTES as u32..(offset + length) / BLOCK_BYTES as u32)
-            .filter(|&block| file.read(block) != Block::default())
-            .collect();
-        touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
     }
 
     /// The client has its answer.
@@ -341,7 +286,10 @@ impl World {
         };
         self.report.acknowledged += 1;
         match flying.request.kind {
-            Kind::Read => self.check_read(&flying, content),
+            Kind::Read => {
+                let (found, time) = ((content, &flying.buffer[..]), (flying.began, self.now));
+                transfer::check_read(&self.history, &flying.request, found, time)
+            }
             kind => {
                 let is_durable = kind == Kind::Write { is_durable: true };
                 for sector in sectors(&flying.request) {
@@ -355,16 +303,6 @@ impl World {
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
         let is_explained = self.settings.full_per_mille + self.settings.broken_per_ten_thousand > 0;
         if is_explained { Ok(()) } else { Err(format!("{flying:?} failed without a fault: {result:?}")) }
-    }
-
-    fn check_read(&self, flying: &InFlight, content: Content) -> Result<(), String> {
-        let (start, _) = weir_volume::geometry::covering_blocks(flying.request.offset, flying.request.length);
-        let first = ((flying.request.offset - start) / SECTOR_BYTES) as usize;
-        for (index, sector) in sectors(&flying.request).enumerate() {
-            let stamp = if content == Content::Hole { 0 } else { flying.buffer[first + index] };
-            self.history.check_read(sector, stamp, flying.began, self.now)?;
-        }
-        Ok(())
     }
 
     fn flushed(&mut self, flush: u32, result: Result<(), Fault>) {
@@ -390,8 +328,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-fn broken_only(fault: Option<Fault>) -> Option<Fault> {
-    fault.filter(|&fault| fault == Fault::Broken)
 }

@@ -217,11 +217,6 @@ impl Mirror {
         self.extents[extent as usize].readable(offset, length).collect()
     }
 
-    /// The copy's state, for what the executor asks a single volume.
-    pub fn volume(&self, slot: usize) -> &Volume {
-        &self.copies[slot]
-    }
-
     /// Starts a request; its end is a later (or the same call's) [`Effect::Done`].
     pub fn start(&mut self, request: Request, effects: &mut Vec<Effect>) -> MirrorId {
         let id = self.insert(Operation::new(request, None));

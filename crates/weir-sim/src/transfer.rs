@@ -1,0 +1,93 @@
+//! What the executors of the imagined worlds do with files and buffers of stamps.
+
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
+use weir_volume::{AllocationMap, Content, EdgeRead, Fault, Request};
+
+use crate::disk::{Block, File};
+use crate::history::History;
+use crate::random::Random;
+use crate::requests::sectors;
+use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+
+/// Bytes on their way between a file and a buffer: where in the file, where in the buffer, how many.
+pub(crate) type Range = (u32, u32, u32);
+
+/// The blocks of a transfer with the index of their first sector in the buffer.
+fn blocks((offset, buffer_offset, length): Range) -> impl Iterator<Item = (u32, usize)> {
+    let block = BLOCK_BYTES as u32;
+    (0..length / block).map(move |n| {
+        (offset / block + n, (buffer_offset / SECTOR_BYTES + n * BLOCK_SECTORS as u32) as usize)
+    })
+}
+
+pub(crate) fn read_into(buffer: &mut [Stamp], file: &File, range: Range) {
+    for (block, at) in blocks(range) {
+        buffer[at..at + BLOCK_SECTORS].copy_from_slice(&file.read(block));
+    }
+}
+
+pub(crate) fn write_from(buffer: &[Stamp], file: &mut File, range: Range, is_durable: bool) {
+    for (block, at) in blocks(range) {
+        let mut content = Block::default();
+        content.copy_from_slice(&buffer[at..at + BLOCK_SECTORS]);
+        file.write(block, content, is_durable);
+    }
+}
+
+/// Takes those sectors of an edge's block over that a request does not cover.
+pub(crate) fn merge_edge(buffer: &mut [Stamp], file: &File, request: &Request, edge: EdgeRead) {
+    let covered = request.offset..request.offset + request.length;
+    let content = file.read(edge.block_offset / BLOCK_BYTES as u32);
+    for (sector, stamp) in content.into_iter().enumerate() {
+        let offset = edge.block_offset + sector as u32 * SECTOR_BYTES;
+        if !covered.contains(&offset) {
+            buffer[(edge.buffer_offset / SECTOR_BYTES) as usize + sector] = stamp;
+        }
+    }
+}
+
+pub(crate) fn zero(file: &mut File, offset: u32, length: u32) {
+    let touched: Vec<u32> = (offset / BLOCK_BYTES as u32..(offset + length) / BLOCK_BYTES as u32)
+        .filter(|&block| file.read(block) != Block::default())
+        .collect();
+    touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
+}
+
+/// Where a file holds data.
+pub(crate) fn allocation_map(file: &File) -> AllocationMap {
+    let mut map = AllocationMap::default();
+    for block in file.data_blocks() {
+        map.set((u64::from(block) * BLOCK_BYTES / ALLOCATION_BYTES) as u32);
+    }
+    map
+}
+
+/// Usually all of a length, sometimes only its first blocks: a short transfer.
+pub(crate) fn part_of(random: &mut Random, length: u32) -> u32 {
+    let blocks = length / BLOCK_BYTES as u32;
+    if blocks > 1 && random.chance(1, 10) {
+        (1 + random.below(u64::from(blocks) - 1) as u32) * BLOCK_BYTES as u32
+    } else {
+        length
+    }
+}
+
+pub(crate) fn broken_only(fault: Option<Fault>) -> Option<Fault> {
+    fault.filter(|&fault| fault == Fault::Broken)
+}
+
+/// Checks what a request read between two instants; a hole reads as zeroes, whatever is in the buffer.
+pub(crate) fn check_read(
+    history: &History,
+    request: &Request,
+    (content, buffer): (Content, &[Stamp]),
+    (began, ended): (u64, u64),
+) -> Result<(), String> {
+    let (start, _) = weir_volume::geometry::covering_blocks(request.offset, request.length);
+    let first = ((request.offset - start) / SECTOR_BYTES) as usize;
+    for (index, sector) in sectors(request).enumerate() {
+        let stamp = if content == Content::Hole { 0 } else { buffer[first + index] };
+        history.check_read(sector, stamp, began, ended)?;
+    }
+    Ok(())
+}
