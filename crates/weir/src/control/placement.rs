@@ -107,6 +107,9 @@ impl Placement {
 
     /// What a volume of this size may come to occupy on a drive, in bytes.
     pub fn bytes_on(&self, drive: DriveId, size_bytes: u64) -> u64 {
+        if self.drives == [drive] {
+            return size_bytes;
+        }
         let bytes = |extent: u32| (size_bytes - u64::from(extent) * EXTENT_BYTES).min(EXTENT_BYTES);
         self.extents_on(drive, size_bytes).map(bytes).sum()
     }

@@ -294,10 +294,13 @@ impl PoolSettings {
 impl Control {
     /// All pools, in the order in which their first drives were added.
     pub fn pools(&self) -> Vec<PoolView> {
+        // Filesystems are looked at while nobody waits for the model.
         let usages = self.usages();
+        let state_filesystem = std::fs::metadata(&self.state).ok().map(|metadata| metadata.dev());
         let model = self.model();
         let pools = model.pools().into_iter().enumerate();
-        pools.map(|(number, pool)| self.pool_view(&model, &usages, number, &pool)).collect()
+        let spaces = (&usages, state_filesystem);
+        pools.map(|(number, pool)| self.pool_view(&model, spaces, number, &pool)).collect()
     }
 
     /// One pool.
@@ -310,8 +313,13 @@ impl Control {
         found.ok_or_else(|| ControlError::not_found(format!("pool '{name}' is no more")))
     }
 
-    fn pool_view(&self, model: &Model, usages: &Usages, number: usize, pool: &Pool<'_>) -> PoolView {
-        let state_filesystem = std::fs::metadata(&self.state).ok().map(|metadata| metadata.dev());
+    fn pool_view(
+        &self,
+        model: &Model,
+        (usages, state_filesystem): (&Usages, Option<u64>),
+        number: usize,
+        pool: &Pool<'_>,
+    ) -> PoolView {
         let drives = pool.drives.iter().filter_map(|drive| model.drives.get(&drive.id));
         let is_of_state = |usage: &DriveUsage| Some(usage.filesystem) == state_filesystem;
         let mut online = pool.drives.iter().filter_map(|drive| usages.get(&drive.id)?.as_ref().ok());
