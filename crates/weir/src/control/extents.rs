@@ -7,7 +7,7 @@ use super::Control;
 use super::background::Cleanup;
 use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
-use crate::dataplane::VolumeHome;
+use crate::dataplane::{VolumeHome, VolumeLayout};
 use crate::store::{ExtentFault, Store, check_extents, extent_count};
 
 impl Control {
@@ -20,8 +20,12 @@ impl Control {
         volume.placement.drives().iter().map(store).collect()
     }
 
-    /// The drives of a volume as the data plane needs to know them.
-    pub(super) fn homes(&self, volume: &VolumeRecord) -> Outcome<Vec<VolumeHome>> {
+    /// Where a volume lies, as the data plane needs to know it.
+    pub(super) fn layout(&self, volume: &VolumeRecord) -> Outcome<VolumeLayout> {
+        Ok(VolumeLayout { homes: self.homes(volume)?, copies: vec![volume.placement.indices().to_vec()] })
+    }
+
+    fn homes(&self, volume: &VolumeRecord) -> Outcome<Vec<VolumeHome>> {
         let stores = self.stores_of(volume)?;
         let model = self.model();
         let home = |(drive, store): (DriveId, Store)| {

@@ -128,8 +128,9 @@ impl Control {
             id: volume.id,
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
-            homes: self.homes(volume)?,
-            extents: volume.placement.indices().to_vec(),
+            layout: self.layout(volume)?,
+            beginnings: Vec::new(),
+            witnesses: self.state.join("witnesses").join(volume.id.to_string()),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));

@@ -282,8 +282,7 @@ impl Control {
             self.trim(&old, old_bytes)?;
             return Err(error);
         }
-        let (homes, extents) = (self.homes(&record)?, record.placement.indices().to_vec());
-        self.data_plane.resize(record.id, size_bytes, &homes, extents)?;
+        self.data_plane.resize(record.id, size_bytes, self.layout(&record)?, Vec::new())?;
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }

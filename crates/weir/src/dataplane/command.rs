@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
+use weir_volume::mirror::Beginning;
 
 use super::VolumeSpec;
 use super::background::NewCleanup;
@@ -33,7 +34,9 @@ pub(super) struct NewSize {
     pub size_bytes: u64,
     /// Those that it has, in their order, and others behind them.
     pub homes: Vec<NewHome>,
-    pub extents: Vec<u8>,
+    pub copies: Vec<Vec<u8>>,
+    /// How extents begin that are new.
+    pub beginnings: Vec<Beginning>,
 }
 
 /// One order to a reactor. Those with a `done` are answered once they hold.

@@ -34,6 +34,7 @@ use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
 use weir_volume::EmulatedMedia;
+use weir_volume::mirror::Beginning;
 
 use crate::statistics::VolumeStatistics;
 use crate::store::Condemned;
@@ -64,11 +65,27 @@ pub struct VolumeSpec {
     pub size_bytes: u64,
     /// Whether clients are kept from changing its data.
     pub is_read_only: bool,
-    /// The drives that it is on, at least one. Later only others are added, at the end.
-    pub homes: Vec<VolumeHome>,
-    /// For each extent the index of its drive among those; extents beyond the list are on the first.
-    pub extents: Vec<u8>,
+    /// Where its copies lie.
+    pub layout: VolumeLayout,
+    /// How the extents begin; empty if none ever had more than one copy.
+    pub beginnings: Vec<Beginning>,
+    /// The file in which the witnesses of its accounts are kept.
+    pub witnesses: PathBuf,
 }
+
+/// Where the copies of a volume's extents lie.
+#[derive(Clone, Debug)]
+pub struct VolumeLayout {
+    /// The drives that any copy is on, at least one, also those that cannot be reached. Later only others are added,
+    /// at the end.
+    pub homes: Vec<VolumeHome>,
+    /// By copy and extent the index of its drive among those, or [`NO_HOME`]. Extents beyond the list are on the first
+    /// drive in the first copy, and nowhere in the others.
+    pub copies: Vec<Vec<u8>>,
+}
+
+/// Stands for a copy of an extent that there is not.
+pub const NO_HOME: u8 = u8::MAX;
 
 /// A drive as the data plane needs to know it; the same for all that is done there.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +236,7 @@ impl DataPlane {
         let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
         let index = self.place(id);
         let given = Arc::clone(&statistics);
-        let homes = self.new_homes(&spec.homes);
+        let homes = self.new_homes(&spec.layout.homes);
         self.ask(index, id, |done| Command::Open { spec, homes, statistics: given, done })?;
         Ok(statistics)
     }
@@ -348,8 +365,8 @@ impl DataPlane {
     }
 
     /// Changes a volume's size, and with it on which drives its extents are. When growing, the new extent files must
-    /// exist; when shrinking, they must still exist, and open connections are ended. New connections see the new
-    /// size.
+    /// exist, and it is told how these extents begin if the volume has copies; when shrinking, they must still exist,
+    /// and open connections are ended. New connections see the new size.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -357,14 +374,16 @@ impl DataPlane {
         &self,
         volume: VolumeId,
         size_bytes: u64,
-        homes: &[VolumeHome],
-        extents: Vec<u8>,
+        layout: VolumeLayout,
+        beginnings: Vec<Beginning>,
     ) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
-        let resizing = NewSize { size_bytes, homes: self.new_homes(homes), extents };
+        let is_spread = layout.homes.len() > 1;
+        let homes = self.new_homes(&layout.homes);
+        let resizing = NewSize { size_bytes, homes, copies: layout.copies, beginnings };
         self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
         // On a drive that is new to it, it does not stand under its policies yet.
-        let path = locked(&self.paths).get(&volume).filter(|_| homes.len() > 1).cloned();
+        let path = locked(&self.paths).get(&volume).filter(|_| is_spread).cloned();
         path.map_or(Ok(()), |path| self.bind(volume, path))
     }
 

@@ -378,12 +378,12 @@ impl Reactor {
     }
 
     fn take_size(&mut self, index: VolumeIndex, resizing: NewSize) {
-        let NewSize { size_bytes, mut homes, extents } = resizing;
+        let NewSize { size_bytes, mut homes, copies, beginnings: _ } = resizing;
         let known = self.volumes[index].homes.len().min(homes.len());
         let own = own_level(self.volumes[index].id);
         self.add_homes(index, homes.split_off(known), &[own]);
         let volume = &mut self.volumes[index];
-        volume.extents = extents;
+        volume.copies = copies;
         volume.set_size(size_bytes);
     }
 

@@ -72,8 +72,8 @@ pub(super) struct ServedVolume {
     pub shaping: Option<Shaping>,
     /// The drives that it is on.
     pub homes: Vec<Home>,
-    /// For each extent the index of its home; extents beyond the list are in the first.
-    pub extents: Vec<u8>,
+    /// By copy and extent the index of its home; extents of the first copy beyond the list are in the first.
+    pub copies: Vec<Vec<u8>>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
     pub actions: Vec<Action>,
@@ -112,7 +112,7 @@ impl ServedVolume {
             statistics,
             shaping: None,
             homes: Vec::new(),
-            extents: spec.extents,
+            copies: spec.layout.copies,
             delayed_requests: 0,
             actions: Vec::new(),
             flushes: Vec::new(),
@@ -135,7 +135,7 @@ impl ServedVolume {
 
     /// The index of the drive that holds an extent.
     pub fn home_of(&self, extent: u32) -> usize {
-        self.extents.get(extent as usize).copied().unwrap_or(0).into()
+        self.copies[0].get(extent as usize).copied().unwrap_or(0).into()
     }
 
     /// The file of an extent.
