@@ -1,5 +1,8 @@
 //! The table of operations that the kernel is working on: the owner of all memory that it may touch.
 
+use std::ops::Deref;
+use std::rc::Rc;
+
 use crate::buffer::Buffer;
 use crate::descriptor::Descriptor;
 use crate::send::SendBatch;
@@ -12,10 +15,21 @@ pub enum Carried {
     Nothing,
     /// The buffer of a read, write or payload receive.
     Buffer(Buffer),
+    /// The buffer of a write that others are made from too.
+    Shared(Rc<Buffer>),
     /// The bytes of a receive.
     Bytes(Box<[u8]>),
     /// The batch of a send.
     Batch(Box<SendBatch>),
+}
+
+/// What writes are made from: a buffer of their own, or one that others are made from too.
+#[derive(Debug)]
+pub enum Payload {
+    /// Its own.
+    Own(Buffer),
+    /// One that others hold too. Nobody can change it meanwhile.
+    Shared(Rc<Buffer>),
 }
 
 /// One operation in flight.
@@ -93,11 +107,64 @@ impl Carried {
         }
     }
 
-    /// The pooled buffer of a file operation or payload.
+    /// The pooled buffer of a file operation or payload, unless others use it too.
     pub fn into_buffer(self) -> Option<Buffer> {
         match self {
             Carried::Buffer(buffer) => Some(buffer),
             _ => None,
+        }
+    }
+
+    /// What a file operation was made from or into.
+    pub fn into_payload(self) -> Option<Payload> {
+        match self {
+            Carried::Buffer(buffer) => Some(Payload::Own(buffer)),
+            Carried::Shared(buffer) => Some(Payload::Shared(buffer)),
+            _ => None,
+        }
+    }
+}
+
+impl Payload {
+    /// A second hold on it: from now on nobody can change it, until one is left.
+    pub fn share(self) -> (Payload, Payload) {
+        let shared = match self {
+            Payload::Own(buffer) => Rc::new(buffer),
+            Payload::Shared(buffer) => buffer,
+        };
+        (Payload::Shared(Rc::clone(&shared)), Payload::Shared(shared))
+    }
+
+    /// The buffer, if nobody else holds it.
+    pub fn into_own(self) -> Option<Buffer> {
+        match self {
+            Payload::Own(buffer) => Some(buffer),
+            Payload::Shared(buffer) => Rc::into_inner(buffer),
+        }
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Payload::Own(buffer) => buffer,
+            Payload::Shared(buffer) => buffer,
+        }
+    }
+}
+
+impl From<Buffer> for Payload {
+    fn from(buffer: Buffer) -> Payload {
+        Payload::Own(buffer)
+    }
+}
+
+impl From<Payload> for Carried {
+    fn from(payload: Payload) -> Carried {
+        match payload {
+            Payload::Own(buffer) => Carried::Buffer(buffer),
+            Payload::Shared(buffer) => Carried::Shared(buffer),
         }
     }
 }

@@ -15,7 +15,7 @@ pub mod wake;
 pub use buffer::{Buffer, BufferPool};
 pub use clock::Clock;
 pub use descriptor::{Descriptor, Placement};
-pub use in_flight::Carried;
+pub use in_flight::{Carried, Payload};
 pub use ring::{Completion, Ring, RingConfig, RingError};
 pub use send::SendBatch;
 pub use wake::Waker;

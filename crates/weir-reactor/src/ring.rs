@@ -10,7 +10,7 @@ use io_uring::{IoUring, opcode, squeue};
 use crate::buffer::{Buffer, BufferPool};
 use crate::clock::Clock;
 use crate::descriptor::{Descriptor, Placement};
-use crate::in_flight::{Carried, InFlight, Operation};
+use crate::in_flight::{Carried, InFlight, Operation, Payload};
 use crate::send::SendBatch;
 use crate::wake::Waker;
 
@@ -161,22 +161,23 @@ impl<T> Ring<T> {
         self.push(token, Carried::Buffer(buffer), Some(file.clone()), entry);
     }
 
-    /// Writes `range` of the buffer to a file at `offset`; `is_durable` asks for stability before the end.
+    /// Writes `range` of a payload to a file at `offset`; `is_durable` asks for stability before the end.
     pub fn write(
         &mut self,
         token: T,
         file: &Descriptor,
         offset: u64,
-        buffer: Buffer,
+        payload: impl Into<Payload>,
         range: Range<usize>,
         is_durable: bool,
     ) {
-        let source = &buffer[range];
+        let payload = payload.into();
+        let source = &payload[range];
         let (start, length) = (source.as_ptr(), source.len() as u32);
         check_alignment(offset, start, length);
         if file.is_in_memory() {
             let result = retrying(|| rustix::io::pwrite(file, source, offset));
-            return self.end_now(token, Carried::Buffer(buffer), result);
+            return self.end_now(token, payload.into(), result);
         }
         let (fd, flags) = (Fd(file.raw()), if is_durable { libc::RWF_DSYNC } else { 0 });
         let entry = if self.is_registered(start, length) {
@@ -184,7 +185,7 @@ impl<T> Ring<T> {
         } else {
             opcode::Write::new(fd, start, length).offset(offset).rw_flags(flags).build()
         };
-        self.push(token, Carried::Buffer(buffer), Some(file.clone()), entry);
+        self.push(token, payload.into(), Some(file.clone()), entry);
     }
 
     /// Makes all completed writes of a file stable.
@@ -272,7 +273,8 @@ impl<T> Ring<T> {
     fn submit_entry(&mut self, entry: squeue::Entry) {
         loop {
             // SAFETY: the memory that the entry points to is owned by the table of operations in flight
-            // (heap or arena memory, which does not move with its owner) until the kernel has answered.
+            // (heap or arena memory, which does not move with its owner) until the kernel has answered; what a
+            // write is made from may be held by others too, who can only read it.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return;
             }

@@ -114,7 +114,7 @@ enum Pending {
     Action(usize, Option<MirrorId>, Action),
     /// A sync answers with what it found when it began.
     Sync(usize, u32, SyncPoint),
-    Note(u32, Slots, Account),
+    Note(u32, Slots, Box<Account>),
 }
 
 /// What the client waits for.

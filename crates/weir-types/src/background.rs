@@ -13,16 +13,20 @@ use crate::units::UnitError;
 pub enum BackgroundKind {
     /// Giving back the space of what was deleted or cut off.
     Cleanup,
+    /// Bringing copies of volumes up to date.
+    Resynchronisation,
 }
 
 impl BackgroundKind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [BackgroundKind; 1] = [BackgroundKind::Cleanup];
+    pub const ALL: [BackgroundKind; 2] =
+        [BackgroundKind::Cleanup, BackgroundKind::Resynchronisation];
 
     /// The word for it, everywhere outside.
     pub fn name(self) -> &'static str {
         match self {
             BackgroundKind::Cleanup => "cleanup",
+            BackgroundKind::Resynchronisation => "resynchronisation",
         }
     }
 }

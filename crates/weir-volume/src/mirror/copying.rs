@@ -1,12 +1,13 @@
 //! Bringing copies up to date, region by region, and taking regions out of the account that all copies have.
 
-use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
+use weir_types::bounds::{EXTENT_BYTES, PIECE_BYTES, REGION_BYTES};
 
 use super::extent::MirroredExtent;
 use super::regions::RegionSet;
 use super::standing::Standing;
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, Request};
+use crate::volume::Volume;
 
 /// A copy step: one region on its way to one copy, piece by piece.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +116,7 @@ impl Mirror {
     fn launch_piece(&mut self, id: MirrorId, whole: Request, slot: usize, effects: &mut Vec<Effect>) {
         let piece = self.operation(id).request;
         self.operation(id).stage = Stage::Running;
-        let mut actions = Vec::new();
+        let mut actions = std::mem::take(&mut self.spare);
         let inner = self.copies[slot].start(piece, &mut actions);
         self.own(slot, inner, id);
         self.operation(id).left += 1;
@@ -184,16 +185,37 @@ impl Mirror {
         }
     }
 
-    /// Takes regions out of the account that all copies in sync have, after making that stable, once at a time. Whoever calls it now and then
-    /// bounds what is copied after a crash.
+    /// Takes regions out of the account that all copies in sync have and nothing was changed in since this was last
+    /// asked for, after making that stable, once at a time. Whoever calls it now and then bounds what is copied after
+    /// a crash; what is changed again and again stays, because each entry costs a durable writing.
     pub fn tidy(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let extent = &self.extents[index as usize];
+        let under_way = self.under_way(index);
+        let extent = &mut self.extents[index as usize];
+        if extent.changed.is_some() || extent.wanted.marked.is_empty() {
+            return;
+        }
         let mut regions = extent.settled();
-        regions.subtract(&self.under_way(index));
-        if extent.changed.is_none() && !regions.is_empty() {
-            self.extents[index as usize].changed = Some(RegionSet::default());
+        regions.subtract(&under_way);
+        regions.subtract(&std::mem::take(&mut extent.recent));
+        if !regions.is_empty() {
+            extent.changed = Some(RegionSet::default());
             self.flush_for(Purpose::Tidy(index, regions), effects);
         }
+    }
+
+    /// True if regions of an extent are marked, so that [`Mirror::tidy`] has something to do, now or next time.
+    pub fn is_marked(&self, extent: u32) -> bool {
+        !self.extents[extent as usize].wanted.marked.is_empty()
+    }
+
+    /// The copies of an extent that can be brought up to date, or counted as in sync.
+    pub fn wanting(&self, extent: u32) -> Slots {
+        let state = &self.extents[extent as usize];
+        let is_wanting = |slot: &usize| {
+            let is_stale = state.wanted.standings[*slot] == Standing::Stale;
+            state.is_there[*slot] && (is_stale || !state.lacks(*slot).is_empty())
+        };
+        (0..self.copies.len()).filter(is_wanting).collect()
     }
 
     /// Regions in which something is under way.
@@ -223,9 +245,19 @@ impl Mirror {
         self.note(index, effects);
     }
 
+    /// Sees to it that there is a place for copies with this number.
+    fn make_room(&mut self, slot: usize) {
+        while self.copies.len() <= slot {
+            // What was asked of the others before does not concern it.
+            self.copies.push(Volume::new(self.extents.len() as u64 * EXTENT_BYTES));
+            self.owners.push(Vec::new());
+        }
+    }
+
     /// Adds a copy of an extent whose files are there and hold nothing yet: it lacks all regions. Everything that was
     /// begun on an earlier one in its place must have been answered.
     pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
+        self.make_room(slot);
         let extent = &mut self.extents[index as usize];
         assert_eq!(extent.wanted.standings[slot], Standing::Absent, "a copy is added where there is none");
         extent.is_there[slot] = true;

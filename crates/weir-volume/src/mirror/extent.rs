@@ -76,6 +76,8 @@ pub(super) struct MirroredExtent {
     pub reads_waiting: Vec<MirrorId>,
     /// Regions that were changed since those were chosen that are to leave the account, while some are.
     pub changed: Option<RegionSet>,
+    /// Marked regions that were changed since some were last looked for that could leave the account.
+    pub recent: RegionSet,
 }
 
 impl MirroredExtent {
@@ -100,6 +102,7 @@ impl MirroredExtent {
             waiting: VecDeque::new(),
             reads_waiting: Vec::new(),
             changed: None,
+            recent: RegionSet::default(),
         };
         if !is_confirmed {
             extent.new_epoch();
@@ -179,6 +182,7 @@ impl MirroredExtent {
         }
         for region in regions_of(request.offset, request.length) {
             self.wanted.marked.insert(region);
+            self.recent.insert(region);
             if let Some(changed) = &mut self.changed {
                 changed.insert(region);
             }

@@ -19,6 +19,7 @@ mod regions;
 pub mod standing;
 
 use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
+use crate::geometry::extent_count;
 use crate::volume::Volume;
 use copying::Step;
 pub use extent::Slots;
@@ -57,7 +58,7 @@ pub enum Effect {
         /// Which copies.
         slots: Slots,
         /// What to write.
-        account: Account,
+        account: Box<Account>,
     },
     /// A request, or a copy step, has ended → [`Mirror::forget`].
     Done {
@@ -190,6 +191,8 @@ pub struct Mirror {
     flush_number: u32,
     /// Copies of extents that failed.
     fallen: Vec<(usize, u32)>,
+    /// An empty list for reuse.
+    spare: Vec<Action>,
 }
 
 impl Mirror {
@@ -204,7 +207,65 @@ impl Mirror {
             flushes: Vec::new(),
             flush_number: 0,
             fallen: Vec::new(),
+            spare: Vec::new(),
         }
+    }
+
+    /// A volume whose extents have one copy each, in the first place.
+    pub fn single(size_bytes: u64) -> Mirror {
+        let extents = (0..extent_count(size_bytes)).map(|_| Beginning::alone(0)).collect();
+        Mirror::new(size_bytes, 1, extents)
+    }
+
+    /// Changes the size; extents that are new begin like this, or alone in the first place if nothing is said. Nothing
+    /// may be under way in extents that go.
+    pub fn resize(&mut self, size_bytes: u64, new: Vec<Beginning>) {
+        let count = extent_count(size_bytes) as usize;
+        self.copies.iter_mut().for_each(|copy| copy.resize(size_bytes));
+        self.fallen.retain(|(_, extent)| (*extent as usize) < count);
+        self.extents.truncate(count);
+        let missing = count - self.extents.len();
+        let new = new.into_iter().chain(std::iter::repeat_with(|| Beginning::alone(0))).take(missing);
+        self.extents.extend(new.map(MirroredExtent::new));
+    }
+
+    /// True if there are places for more than one copy.
+    pub fn has_copies(&self) -> bool {
+        self.copies.len() > 1
+    }
+
+    /// Number of extents.
+    pub fn extents(&self) -> u32 {
+        self.extents.len() as u32
+    }
+
+    /// Number of requests and copy steps that are not forgotten.
+    pub fn operations(&self) -> usize {
+        self.operations.len() - self.free.len()
+    }
+
+    /// True if nothing that the range touches may hold data, as far as it is known.
+    pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
+        let slot = self.readable(extent, offset, length).iter().next();
+        slot.is_some_and(|slot| self.copies[slot].is_hole(extent, offset, length))
+    }
+
+    /// True if an extent fails everything.
+    pub fn is_lost(&self, extent: u32) -> bool {
+        self.extents.get(extent as usize).is_none_or(|extent| extent.in_sync().next().is_none())
+    }
+
+    /// The zeroing that an operation of a copy is, for executors that need more than one step.
+    pub fn zeroing(&self, slot: usize, operation: OperationId) -> Option<Action> {
+        self.copies[slot].zeroing(operation)
+    }
+
+    /// Takes a copy of an extent out of service.
+    pub fn retire(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+        let Some(copy) = self.copies.get_mut(slot) else { return };
+        let mut actions = std::mem::take(&mut self.spare);
+        copy.retire(extent, &mut actions);
+        self.take(slot, actions, effects);
     }
 
     /// The standings of an extent's copies as they are, durably or not.
@@ -269,12 +330,8 @@ impl Mirror {
 
     /// Lets a change begin unless others that overlap it have to end.
     fn line_up(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
-        let range = self.operation(id).range();
-        let extent = self.extent_of(id);
-        let ahead: Vec<MirrorId> = extent.running.iter().chain(&extent.waiting).copied().collect();
-        let is_alone = extent.is_alone();
-        let collides =
-            !is_alone && ahead.into_iter().any(|other| overlap(range, self.operation(other).range()));
+        let is_alone = self.extent_of(id).is_alone();
+        let collides = !is_alone && self.collides(id);
         let extent = self.extent_of(id);
         if collides {
             return extent.waiting.push_back(id);
@@ -285,6 +342,16 @@ impl Mirror {
             (true, None) => self.change(id, effects),
             (false, None) => self.mark(id, effects),
         }
+    }
+
+    /// True if an operation overlaps one that has begun, or waits ahead of it.
+    fn collides(&mut self, id: MirrorId) -> bool {
+        let Operation { request, .. } = *self.operation(id);
+        let range = (request.offset, request.length);
+        let extent = &self.extents[request.extent as usize];
+        let other = |other: &MirrorId| self.operations[other.0 as usize].as_ref();
+        let mut ahead = extent.running.iter().chain(&extent.waiting).filter_map(other);
+        ahead.any(|other| overlap(range, other.range()))
     }
 
     fn mark(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
@@ -310,17 +377,17 @@ impl Mirror {
 
     /// Starts an operation on some copies.
     fn launch(&mut self, id: MirrorId, slots: Slots, effects: &mut Vec<Effect>) {
-        let request = self.operation(id).request;
-        self.operation(id).stage = Stage::Running;
-        let mut begun = Vec::new();
+        let operation = self.operation(id);
+        let request = operation.request;
+        operation.stage = Stage::Running;
+        // All of them now: one that ends at once is not the last.
+        operation.left += slots.iter().count() as u32;
         for slot in slots.iter() {
-            let mut actions = Vec::new();
+            let mut actions = std::mem::take(&mut self.spare);
             let inner = self.copies[slot].start(request, &mut actions);
             self.own(slot, inner, id);
-            self.operation(id).left += 1;
-            begun.push((slot, actions));
+            self.take(slot, actions, effects);
         }
-        begun.into_iter().for_each(|(slot, actions)| self.take(slot, actions, effects));
     }
 
     fn own(&mut self, slot: usize, inner: OperationId, id: MirrorId) {
@@ -332,8 +399,8 @@ impl Mirror {
     }
 
     /// Passes on what a copy wants, and takes over what ended there.
-    fn take(&mut self, slot: usize, actions: Vec<Action>, effects: &mut Vec<Effect>) {
-        for action in actions {
+    fn take(&mut self, slot: usize, mut actions: Vec<Action>, effects: &mut Vec<Effect>) {
+        for action in actions.drain(..) {
             match action {
                 Action::Done { operation, result } => self.ended(slot, operation, result, effects),
                 Action::Flushed { flush, result } => self.copy_flushed(slot, flush, result, effects),
@@ -344,11 +411,12 @@ impl Mirror {
                 }
             }
         }
+        self.spare = actions;
     }
 
     /// The executor has carried out an action on a copy.
     pub fn answer(&mut self, slot: usize, answer: Answer, effects: &mut Vec<Effect>) {
-        let (copy, mut actions) = (&mut self.copies[slot], Vec::new());
+        let (copy, mut actions) = (&mut self.copies[slot], std::mem::take(&mut self.spare));
         match answer {
             Answer::Opened(extent, result) => copy.opened(extent, result, &mut actions),
             Answer::Allocated(extent, piece) => copy.allocated(extent, piece, &mut actions),
@@ -472,7 +540,7 @@ impl Mirror {
         // Beside stale copies too: so that none of them takes itself for the newest.
         let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
         extent.noting = Some(extent.wanted.clone());
-        let account = extent.wanted.clone();
+        let account = Box::new(extent.wanted.clone());
         effects.push(Effect::Note { extent: index, slots, account });
     }
 

@@ -80,6 +80,14 @@ pub enum Unservable {
 }
 
 impl Beginning {
+    /// An extent with one copy, in this place, that never had another.
+    pub fn alone(slot: usize) -> Beginning {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        beginning.account.standings[slot] = Standing::InSync;
+        beginning.is_there[slot] = true;
+        beginning
+    }
+
     /// What follows from the accounts of the copies that can be reached. The newest counts; those as new as that
     /// may have marked different regions when the power failed, so all marks of them count.
     ///

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::Beginning;
 
 use super::VolumeSpec;
@@ -23,6 +23,7 @@ pub(super) struct Binding {
 
 /// A drive that a volume is on, with what volumes share there.
 pub(super) struct NewHome {
+    pub drive: DriveId,
     pub directory: PathBuf,
     /// Its model, if it is emulated.
     pub media: Option<SharedMedia>,

@@ -3,77 +3,107 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use weir_reactor::{Buffer, Carried, Descriptor, Placement};
+use weir_reactor::{Buffer, Carried, Descriptor, Payload, Placement};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
-use weir_volume::geometry::covering_blocks;
+use weir_volume::geometry::{Part, covering_blocks};
+use weir_volume::mirror::{Answer, Effect};
 use weir_volume::{Action, AllocationMap, EdgeRead, Fault, OperationId};
 
 use super::Alarm;
 use super::helper::{Job, OpenError};
 use super::reactor::Reactor;
-use super::served_volume::Context;
-use super::token::{Token, VolumeIndex};
+use super::served_volume::Purpose;
+use super::token::{CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
     /// Carries out everything that a volume has asked for, and what follows from it at once.
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
-        while !self.volumes[index].actions.is_empty() {
-            let mut actions = self.take_actions(index);
-            for action in actions.drain(..) {
-                self.act(index, action);
+        while !self.volumes[index].effects.is_empty() {
+            let mut effects = self.take_effects(index);
+            for effect in effects.drain(..) {
+                self.take_effect(index, effect);
             }
-            self.spare(actions);
+            self.spare_effects = effects;
         }
     }
 
-    fn act(&mut self, index: VolumeIndex, action: Action) {
-        match action {
-            Action::Done { operation, result } => self.operation_done(index, operation, result),
-            Action::Flushed { flush, result } => self.flushed(index, flush, result),
-            Action::Retire { extent } => self.retired(index, extent),
-            other => {
-                self.volumes[index].outstanding += 1;
-                self.queue_for_media(index, other);
+    fn take_effect(&mut self, index: VolumeIndex, effect: Effect) {
+        match effect {
+            Effect::Act { slot, owner, action } => {
+                let volume = &mut self.volumes[index];
+                volume.outstanding += 1;
+                if let (Some(operation), Some(owner)) = (action.operation(), owner) {
+                    let extent = action.extent().expect("ends are not carried out");
+                    let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
+                    volume.begin_operation(slot, operation, owner, home);
+                }
+                self.queue_for_media(CopyIndex { volume: index, slot }, action);
             }
+            Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
+            Effect::Note { extent, slots, account } => self.note_account(index, extent, slots, account),
+            Effect::Done { operation, result, source } => {
+                let owner = self.volumes[index].take_owner(operation, source);
+                match owner.purpose {
+                    Purpose::Client(ticket) => self.operation_done(ticket, owner, result),
+                    Purpose::Copying { extent, slot } => self.copied(index, (extent, slot), owner, result),
+                }
+            }
+            Effect::Flushed { flush, result } => self.flushed(index, flush, result),
+            Effect::Fell { slot, extent } => self.fell(index, slot, extent),
+            Effect::Stands { extent, standings, .. } => self.stands(index, extent, standings),
         }
     }
 
-    pub(super) fn submit(&mut self, index: VolumeIndex, action: Action) {
+    /// The list of what a volume has asked for, emptied.
+    fn take_effects(&mut self, index: VolumeIndex) -> Vec<Effect> {
+        let spare = std::mem::take(&mut self.spare_effects);
+        std::mem::replace(&mut self.volumes[index].effects, spare)
+    }
+
+    /// Tells a volume what came of an action on one of its copies.
+    fn tell(&mut self, copy: CopyIndex, answer: Answer) {
+        let volume = &mut self.volumes[copy.volume];
+        volume.mirror.answer(copy.slot, answer, &mut volume.effects);
+    }
+
+    pub(super) fn submit(&mut self, copy: CopyIndex, action: Action) {
+        let CopyIndex { volume: index, slot } = copy;
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
-        let home = volume.home_of(extent);
-        volume.emulated.submit(self.now_ns, home, &action);
+        let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
+        volume.emulated.submit(self.now_ns, home, slot, &action);
         match action {
             Action::Open { extent } => {
-                let path = volume.extent_path(extent);
-                self.helper.submit(Job::Open { volume: index, extent, path });
+                let path = volume.extent_path(slot, extent);
+                self.helper.submit(Job::Open { copy, extent, path });
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
-                let (file, buffer) = (volume.file(extent), volume.lend_buffer(operation));
+                let file = volume.file(slot, extent);
+                let buffer = volume.lend_buffer(slot, operation, false, &self.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                self.ring.read(Token::Operation(index, operation), &file, offset.into(), buffer, range);
+                self.ring.read(Token::Operation(copy, operation), &file, offset.into(), buffer, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
-                let (file, buffer) = (volume.file(extent), volume.lend_buffer(operation));
+                let (file, payload) = (volume.file(slot, extent), volume.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let token = Token::Operation(index, operation);
-                self.ring.write(token, &file, offset.into(), buffer, range, is_durable);
+                let token = Token::Operation(copy, operation);
+                self.ring.write(token, &file, offset.into(), payload, range, is_durable);
             }
-            Action::ReadEdge { operation, extent, edge } => self.read_edge(index, operation, extent, edge),
+            Action::ReadEdge { operation, extent, edge } => self.read_edge(copy, operation, extent, edge),
             Action::Allocate { extent, piece } => {
-                let (file, token) = (volume.file(extent), Token::Allocate { volume: index, extent, piece });
+                let (file, token) = (volume.file(slot, extent), Token::Allocate { copy, extent, piece });
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
                 self.ring.place(token, &file, offset, ALLOCATION_BYTES, Placement::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
-                let (file, token) = (volume.file(extent), Token::Operation(index, operation));
+                let (file, token) = (volume.file(slot, extent), Token::Operation(copy, operation));
                 self.ring.place(token, &file, offset.into(), length.into(), Placement::Release);
             }
             Action::Zero { operation, extent, offset, length } => {
-                self.zero(index, operation, extent, offset, length);
+                self.zero(copy, operation, extent, offset, length);
             }
             Action::Sync { extent } => {
-                self.ring.sync(Token::Sync { volume: index, extent }, &volume.file(extent));
+                self.ring.sync(Token::Sync { copy, extent }, &volume.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
                 unreachable!("ends are not submitted")
@@ -82,24 +112,26 @@ impl Reactor {
     }
 
     /// Zeroes and keeps space; in two steps where the filesystem has no single one.
-    fn zero(&mut self, index: VolumeIndex, operation: OperationId, extent: u32, offset: u32, length: u32) {
-        let volume = &self.volumes[index];
-        let file = volume.file(extent);
+    fn zero(&mut self, copy: CopyIndex, operation: OperationId, extent: u32, offset: u32, length: u32) {
+        let volume = &self.volumes[copy.volume];
+        let file = volume.file(copy.slot, extent);
         let (token, placement) = if volume.lacks_zero_range {
-            (Token::ZeroRelease { volume: index, operation, extent, offset, length }, Placement::Release)
+            (Token::ZeroRelease { copy, operation, extent, offset, length }, Placement::Release)
         } else {
-            (Token::Operation(index, operation), Placement::Zero)
+            (Token::Operation(copy, operation), Placement::Zero)
         };
         self.ring.place(token, &file, offset.into(), length.into(), placement);
     }
 
     /// Reads a partial block into the spare end of the write's buffer.
-    fn read_edge(&mut self, index: VolumeIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
-        let volume = &mut self.volumes[index];
-        let (file, buffer) = (volume.file(extent), volume.lend_buffer(operation));
-        let scratch = scratch_start(volume.context(operation));
+    fn read_edge(&mut self, copy: CopyIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
+        let CopyIndex { volume, slot } = copy;
+        let volume = &mut self.volumes[volume];
+        let file = volume.file(slot, extent);
+        let buffer = volume.lend_buffer(slot, operation, true, &self.pool);
+        let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
         let range = scratch..scratch + BLOCK_BYTES as usize;
-        self.ring.read(Token::Edge(index, operation, edge), &file, edge.block_offset.into(), buffer, range);
+        self.ring.read(Token::Edge(copy, operation, edge), &file, edge.block_offset.into(), buffer, range);
     }
 
     pub(super) fn on_disk_completion(
@@ -109,70 +141,56 @@ impl Reactor {
         carried: Carried,
     ) {
         let result = result.map_err(|error| self.note_fault(token, &error));
-        let home = self.home_of(token);
-        let index = match token {
-            Token::Operation(index, operation) => {
-                self.operation_answered(index, operation, result, carried.into_buffer());
-                index
+        let (index, home) = self.place_of(token);
+        match token {
+            Token::Operation(copy, operation) => {
+                self.operation_answered(copy, operation, result, carried.into_payload());
             }
-            Token::Edge(index, operation, edge) => {
-                self.edge_read(index, operation, edge, result, carried.into_buffer());
-                index
+            Token::Edge(copy, operation, edge) => {
+                self.edge_read(copy, operation, edge, result, carried.into_buffer());
             }
-            Token::ZeroRelease { volume, operation, extent, offset, length } => {
-                self.zero_released(volume, operation, extent, offset, length, result);
-                volume
+            Token::ZeroRelease { copy, operation, extent, offset, length } => {
+                self.zero_released(copy, operation, extent, offset, length, result);
             }
-            Token::ZeroReserve(index, operation) => {
-                self.completed(index, operation, result);
-                index
-            }
-            Token::Allocate { volume: index, extent, piece } => {
-                let volume = &mut self.volumes[index];
-                volume.volume.allocated(extent, piece, &mut volume.actions);
-                index
-            }
-            Token::Sync { volume: index, extent } => {
-                let volume = &mut self.volumes[index];
-                volume.volume.synced(extent, result.map(drop), &mut volume.actions);
-                index
-            }
+            Token::ZeroReserve(copy, operation) => self.completed(copy, operation, result),
+            Token::Allocate { copy, extent, piece } => self.tell(copy, Answer::Allocated(extent, piece)),
+            Token::Sync { copy, extent } => self.tell(copy, Answer::Synced(extent, result.map(drop))),
             Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
                 unreachable!("sockets are not disks")
             }
-        };
+        }
         self.volumes[index].outstanding -= 1;
         self.carry_out(index);
-        self.release_home(index, home);
+        if let Some(home) = home {
+            self.release_home(index, home);
+        }
         self.settle_volume(index);
     }
 
-    /// The home of its volume that something was asked of.
-    fn home_of(&mut self, token: Token) -> usize {
-        let (volume, extent) = match token {
-            Token::Operation(volume, operation)
-            | Token::Edge(volume, operation, _)
-            | Token::ZeroReserve(volume, operation) => {
-                (volume, self.volumes[volume].context(operation).part.extent)
+    /// The volume, and the home of it, that something was asked of.
+    fn place_of(&mut self, token: Token) -> (VolumeIndex, Option<usize>) {
+        match token {
+            Token::Operation(copy, operation)
+            | Token::Edge(copy, operation, _)
+            | Token::ZeroReserve(copy, operation)
+            | Token::ZeroRelease { copy, operation, .. } => {
+                (copy.volume, Some(self.volumes[copy.volume].context(copy.slot, operation).home))
             }
-            Token::ZeroRelease { volume, extent, .. }
-            | Token::Allocate { volume, extent, .. }
-            | Token::Sync { volume, extent } => (volume, extent),
+            // Nobody stands in line for these.
+            Token::Allocate { copy, .. } | Token::Sync { copy, .. } => (copy.volume, None),
             Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
                 unreachable!("sockets are not disks")
             }
-        };
-        self.volumes[volume].home_of(extent)
+        }
     }
 
     /// The media are done with an operation, for good or ill.
-    fn completed(&mut self, index: VolumeIndex, operation: OperationId, result: Result<u32, Fault>) {
-        self.left_media(index, operation);
-        let volume = &mut self.volumes[index];
-        volume.volume.completed(operation, result, &mut volume.actions);
+    fn completed(&mut self, copy: CopyIndex, operation: OperationId, result: Result<u32, Fault>) {
+        self.left_media(copy, operation);
+        self.tell(copy, Answer::Completed(operation, result));
     }
 
-    /// Translates the system's error, and keeps its words in case the extent is retired for it.
+    /// Translates the system's error, and keeps its words in case the copy is retired for it.
     fn note_fault(&mut self, token: Token, error: &io::Error) -> Fault {
         let fault = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Fault::NoSpace,
@@ -182,41 +200,42 @@ impl Reactor {
             Some(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Fault::Unsupported,
             _ => Fault::Broken,
         };
-        let (Token::Operation(index, _) | Token::Edge(index, ..)) = token else {
-            if let Token::Sync { volume, .. } = token {
-                let message = format!("could not be made stable: {error}");
-                self.volumes[volume].fault_message = Some(message);
+        match token {
+            Token::Operation(copy, _) | Token::Edge(copy, ..) if fault == Fault::Broken => {
+                self.volumes[copy.volume].fault_message = Some(format!("failed: {error}"));
             }
-            return fault;
-        };
-        if fault == Fault::Broken {
-            self.volumes[index].fault_message = Some(format!("failed: {error}"));
+            Token::Sync { copy, .. } => {
+                let message = format!("could not be made stable: {error}");
+                self.volumes[copy.volume].fault_message = Some(message);
+            }
+            _ => {}
         }
         fault
     }
 
     fn operation_answered(
         &mut self,
-        index: VolumeIndex,
+        copy: CopyIndex,
         operation: OperationId,
         result: Result<u32, Fault>,
-        buffer: Option<Buffer>,
+        payload: Option<Payload>,
     ) {
-        let volume = &mut self.volumes[index];
-        if let (Err(Fault::Unsupported), None) = (result, &buffer)
-            && let Some(Action::Zero { extent, offset, length, .. }) = volume.volume.zeroing(operation)
+        let volume = &mut self.volumes[copy.volume];
+        if let (Err(Fault::Unsupported), None) = (result, &payload)
+            && let Some(Action::Zero { extent, offset, length, .. }) =
+                volume.mirror.zeroing(copy.slot, operation)
         {
             volume.lacks_zero_range = true;
             volume.outstanding += 1;
-            return self.zero(index, operation, extent, offset, length);
+            return self.zero(copy, operation, extent, offset, length);
         }
-        volume.context(operation).buffer = buffer;
-        self.completed(index, operation, result);
+        volume.context(copy.slot, operation).payload = payload;
+        self.completed(copy, operation, result);
     }
 
     fn zero_released(
         &mut self,
-        index: VolumeIndex,
+        copy: CopyIndex,
         operation: OperationId,
         extent: u32,
         offset: u32,
@@ -224,41 +243,41 @@ impl Reactor {
         result: Result<u32, Fault>,
     ) {
         if result.is_err() {
-            return self.completed(index, operation, result);
+            return self.completed(copy, operation, result);
         }
-        let volume = &mut self.volumes[index];
+        let volume = &mut self.volumes[copy.volume];
         volume.outstanding += 1;
-        let (file, token) = (volume.file(extent), Token::ZeroReserve(index, operation));
+        let (file, token) = (volume.file(copy.slot, extent), Token::ZeroReserve(copy, operation));
         self.ring.place(token, &file, offset.into(), length.into(), Placement::Reserve);
     }
 
     fn edge_read(
         &mut self,
-        index: VolumeIndex,
+        copy: CopyIndex,
         operation: OperationId,
         edge: EdgeRead,
         result: Result<u32, Fault>,
         buffer: Option<Buffer>,
     ) {
-        let volume = &mut self.volumes[index];
-        let context = volume.context(operation);
+        let volume = &mut self.volumes[copy.volume];
+        let (context, owner) = volume.context_and_owner(copy.slot, operation);
         let mut buffer = buffer.expect("an edge is read into a buffer");
-        merge_edge(&mut buffer, context, edge);
-        context.buffer = Some(buffer);
-        self.completed(index, operation, result);
+        merge_edge(&mut buffer, owner.part, edge);
+        context.payload = Some(Payload::Own(buffer));
+        self.completed(copy, operation, result);
     }
 
     pub(super) fn extent_opened(
         &mut self,
-        index: VolumeIndex,
+        copy: CopyIndex,
         extent: u32,
         result: Result<(OwnedFd, AllocationMap), OpenError>,
     ) {
-        let volume = &mut self.volumes[index];
+        let volume = &mut self.volumes[copy.volume];
         volume.outstanding -= 1;
         let map = match result {
             Ok((file, map)) => {
-                volume.set_file(extent, Some(Descriptor::file(file)));
+                volume.set_file(copy.slot, extent, Some(Descriptor::file(file)));
                 Ok(map)
             }
             Err(OpenError { message, is_passing: true }) => {
@@ -270,31 +289,37 @@ impl Reactor {
                 Err(Fault::Broken)
             }
         };
-        volume.volume.opened(extent, map, &mut volume.actions);
-        self.carry_out(index);
-        self.settle_volume(index);
+        self.tell(copy, Answer::Opened(extent, map));
+        self.carry_out(copy.volume);
+        self.settle_volume(copy.volume);
     }
 
-    fn retired(&mut self, index: VolumeIndex, extent: u32) {
+    /// A copy of an extent failed.
+    fn fell(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         let volume = &mut self.volumes[index];
         let message = volume.fault_message.take();
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
+        let path = volume.extent_path(slot, extent);
+        let message = match volume.mirror.is_lost(extent) {
+            true => message,
+            false => format!("has a copy that {message}: {}; another one serves", path.display()),
+        };
         let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
         self.raise_alarm(alarm);
     }
 }
 
 /// Where the spare block of an unaligned write's buffer begins.
-fn scratch_start(context: &Context) -> usize {
-    let (_, covered) = covering_blocks(context.part.offset, context.part.length);
+fn scratch_start(part: Part) -> usize {
+    let (_, covered) = covering_blocks(part.offset, part.length);
     covered as usize
 }
 
 /// Copies those bytes of an edge's block that the write does not cover.
-fn merge_edge(buffer: &mut Buffer, context: &Context, edge: EdgeRead) {
-    let scratch = scratch_start(context);
-    let payload_start = context.part.offset as usize % BLOCK_BYTES as usize;
-    let payload_end = payload_start + context.part.length as usize;
+fn merge_edge(buffer: &mut Buffer, part: Part, edge: EdgeRead) {
+    let scratch = scratch_start(part);
+    let payload_start = part.offset as usize % BLOCK_BYTES as usize;
+    let payload_end = payload_start + part.length as usize;
     let block_start = edge.buffer_offset as usize;
     let block_end = block_start + BLOCK_BYTES as usize;
     if block_start < payload_start {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Completion;
 use weir_types::VolumeId;
-use weir_types::bounds::BLOCK_BYTES;
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::{Action, EmulatedMedia, OperationId, Position};
 
 use super::reactor::Reactor;
@@ -30,11 +30,11 @@ pub(super) struct Emulated {
     due_ns: BTreeMap<Held, u64>,
 }
 
-/// What of a volume can be held back.
+/// What of a volume can be held back: an operation of a copy, or the sync of an extent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
-    Operation(OperationId),
-    Sync(u32),
+    Operation(usize, OperationId),
+    Sync(usize, u32),
 }
 
 /// What a drive is asked to do.
@@ -70,10 +70,10 @@ impl Emulated {
         self.media.iter().any(Option::is_some)
     }
 
-    /// Has the model of a home take an action.
-    pub fn submit(&mut self, now_ns: u64, home: usize, action: &Action) {
+    /// Has the model of a home take an action on a copy there.
+    pub fn submit(&mut self, now_ns: u64, home: usize, slot: usize, action: &Action) {
         let Some(media) = &self.media[home] else { return };
-        let Some((held, work)) = work_of(action) else { return };
+        let Some((held, work)) = work_of(slot, action) else { return };
         let mut media = lock(media);
         let due_ns = match work {
             Work::Move { extent, offset, bytes } => {
@@ -84,6 +84,16 @@ impl Emulated {
         drop(media);
         self.due_ns.insert(held, due_ns);
     }
+
+    /// Has the model of a home write an account beside an extent, which lies apart from its data; answers when that is
+    /// stable, or 0 if the home is not emulated.
+    pub fn note(&mut self, now_ns: u64, home: usize, extent: u32) -> u64 {
+        let Some(media) = &self.media[home] else { return 0 };
+        let mut media = lock(media);
+        let position = Position { offset: EXTENT_BYTES, ..position(self.volume, extent, 0) };
+        let written_ns = media.submit(now_ns, position, BLOCK_BYTES);
+        written_ns.max(media.flush(now_ns))
+    }
 }
 
 /// Locks a model. Its state changes only in one step, so a panic elsewhere leaves it whole.
@@ -92,9 +102,9 @@ pub(super) fn lock(media: &SharedMedia) -> MutexGuard<'_, EmulatedMedia> {
 }
 
 /// What an action costs; `None` for what a drive does not see, such as reserving space ahead.
-fn work_of(action: &Action) -> Option<(Held, Work)> {
+fn work_of(slot: usize, action: &Action) -> Option<(Held, Work)> {
     let at = |operation: OperationId, extent, offset, bytes| {
-        Some((Held::Operation(operation), Work::Move { extent, offset, bytes }))
+        Some((Held::Operation(slot, operation), Work::Move { extent, offset, bytes }))
     };
     match *action {
         Action::Read { operation, extent, offset, length, .. }
@@ -104,7 +114,7 @@ fn work_of(action: &Action) -> Option<(Held, Work)> {
         Action::ReadEdge { operation, extent, edge } => at(operation, extent, edge.block_offset, BLOCK_BYTES),
         Action::Release { operation, extent, offset, .. }
         | Action::Zero { operation, extent, offset, .. } => at(operation, extent, offset, 0),
-        Action::Sync { extent } => Some((Held::Sync(extent), Work::Flush)),
+        Action::Sync { extent } => Some((Held::Sync(slot, extent), Work::Flush)),
         _ => None,
     }
 }
@@ -117,10 +127,10 @@ pub(super) fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
 /// The volume that a completion belongs to, and what of it may be held.
 fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     match *token {
-        Token::Operation(volume, operation)
-        | Token::Edge(volume, operation, _)
-        | Token::ZeroReserve(volume, operation) => Some((volume, Held::Operation(operation))),
-        Token::Sync { volume, extent } => Some((volume, Held::Sync(extent))),
+        Token::Operation(copy, operation)
+        | Token::Edge(copy, operation, _)
+        | Token::ZeroReserve(copy, operation) => Some((copy.volume, Held::Operation(copy.slot, operation))),
+        Token::Sync { copy, extent } => Some((copy.volume, Held::Sync(copy.slot, extent))),
         _ => None,
     }
 }
@@ -157,11 +167,6 @@ impl HeldCompletions {
 }
 
 impl ServedVolume {
-    /// Somebody waits for this volume to become quiet.
-    fn is_ending(&self) -> bool {
-        self.closing.is_some() || self.resizing_to.is_some() || self.becoming_read_only.is_some()
-    }
-
     /// When a completion may be passed on, if it must wait at all.
     fn take_due_ns(&mut self, held: Held) -> Option<u64> {
         let due_ns = self.emulated.due_ns.remove(&held)?;
@@ -207,11 +212,12 @@ impl Reactor {
 
 #[cfg(test)]
 mod tests {
+    use super::super::token::CopyIndex;
     use super::*;
     use weir_reactor::Carried;
 
     fn completion(volume: VolumeIndex, operation: u32) -> Completion<Token> {
-        let token = Token::Operation(volume, OperationId(operation));
+        let token = Token::Operation(CopyIndex { volume, slot: 0 }, OperationId(operation));
         Completion { token, result: Ok(0), carried: Carried::Nothing }
     }
 
@@ -252,9 +258,10 @@ mod tests {
 
     #[test]
     fn what_a_drive_does_not_see_costs_nothing() {
-        assert!(work_of(&Action::Allocate { extent: 0, piece: 0 }).is_none());
-        assert!(work_of(&Action::Open { extent: 0 }).is_none());
-        assert!(held_of(&Token::Allocate { volume: 0, extent: 0, piece: 0 }).is_none());
+        assert!(work_of(0, &Action::Allocate { extent: 0, piece: 0 }).is_none());
+        assert!(work_of(0, &Action::Open { extent: 0 }).is_none());
+        let copy = CopyIndex { volume: 0, slot: 0 };
+        assert!(held_of(&Token::Allocate { copy, extent: 0, piece: 0 }).is_none());
         assert!(held_of(&Token::Receive(0)).is_none());
     }
 }

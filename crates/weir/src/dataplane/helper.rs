@@ -7,6 +7,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -15,19 +16,25 @@ use weir_reactor::{Descriptor, Waker};
 use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
 use weir_volume::AllocationMap;
+use weir_volume::mirror::Account;
 
 use super::background::{Done, Outcome, Step};
-use crate::store::Condemned;
+use super::token::CopyIndex;
+use crate::store::{Condemned, account, witness};
 
 /// Work for a helper. Each job belongs to one extent being opened, one request of a client or one step of background
 /// work, all of which are bounded, so the queue is.
 pub(super) enum Job {
     /// Open an extent's file and map its data.
-    Open { volume: usize, extent: u32, path: PathBuf },
+    Open { copy: CopyIndex, extent: u32, path: PathBuf },
     /// Tell data from holes in a range of an extent.
     Status { volume: usize, connection: usize, request: usize, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
+    /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
+    Witness { note: usize, path: PathBuf, extent: u32, epoch: u64, is_there: bool },
+    /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
+    Account { note: usize, slot: usize, drive: DriveId, path: PathBuf, account: Arc<Account>, due_ns: u64 },
 }
 
 /// A run of bytes that are all data or all hole.
@@ -47,9 +54,11 @@ pub(super) struct OpenError {
 
 /// What came of a [`Job`].
 pub(super) enum Answer {
-    Opened { volume: usize, extent: u32, result: Result<(OwnedFd, AllocationMap), OpenError> },
+    Opened { copy: CopyIndex, extent: u32, result: Result<(OwnedFd, AllocationMap), OpenError> },
     Status { volume: usize, connection: usize, request: usize, result: Result<Vec<Run>, String> },
     Background { operation: usize, outcome: Outcome },
+    Witnessed { note: usize, is_there: bool, result: Result<(), String> },
+    Accounted { note: usize, slot: usize, due_ns: u64, result: Result<(), String> },
 }
 
 /// The threads and their queues. Opening has one of its own: the first access to a volume does not wait
@@ -59,6 +68,9 @@ pub(super) struct Helper {
     opener: Worker,
     teller: Worker,
     cleaners: BTreeMap<DriveId, Worker>,
+    witness: Worker,
+    /// Those that write accounts, for each drive.
+    scribes: BTreeMap<DriveId, Worker>,
     outbox: Sender<Answer>,
     waker: Waker,
     answers: Receiver<Answer>,
@@ -75,26 +87,31 @@ impl Helper {
         let (outbox, answers) = channel();
         let opener = Worker::start(format!("weir-opener-{index}"), outbox.clone(), waker.clone())?;
         let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
-        Ok(Helper { opener, teller, cleaners: BTreeMap::new(), outbox, waker, answers })
+        let witness = Worker::start(format!("weir-witness-{index}"), outbox.clone(), waker.clone())?;
+        let (cleaners, scribes) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Helper { opener, teller, cleaners, witness, scribes, outbox, waker, answers })
     }
 
     pub fn submit(&mut self, job: Job) {
         match job {
             Job::Open { .. } => self.opener.submit(job),
             Job::Status { .. } => self.teller.submit(job),
-            Job::Background { drive, .. } => self.cleaner(drive).submit(job),
+            Job::Background { drive, .. } => self.of_drive(drive, "cleaner").submit(job),
+            Job::Witness { .. } => self.witness.submit(job),
+            Job::Account { drive, .. } => self.of_drive(drive, "scribe").submit(job),
         }
     }
 
-    /// The thread for a drive's background work. If the system has none to give, that is done behind other questions.
-    fn cleaner(&mut self, drive: DriveId) -> &Worker {
-        let start = || Worker::start("weir-cleaner".to_owned(), self.outbox.clone(), self.waker.clone());
-        match self.cleaners.entry(drive) {
+    /// The thread of a drive for one kind of job. If the system has none to give, that is done behind other questions.
+    fn of_drive(&mut self, drive: DriveId, what: &str) -> &Worker {
+        let start = || Worker::start(format!("weir-{what}"), self.outbox.clone(), self.waker.clone());
+        let workers = if what == "scribe" { &mut self.scribes } else { &mut self.cleaners };
+        match workers.entry(drive) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => match start() {
                 Ok(worker) => place.insert(worker),
                 Err(error) => {
-                    tracing::warn!(%drive, %error, "no thread for background work");
+                    tracing::warn!(%drive, %error, "no thread for a drive's {what}");
                     &self.teller
                 }
             },
@@ -144,12 +161,12 @@ impl Drop for Worker {
 
 fn perform(job: Job) -> Answer {
     match job {
-        Job::Open { volume, extent, path } => {
+        Job::Open { copy, extent, path } => {
             let result = open_extent(&path).map_err(|error| OpenError {
                 message: describe(&path, &error),
                 is_passing: is_shortage(&error),
             });
-            Answer::Opened { volume, extent, result }
+            Answer::Opened { copy, extent, result }
         }
         Job::Status { volume, connection, request, path, offset, length } => {
             let result = open_whole(&path)
@@ -164,6 +181,19 @@ fn perform(job: Job) -> Answer {
                 Step::Conclude => condemned.conclude().map(|()| Done::Concluded),
             };
             Answer::Background { operation, outcome: outcome.map_err(|error| error.to_string()) }
+        }
+        Job::Witness { note, path, extent, epoch, is_there } => {
+            let result = match is_there {
+                false => witness::reserve(&path, extent, epoch),
+                true => witness::know(&path, extent, epoch),
+            };
+            let result = result.map_err(|error| format!("witness {}: {error}", path.display()));
+            Answer::Witnessed { note, is_there, result }
+        }
+        Job::Account { note, slot, path, account, due_ns, .. } => {
+            let result = account::write(&path, &account);
+            let result = result.map_err(|error| format!("account {}: {error}", path.display()));
+            Answer::Accounted { note, slot, due_ns, result }
         }
     }
 }

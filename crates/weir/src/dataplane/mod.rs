@@ -3,9 +3,11 @@
 //! This module is the whole of what control may ask of it. Control tells it what should be served and under
 //! which limits; it never asks control anything, so a dead control plane stops no I/O.
 
+mod accounts;
 mod background;
 mod command;
 mod connection;
+mod copying;
 mod disk;
 mod emulation;
 mod helper;
@@ -244,6 +246,7 @@ impl DataPlane {
     /// What the volumes on some drives share there.
     fn new_homes(&self, homes: &[VolumeHome]) -> Vec<NewHome> {
         let new = |home: &VolumeHome| NewHome {
+            drive: home.drive.id,
             directory: home.directory.clone(),
             media: home.drive.emulation.map(|emulation| self.media_of(home.drive.id, emulation)),
             pool: self.pool_of(home.drive),
@@ -261,7 +264,9 @@ impl DataPlane {
     fn pool_of(&self, drive: DriveSpec) -> SharedPool {
         let new = || {
             let pool = Pool::new(drive.media, drive.queue_target, Clock.now_ns());
-            Arc::new(Mutex::new(PoolState { pool, paths: Paths::default(), background: Paths::default() }))
+            let state =
+                PoolState { pool, paths: Paths::default(), background: Paths::default(), copying_pace: None };
+            Arc::new(Mutex::new(state))
         };
         Arc::clone(locked(&self.pools).entry(drive.id).or_insert_with(new))
     }

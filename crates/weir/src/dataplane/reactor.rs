@@ -14,8 +14,9 @@ use weir_types::bounds::CONNECTIONS_PER_REACTOR_MAX;
 use weir_volume::geometry::extent_count;
 
 use super::Alarm;
+use super::accounts::Notes;
 use super::background::Background;
-use super::command::{Binding, Command, NewSize};
+use super::command::{Binding, Command, NewHome, NewSize};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
@@ -83,8 +84,13 @@ pub(super) struct Reactor {
     pub held: HeldCompletions,
     /// Work for the system itself.
     pub background: Background,
+    /// Accounts of copies that are being written.
+    pub notes: Notes,
+    /// Volumes with several copies, and when to look at those though nothing happened.
+    pub copied_volumes: BTreeSet<VolumeIndex>,
+    pub copying_wake_ns: Option<u64>,
     patience: Patience,
-    spare_actions: Vec<weir_volume::Action>,
+    pub spare_effects: Vec<weir_volume::mirror::Effect>,
     pub stop_by_ns: Option<u64>,
 }
 
@@ -116,8 +122,11 @@ impl Reactor {
             rests: BTreeSet::new(),
             held: HeldCompletions::default(),
             background: Background::default(),
+            notes: Notes::default(),
+            copied_volumes: BTreeSet::new(),
+            copying_wake_ns: None,
             patience: Patience::default(),
-            spare_actions: Vec::new(),
+            spare_effects: Vec::new(),
             stop_by_ns: None,
         }
     }
@@ -136,6 +145,8 @@ impl Reactor {
             self.take_mail();
             self.pass_on_due();
             self.look_at_background();
+            self.pass_on_due_notes();
+            self.look_at_copying();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -189,7 +200,9 @@ impl Reactor {
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
         let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
-        let all = [deadline_ns, rest_ends_ns, held_ns, background_ns, self.stop_by_ns];
+        let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
+        let all =
+            [deadline_ns, rest_ends_ns, held_ns, background_ns, notes_ns, copying_ns, self.stop_by_ns];
         let at_ns = all.into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
@@ -213,6 +226,9 @@ impl Reactor {
                     let volume = self.volumes.insert(ServedVolume::new(spec, statistics));
                     self.add_homes(volume, homes, &[own_level(id)]);
                     self.by_id.insert(id, volume);
+                    if self.volumes[volume].mirror.has_copies() {
+                        self.begin_copying(volume);
+                    }
                     answer(done);
                 }
                 Command::Close { volume, done } => self.close_volume(volume, done),
@@ -244,8 +260,12 @@ impl Reactor {
     fn take_answers(&mut self) {
         while let Some(answer) = self.helper.next_answer() {
             match answer {
-                Answer::Opened { volume, extent, result } => self.extent_opened(volume, extent, result),
+                Answer::Opened { copy, extent, result } => self.extent_opened(copy, extent, result),
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
+                Answer::Witnessed { note, is_there, result } => self.witnessed(note, is_there, result),
+                Answer::Accounted { note, slot, due_ns, result } => {
+                    self.account_answered(note, slot, due_ns, result);
+                }
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
                     self.status_found(connection, request, result);
@@ -306,7 +326,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let size_bytes = resizing.size_bytes;
         volume.resizing_to = Some((resizing, done));
-        if extent_count(size_bytes) < volume.volume.extents() || size_bytes < volume.size_bytes {
+        if extent_count(size_bytes) < volume.mirror.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
         }
         self.settle_volume(index);
@@ -343,9 +363,9 @@ impl Reactor {
     fn retire(&mut self, id: VolumeId, extent: u32, message: &str) {
         if let Some(&index) = self.by_id.get(&id) {
             let volume = &mut self.volumes[index];
-            if !volume.volume.is_retired(extent) {
+            if volume.mirror.readable(extent, 0, 1).contains(0) {
                 volume.fault_message = Some(message.to_owned());
-                volume.volume.retire(extent, &mut volume.actions);
+                volume.mirror.retire(extent, 0, &mut volume.effects);
                 self.carry_out(index);
             }
         }
@@ -377,18 +397,21 @@ impl Reactor {
         }
     }
 
-    fn take_size(&mut self, index: VolumeIndex, resizing: NewSize) {
-        let NewSize { size_bytes, mut homes, copies, beginnings: _ } = resizing;
+    fn take_size(&mut self, index: VolumeIndex, mut resizing: NewSize) {
+        self.add_new_homes(index, std::mem::take(&mut resizing.homes));
+        self.volumes[index].set_size(resizing);
+    }
+
+    /// Adds those of a volume's homes that it does not have.
+    pub fn add_new_homes(&mut self, index: VolumeIndex, mut homes: Vec<NewHome>) {
         let known = self.volumes[index].homes.len().min(homes.len());
         let own = own_level(self.volumes[index].id);
         self.add_homes(index, homes.split_off(known), &[own]);
-        let volume = &mut self.volumes[index];
-        volume.copies = copies;
-        volume.set_size(size_bytes);
     }
 
     fn remove_volume(&mut self, index: VolumeIndex) {
         self.unshape(index);
+        self.copied_volumes.remove(&index);
         self.leave_drives(index);
         let volume = self.volumes.remove(index);
         volume.publish();
@@ -405,16 +428,6 @@ impl Reactor {
         for connection in all {
             self.cut_short(connection);
         }
-    }
-
-    /// The list of actions that a volume has asked for, emptied; give it back with [`Reactor::spare`].
-    pub fn take_actions(&mut self, index: VolumeIndex) -> Vec<weir_volume::Action> {
-        let spare = std::mem::take(&mut self.spare_actions);
-        std::mem::replace(&mut self.volumes[index].actions, spare)
-    }
-
-    pub fn spare(&mut self, actions: Vec<weir_volume::Action>) {
-        self.spare_actions = actions;
     }
 }
 

@@ -4,6 +4,7 @@
 //! write waits with its payload still in the socket, and nothing behind it is read.
 
 use std::io;
+use std::ops::Deref;
 
 use weir_nbd::{Decoded, Request};
 use weir_reactor::{Buffer, Carried};
@@ -211,9 +212,9 @@ impl Reactor {
     }
 
     /// Drops a buffer of a connection.
-    pub(super) fn give_back(&mut self, index: ConnectionIndex, buffer: Option<Buffer>) {
-        if let Some(buffer) = buffer {
-            self.unhold(index, buffer.len());
+    pub(super) fn give_back(&mut self, index: ConnectionIndex, payload: Option<impl Deref<Target = [u8]>>) {
+        if let Some(payload) = payload {
+            self.unhold(index, payload.len());
         }
     }
 
@@ -224,10 +225,15 @@ impl Reactor {
         if bytes > 0 && std::mem::take(&mut connection.is_short_of_buffers) {
             self.list_resuming(index);
         }
-        if bytes > 0 && !self.starved.is_empty() {
-            for starved in std::mem::take(&mut self.starved) {
-                self.list_resuming(starved);
-            }
+        if bytes > 0 {
+            self.resume_starved();
+        }
+    }
+
+    /// Buffers came back: those that found none go on.
+    pub(super) fn resume_starved(&mut self) {
+        for starved in std::mem::take(&mut self.starved) {
+            self.list_resuming(starved);
         }
     }
 

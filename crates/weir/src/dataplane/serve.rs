@@ -2,16 +2,16 @@
 
 use weir_nbd::{Command, NbdError, Refusal, reply};
 use weir_qos::{Cost, Kind as CostKind};
-use weir_reactor::Buffer;
+use weir_reactor::{Buffer, Payload};
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::geometry::{Part, next_extent, next_piece, split_at_blocks};
-use weir_volume::{Content, Fault, Kind, OperationId};
+use weir_volume::{Content, Fault, Kind};
 
 use super::connection::ActiveRequest;
 use super::helper::{Job, Run};
 use super::reactor::Reactor;
 use super::receive::{buffer_bytes, skew};
-use super::served_volume::{Context, Ticket};
+use super::served_volume::{Owner, Purpose, Ticket};
 use super::token::{ConnectionIndex, VolumeIndex};
 use crate::statistics::Served;
 
@@ -109,8 +109,8 @@ impl Reactor {
         let volume = &mut self.volumes[connection.volume];
         let Part { extent, offset, length, .. } = part;
         let wanted = weir_volume::Request { kind, extent, offset, length };
-        let operation = volume.volume.start(wanted, &mut volume.actions);
-        volume.set_context(operation, Context::new((index, id), part, buffer));
+        let operation = volume.mirror.start(wanted, &mut volume.effects);
+        volume.set_owner(operation, Owner::new(Purpose::Client((index, id)), part, buffer));
     }
 
     /// Starts the write of one part whose payload is complete.
@@ -201,7 +201,7 @@ impl Reactor {
         connection.requests[id].parts_left += 1;
         let volume = &mut self.volumes[connection.volume];
         let flush = volume.add_flush((index, id));
-        volume.volume.flush(flush, &mut volume.actions);
+        volume.mirror.flush(flush, &mut volume.effects);
     }
 
     /// Answers for the first extent of the range; the client asks again for the rest.
@@ -211,16 +211,17 @@ impl Reactor {
         let part = next_extent(request.offset, request.length.into(), 0);
         let Part { extent, offset, length, .. } = part.expect("a valid request is not empty");
         let volume = &mut self.volumes[connection.volume];
-        if volume.volume.is_retired(extent) {
+        let copy = volume.mirror.readable(extent, offset, length).iter().next();
+        let Some(slot) = copy else {
             connection.requests[id].error = Some(NbdError::Io);
             return self.finish(index, id);
-        }
-        if volume.volume.is_hole(extent, offset, length) {
+        };
+        if volume.mirror.is_hole(extent, offset, length) {
             return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
         }
         connection.requests[id].parts_left += 1;
         volume.outstanding += 1;
-        let path = volume.extent_path(extent);
+        let path = volume.extent_path(slot, extent);
         let volume = connection.volume;
         self.helper.submit(Job::Status { volume, connection: index, request: id, path, offset, length });
     }
@@ -249,30 +250,28 @@ impl Reactor {
         self.finish(index, id);
     }
 
-    /// An operation of the volume has ended.
+    /// An operation that served a request has ended.
     pub(super) fn operation_done(
         &mut self,
-        volume: VolumeIndex,
-        operation: OperationId,
+        (index, id): Ticket,
+        owner: Owner,
         result: Result<Content, Fault>,
     ) {
-        let context = self.volumes[volume].take_context(operation);
-        let (index, id) = context.ticket;
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
-        request.account(self.now_ns, &context);
+        request.account(self.now_ns, owner.spent);
         match (request.request.command, result) {
-            (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, context, content),
+            (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, owner, content),
             (command, result) => {
-                self.give_back(index, context.buffer);
+                self.give_back(index, owner.payload);
                 self.part_ended(index, id, command, result);
             }
         }
     }
 
-    fn piece_read(&mut self, index: ConnectionIndex, id: usize, context: Context, content: Content) {
-        let Context { part, buffer, .. } = context;
-        let buffer = buffer.expect("a read has a buffer");
+    fn piece_read(&mut self, index: ConnectionIndex, id: usize, owner: Owner, content: Content) {
+        let part = owner.part;
+        let buffer = owner.payload.and_then(Payload::into_own).expect("a read has a buffer of its own");
         let start = skew(part);
         let range = start..start + part.length as usize;
         match content {

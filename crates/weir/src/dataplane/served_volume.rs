@@ -1,82 +1,141 @@
-//! A volume as its reactor holds it: the pure state, the open files, and what each operation belongs to.
+//! A volume as its reactor holds it: the pure state of its copies, the open files, and what each operation belongs to.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
-use weir_qos::Cost;
-use weir_reactor::{Buffer, Descriptor};
-use weir_types::VolumeId;
+use weir_qos::{Cost, NodeId};
+use weir_reactor::{Buffer, BufferPool, Descriptor, Payload};
+use weir_types::{DriveId, VolumeId};
+use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_volume::geometry::Part;
-use weir_volume::{Action, OperationId, Volume};
+use weir_volume::mirror::{Effect, MirrorId};
+use weir_volume::{Mirror, OperationId};
 
-use super::VolumeSpec;
 use super::command::NewSize;
+use super::copying::Copying;
 use super::emulation::Emulated;
 use super::recording::Tap;
 use super::sharing::{PoolPlace, Shaping};
 use super::token::ConnectionIndex;
+use super::{NO_HOME, VolumeSpec};
 use crate::statistics::VolumeStatistics;
 
 /// A request of a connection: the connection's index and the request's index there.
 pub(super) type Ticket = (ConnectionIndex, usize);
 
-/// What an operation of the volume belongs to.
-pub(super) struct Context {
-    pub ticket: Ticket,
+/// Where an operation's time went, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    /// In line for the media; and the part of it in which others went first for their floors.
+    pub queue_ns: u64,
+    pub floors_ns: u64,
+    /// At the media.
+    pub media_ns: u64,
+}
+
+impl Spent {
+    fn total_ns(self) -> u64 {
+        self.queue_ns + self.media_ns
+    }
+}
+
+/// What an operation of all copies is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// It serves a part of a client's request.
+    Client(Ticket),
+    /// It brings a copy of an extent up to date.
+    Copying { extent: u32, slot: usize },
+}
+
+/// An operation of all copies.
+pub(super) struct Owner {
+    pub purpose: Purpose,
     /// The part of the request that it serves.
     pub part: Part,
+    /// Its buffer, as far as no operation of a copy has it.
+    pub payload: Option<Payload>,
+    /// That of its operations which took longest.
+    pub spent: Spent,
+}
+
+impl Owner {
+    pub fn new(purpose: Purpose, part: Part, buffer: Option<Buffer>) -> Owner {
+        Owner { purpose, part, payload: buffer.map(Payload::Own), spent: Spent::default() }
+    }
+
+    /// Takes note of the end of an operation of a copy.
+    fn gather(&mut self, context: Context) {
+        if context.spent.total_ns() >= self.spent.total_ns() {
+            self.spent = context.spent;
+        }
+        // What it made for itself, because it had to change it, is not what was asked for.
+        if self.payload.is_none() {
+            self.payload = context.payload;
+        }
+    }
+
+    /// What a write of one of several copies is made from.
+    fn share_payload(&mut self) -> Option<Payload> {
+        let (one, other) = self.payload.take()?.share();
+        self.payload = Some(one);
+        Some(other)
+    }
+}
+
+/// An operation of one copy.
+pub(super) struct Context {
+    pub owner: MirrorId,
+    /// The home of its copy.
+    pub home: usize,
     /// Its buffer, while the kernel does not have it.
-    pub buffer: Option<Buffer>,
+    pub payload: Option<Payload>,
     /// What it costs the media, once it stood in line for them.
     pub cost: Option<Cost>,
     /// When it came to the media, or in line for them.
     pub at_media_since_ns: u64,
-    /// Time in line, in nanoseconds; and the part of it in which others went first for their floors.
-    pub queue_ns: u64,
-    pub floors_ns: u64,
-    /// Time at the media, in nanoseconds.
-    pub media_ns: u64,
-}
-
-impl Context {
-    pub fn new(ticket: Ticket, part: Part, buffer: Option<Buffer>) -> Context {
-        Context {
-            ticket,
-            part,
-            buffer,
-            cost: None,
-            at_media_since_ns: 0,
-            queue_ns: 0,
-            floors_ns: 0,
-            media_ns: 0,
-        }
-    }
+    pub spent: Spent,
 }
 
 /// A drive that a volume is on.
 pub(super) struct Home {
+    pub drive: DriveId,
     /// The folder of its extent files.
     pub directory: PathBuf,
     /// Where it stands in line.
     pub place: PoolPlace,
+    /// Where what brings copies up to date stands in line, once there was any.
+    pub copying_leaf: Option<NodeId>,
+}
+
+/// What is kept of one copy.
+#[derive(Default)]
+struct Copy {
+    /// For each extent the index of its home.
+    homes: Vec<u8>,
+    files: Vec<Option<Descriptor>>,
+    contexts: Vec<Option<Context>>,
 }
 
 /// One volume of a reactor.
 pub(super) struct ServedVolume {
     pub id: VolumeId,
-    pub volume: Volume,
+    pub mirror: Mirror,
     pub statistics: Arc<VolumeStatistics>,
     /// Where it stands before ceilings, if it is under any.
     pub shaping: Option<Shaping>,
     /// The drives that it is on.
     pub homes: Vec<Home>,
-    /// By copy and extent the index of its home; extents of the first copy beyond the list are in the first.
-    pub copies: Vec<Vec<u8>>,
+    /// The file in which the witnesses of its accounts are kept.
+    pub witnesses: PathBuf,
+    /// For each extent whose account was written the epoch that it has.
+    pub known_epochs: BTreeMap<u32, u64>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
-    pub actions: Vec<Action>,
+    pub effects: Vec<Effect>,
     /// Flushes under way by number; `None` marks a free number.
     pub flushes: Vec<Option<Ticket>>,
     /// Operations of the ring and the helper that still have to come back.
@@ -92,29 +151,37 @@ pub(super) struct ServedVolume {
     pub is_read_only: bool,
     /// Whoever made it read-only, to be answered once nothing is written any more.
     pub becoming_read_only: Option<SyncSender<()>>,
-    /// Why the extent that is about to be retired is.
+    /// Why the copy of an extent that is about to be retired is.
     pub fault_message: Option<String>,
-    /// The filesystem cannot zero a range in one step.
+    /// A filesystem that it is on cannot zero a range in one step.
     pub lacks_zero_range: bool,
     /// What it knows of the emulated drives that it is on.
     pub emulated: Emulated,
     /// Its part in a recording, while there is one.
     pub tap: Option<Tap>,
-    files: Vec<Option<Descriptor>>,
-    contexts: Vec<Option<Context>>,
+    /// What brings its copies up to date.
+    pub copying: Copying,
+    copies: Vec<Copy>,
+    owners: Vec<Option<Owner>>,
 }
 
 impl ServedVolume {
     pub fn new(spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
-        ServedVolume {
+        let mirror = match spec.beginnings.is_empty() {
+            true => Mirror::single(spec.size_bytes),
+            false => Mirror::new(spec.size_bytes, spec.layout.copies.len(), spec.beginnings),
+        };
+        let mut volume = ServedVolume {
             id: spec.id,
-            volume: Volume::new(spec.size_bytes),
+            copying: Copying::new(&mirror),
+            mirror,
             statistics,
             shaping: None,
             homes: Vec::new(),
-            copies: spec.layout.copies,
+            witnesses: spec.witnesses,
+            known_epochs: BTreeMap::new(),
             delayed_requests: 0,
-            actions: Vec::new(),
+            effects: Vec::new(),
             flushes: Vec::new(),
             outstanding: 0,
             connections: 0,
@@ -128,63 +195,152 @@ impl ServedVolume {
             lacks_zero_range: false,
             emulated: Emulated::new(spec.id),
             tap: None,
-            files: Vec::new(),
-            contexts: Vec::new(),
+            copies: Vec::new(),
+            owners: Vec::new(),
+        };
+        volume.set_layout(spec.layout.copies);
+        volume
+    }
+
+    /// Takes over where copies lie.
+    pub fn set_layout(&mut self, copies: Vec<Vec<u8>>) {
+        self.copies.resize_with(copies.len().max(self.copies.len()), Copy::default);
+        for (copy, homes) in self.copies.iter_mut().zip(copies) {
+            copy.homes = homes;
         }
     }
 
-    /// The index of the drive that holds an extent.
-    pub fn home_of(&self, extent: u32) -> usize {
-        self.copies[0].get(extent as usize).copied().unwrap_or(0).into()
+    /// Sets where one copy of one extent lies from now on.
+    pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
+        self.copies.resize_with(self.copies.len().max(slot + 1), Copy::default);
+        let count = self.mirror.extents() as usize;
+        let nowhere = if slot == 0 { 0 } else { NO_HOME };
+        let copy = &mut self.copies[slot];
+        copy.homes.resize(count.max(copy.homes.len()), nowhere);
+        copy.homes[extent as usize] = home;
+        self.set_file(slot, extent, None);
     }
 
-    /// The file of an extent.
-    pub fn extent_path(&self, extent: u32) -> PathBuf {
-        self.homes[self.home_of(extent)].directory.join(format!("{extent:08}"))
+    /// The home of a copy of an extent, if there is such a copy.
+    pub fn home_of(&self, slot: usize, extent: u32) -> Option<usize> {
+        let nowhere = if slot == 0 { 0 } else { NO_HOME };
+        let home = self.copies.get(slot)?.homes.get(extent as usize).copied().unwrap_or(nowhere);
+        (home != NO_HOME).then_some(home.into())
     }
 
-    /// The open file of an extent that the volume calls ready.
-    pub fn file(&self, extent: u32) -> Descriptor {
-        let file = self.files.get(extent as usize).and_then(Option::as_ref);
+    /// The file of a copy of an extent.
+    pub fn extent_path(&self, slot: usize, extent: u32) -> PathBuf {
+        let home = self.home_of(slot, extent).expect("the mirror acts only on copies that there are");
+        self.homes[home].directory.join(format!("{extent:08}"))
+    }
+
+    /// The open file of a copy of an extent that its state calls ready.
+    pub fn file(&self, slot: usize, extent: u32) -> Descriptor {
+        let file = self.copies[slot].files.get(extent as usize).and_then(Option::as_ref);
         file.expect("a volume acts only on extents that were opened").clone()
     }
 
-    pub fn set_file(&mut self, extent: u32, file: Option<Descriptor>) {
-        let index = extent as usize;
-        if self.files.len() <= index {
-            self.files.resize(index + 1, None);
+    pub fn set_file(&mut self, slot: usize, extent: u32, file: Option<Descriptor>) {
+        let (files, index) = (&mut self.copies[slot].files, extent as usize);
+        if files.len() <= index {
+            files.resize(index + 1, None);
         }
-        self.files[index] = file;
+        files[index] = file;
     }
 
     /// Takes over a new size; files beyond the end are closed.
-    pub fn set_size(&mut self, size_bytes: u64) {
+    pub fn set_size(&mut self, resizing: NewSize) {
+        let NewSize { size_bytes, copies, beginnings, .. } = resizing;
         self.size_bytes = size_bytes;
-        self.volume.resize(size_bytes);
-        self.files.truncate(self.volume.extents() as usize);
+        self.set_layout(copies);
+        self.mirror.resize(size_bytes, beginnings);
+        let count = self.mirror.extents() as usize;
+        self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
+        self.copying.look_at_all(&self.mirror);
     }
 
-    pub fn set_context(&mut self, operation: OperationId, context: Context) {
-        let index = operation.0 as usize;
-        if self.contexts.len() <= index {
-            self.contexts.resize_with(index + 1, || None);
+    pub fn set_owner(&mut self, id: MirrorId, owner: Owner) {
+        let index = id.0 as usize;
+        if self.owners.len() <= index {
+            self.owners.resize_with(index + 1, || None);
         }
-        self.contexts[index] = Some(context);
+        self.owners[index] = Some(owner);
     }
 
-    pub fn context(&mut self, operation: OperationId) -> &mut Context {
-        self.contexts[operation.0 as usize].as_mut().expect("an operation has a context until it is done")
+    pub fn owner(&mut self, id: MirrorId) -> &mut Owner {
+        self.owners[id.0 as usize].as_mut().expect("an operation has an owner until it is done")
     }
 
-    /// What was kept for an operation that is done.
-    pub fn take_context(&mut self, operation: OperationId) -> Context {
-        self.volume.forget(operation);
-        self.contexts[operation.0 as usize].take().expect("an operation is done once")
+    /// What was kept for an operation of all copies that is done; what was read is in the buffer of one of them.
+    pub fn take_owner(&mut self, id: MirrorId, source: Option<(usize, OperationId)>) -> Owner {
+        if let Some((slot, operation)) = source {
+            self.end_operation(slot, operation);
+        }
+        self.mirror.forget(id);
+        self.owners[id.0 as usize].take().expect("an operation is done once")
     }
 
-    /// The buffer of an operation, on its way to the kernel.
-    pub fn lend_buffer(&mut self, operation: OperationId) -> Buffer {
-        self.context(operation).buffer.take().expect("a buffer is lent once at a time")
+    /// Sees to it that an operation of a copy has a context.
+    pub fn begin_operation(&mut self, slot: usize, operation: OperationId, owner: MirrorId, home: usize) {
+        let (contexts, index) = (&mut self.copies[slot].contexts, operation.0 as usize);
+        if contexts.len() <= index {
+            contexts.resize_with(index + 1, || None);
+        }
+        contexts[index].get_or_insert_with(|| Context {
+            owner,
+            home,
+            payload: None,
+            cost: None,
+            at_media_since_ns: 0,
+            spent: Spent::default(),
+        });
+    }
+
+    /// An operation of a copy has ended, if it ever began: its owner gets what it had.
+    pub fn end_operation(&mut self, slot: usize, operation: OperationId) {
+        let contexts = &mut self.copies[slot].contexts;
+        let Some(context) = contexts.get_mut(operation.0 as usize).and_then(Option::take) else { return };
+        self.owner(context.owner).gather(context);
+    }
+
+    pub fn context(&mut self, slot: usize, operation: OperationId) -> &mut Context {
+        let context = self.copies[slot].contexts[operation.0 as usize].as_mut();
+        context.expect("an operation has a context until it is done")
+    }
+
+    /// The context of an operation of a copy, and what both belong to.
+    pub fn context_and_owner(&mut self, slot: usize, operation: OperationId) -> (&mut Context, &mut Owner) {
+        let context = self.copies[slot].contexts[operation.0 as usize].as_mut();
+        let context = context.expect("an operation has a context until it is done");
+        let owner = self.owners[context.owner.0 as usize].as_mut();
+        (context, owner.expect("an operation has an owner until it is done"))
+    }
+
+    /// The buffer that an operation reads into, on its way to the kernel. An edge is read into a buffer that the
+    /// copy may change: where there are others, one of its own with the same content.
+    pub fn lend_buffer(&mut self, slot: usize, operation: OperationId, is_edge: bool, pool: &BufferPool) -> Buffer {
+        let is_shared = is_edge && self.copies.len() > 1;
+        let (context, owner) = self.context_and_owner(slot, operation);
+        let payload = match (context.payload.take(), is_shared) {
+            (Some(payload), _) => Some(payload),
+            (None, false) => owner.payload.take(),
+            (None, true) => owner.payload.as_ref().map(|payload| Payload::Own(duplicate(payload, pool))),
+        };
+        let buffer = payload.and_then(Payload::into_own);
+        buffer.expect("a buffer is lent once at a time, and nobody else holds what is read into")
+    }
+
+    /// What an operation writes, on its way to the kernel.
+    pub fn lend_payload(&mut self, slot: usize, operation: OperationId) -> Payload {
+        let has_others = self.copies.len() > 1;
+        let (context, owner) = self.context_and_owner(slot, operation);
+        let is_for_one = !has_others || matches!(owner.purpose, Purpose::Copying { .. });
+        let payload = match context.payload.take() {
+            Some(payload) => Some(payload),
+            None if is_for_one => owner.payload.take(),
+            None => owner.share_payload(),
+        };
+        payload.expect("a write has a buffer until it is done")
     }
 
     /// Enters a flush and returns its number.
@@ -199,7 +355,12 @@ impl ServedVolume {
     }
 
     pub fn is_quiet(&self) -> bool {
-        self.connections == 0 && self.outstanding == 0 && self.volume.operations() == 0
+        self.connections == 0 && self.outstanding == 0 && self.mirror.operations() == 0
+    }
+
+    /// Somebody waits for this volume to become quiet.
+    pub fn is_ending(&self) -> bool {
+        self.closing.is_some() || self.resizing_to.is_some() || self.becoming_read_only.is_some()
     }
 
     /// Publishes the gauges.
@@ -208,4 +369,14 @@ impl ServedVolume {
         self.statistics.queue_depth_delayed.store(self.delayed_requests as u64, Relaxed);
         self.statistics.connections.store(self.connections as u64, Relaxed);
     }
+}
+
+/// A buffer with the same content. Where the pool is exhausted it has memory of its own: an operation of one copy must
+/// not fail because another one works, or the copies would differ.
+fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
+    let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(payload.len());
+    let buffer = pool.take(payload.len().max(BLOCK_BYTES as usize)).or_else(own);
+    let mut buffer = buffer.expect("the system has memory for one more buffer");
+    buffer[..payload.len()].copy_from_slice(payload);
+    buffer
 }

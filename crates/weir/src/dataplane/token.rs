@@ -7,6 +7,13 @@ pub(super) type ConnectionIndex = usize;
 /// Index of a volume in its reactor.
 pub(super) type VolumeIndex = usize;
 
+/// A copy of a volume in its reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CopyIndex {
+    pub volume: VolumeIndex,
+    pub slot: usize,
+}
+
 /// Names one operation of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Token {
@@ -18,16 +25,16 @@ pub(super) enum Token {
     HangUp(ConnectionIndex),
     /// A batch of replies.
     Send(ConnectionIndex),
-    /// A read, write or placement of a volume's operation.
-    Operation(VolumeIndex, OperationId),
+    /// A read, write or placement of a copy's operation.
+    Operation(CopyIndex, OperationId),
     /// A partial block of an unaligned write.
-    Edge(VolumeIndex, OperationId, weir_volume::EdgeRead),
+    Edge(CopyIndex, OperationId, weir_volume::EdgeRead),
     /// The first half of zeroing where the filesystem cannot do it in one step.
-    ZeroRelease { volume: VolumeIndex, operation: OperationId, extent: u32, offset: u32, length: u32 },
+    ZeroRelease { copy: CopyIndex, operation: OperationId, extent: u32, offset: u32, length: u32 },
     /// The second half.
-    ZeroReserve(VolumeIndex, OperationId),
+    ZeroReserve(CopyIndex, OperationId),
     /// Space reserved ahead of writes.
-    Allocate { volume: VolumeIndex, extent: u32, piece: u32 },
+    Allocate { copy: CopyIndex, extent: u32, piece: u32 },
     /// Stability of an extent's writes.
-    Sync { volume: VolumeIndex, extent: u32 },
+    Sync { copy: CopyIndex, extent: u32 },
 }

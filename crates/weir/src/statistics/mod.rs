@@ -4,12 +4,14 @@
 //! knows how the values are shown.
 
 mod bounds;
+mod copies;
 mod histogram;
 mod sizes;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use bounds::{BoundTotals, Bounds};
+pub use copies::{CopySnapshot, CopyStatistics};
 use histogram::add;
 pub use histogram::{Histogram, HistogramSnapshot};
 use sizes::Sizes;
@@ -32,6 +34,8 @@ pub struct VolumeStatistics {
     pub connections: AtomicU64,
     /// What held requests back, by whose limit.
     pub bounds: Bounds,
+    /// How its copies stand.
+    pub copies: CopyStatistics,
 }
 
 /// Totals of one kind of operation.

@@ -7,11 +7,13 @@
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
 
+pub mod account;
 mod check;
 mod condemned;
 mod marker;
 mod record;
 mod usage;
+pub mod witness;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -14,6 +14,8 @@ use crate::control::{self, BackgroundPolicyView};
 pub enum BackgroundKind {
     /// Giving back the space of deleted volumes and of ends that were cut off.
     Cleanup,
+    /// Bringing copies of volumes up to date.
+    Resynchronisation,
 }
 
 /// What one kind of background work may do on each drive.
@@ -139,6 +141,7 @@ impl From<weir_types::BackgroundKind> for BackgroundKind {
     fn from(kind: weir_types::BackgroundKind) -> BackgroundKind {
         match kind {
             weir_types::BackgroundKind::Cleanup => BackgroundKind::Cleanup,
+            weir_types::BackgroundKind::Resynchronisation => BackgroundKind::Resynchronisation,
         }
     }
 }
@@ -147,6 +150,7 @@ impl From<BackgroundKind> for weir_types::BackgroundKind {
     fn from(kind: BackgroundKind) -> weir_types::BackgroundKind {
         match kind {
             BackgroundKind::Cleanup => weir_types::BackgroundKind::Cleanup,
+            BackgroundKind::Resynchronisation => weir_types::BackgroundKind::Resynchronisation,
         }
     }
 }

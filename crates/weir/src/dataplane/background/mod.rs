@@ -87,6 +87,11 @@ impl Background {
         held_ns.into_iter().chain(self.wake_ns).min()
     }
 
+    /// The policy of a kind of work.
+    pub fn policy(&self, kind: BackgroundKind) -> BackgroundPolicy {
+        self.policies.get(&kind).copied().unwrap_or_default()
+    }
+
     /// True if nothing that was asked for has to come back.
     pub fn is_quiet(&self) -> bool {
         self.operations.is_empty()
@@ -133,7 +138,7 @@ impl ServedLane {
 }
 
 /// Enters a kind in the line for a drive, or changes its terms there.
-fn plant(pool: &SharedPool, kind: BackgroundKind, terms: &Terms, now_ns: u64) -> NodeId {
+pub(super) fn plant(pool: &SharedPool, kind: BackgroundKind, terms: &Terms, now_ns: u64) -> NodeId {
     let mut state = locked(pool);
     let PoolState { pool, background, .. } = &mut *state;
     background.plant(&mut pool.tree, &[(kind, without_ceilings(terms))], now_ns, |_| Vec::new())
@@ -144,7 +149,7 @@ impl Reactor {
     pub(super) fn begin_cleanup(&mut self, new: NewCleanup) {
         let kind = BackgroundKind::Cleanup;
         let (key, now_ns) = ((new.drive, kind), self.now_ns);
-        let policy = self.background.policies.get(&kind).copied().unwrap_or_default();
+        let policy = self.background.policy(kind);
         let served = self.background.lanes.entry(key);
         let served =
             served.or_insert_with(|| ServedLane::join(kind, Lane::new(policy, now_ns), &new, now_ns));
@@ -157,6 +162,9 @@ impl Reactor {
     pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
         let now_ns = self.now_ns;
         self.background.policies.insert(kind, policy);
+        if kind == BackgroundKind::Resynchronisation {
+            return self.change_copying(policy);
+        }
         let keys: Vec<_> = self.background.lanes.keys().copied().filter(|key| key.1 == kind).collect();
         for key in keys {
             if let Some(served) = self.background.lanes.get_mut(&key) {

@@ -10,8 +10,8 @@ use super::{MediaGrant, PolicyLevel, SharedPool, Waiter};
 use crate::dataplane::command::NewHome;
 use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
-use crate::dataplane::served_volume::Home;
-use crate::dataplane::token::{ConnectionIndex, VolumeIndex};
+use crate::dataplane::served_volume::{Home, Purpose};
+use crate::dataplane::token::{ConnectionIndex, CopyIndex, VolumeIndex};
 
 /// Where a volume stands in line for its drive.
 pub(in crate::dataplane) struct PoolPlace {
@@ -22,8 +22,8 @@ pub(in crate::dataplane) struct PoolPlace {
 
 /// An operation that waits for the media.
 pub(in crate::dataplane) enum Pending {
-    /// A volume's.
-    Volume { volume: VolumeIndex, action: Action },
+    /// Of a copy of a volume.
+    Volume { copy: CopyIndex, action: Action },
     /// The one with this number of the reactor's background work.
     Background(usize),
 }
@@ -99,7 +99,7 @@ impl Reactor {
         homes: Vec<NewHome>,
         path: &[PolicyLevel],
     ) {
-        for NewHome { directory, media, pool } in homes {
+        for NewHome { drive, directory, media, pool } in homes {
             let place = PoolPlace::new(pool, path, self.now_ns);
             for connection in self.connections_of(index) {
                 let leaf = place.add_leaf(self.now_ns);
@@ -107,62 +107,66 @@ impl Reactor {
             }
             let volume = &mut self.volumes[index];
             volume.emulated.add_home(media);
-            volume.homes.push(Home { directory, place });
+            volume.homes.push(Home { drive, directory, place, copying_leaf: None });
         }
     }
 
-    /// Hands an action on a volume's files to the kernel, or has it wait until the media can use it.
-    pub(in crate::dataplane) fn queue_for_media(&mut self, index: VolumeIndex, action: Action) {
-        let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(index, action) };
-        let (now_ns, reactor) = (self.now_ns, self.index);
-        let volume = &mut self.volumes[index];
-        let context = volume.context(operation);
-        let (connection, extent) = (context.ticket.0, context.part.extent);
-        let is_first = context.part.position == 0 && context.cost.is_none();
+    /// Hands an action on the files of a copy to the kernel, or has it wait until the media can use it.
+    pub(in crate::dataplane) fn queue_for_media(&mut self, copy: CopyIndex, action: Action) {
+        let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(copy, action) };
+        let (now_ns, reactor, CopyIndex { volume: index, slot }) = (self.now_ns, self.index, copy);
+        let (context, owner) = self.volumes[index].context_and_owner(slot, operation);
+        let is_first = owner.part.position == 0 && context.cost.is_none();
+        let (home, purpose) = (context.home, owner.purpose);
+        let leaf = match purpose {
+            Purpose::Client((connection, _)) => {
+                let leaf = self.connections[connection].pool_leaves.get(home).copied();
+                leaf.expect("a connection stands in line while it has requests")
+            }
+            Purpose::Copying { .. } => self.copying_leaf(index, home),
+        };
         let pending = self.pending.vacant_key();
-        let home = volume.home_of(extent);
-        let leaf = self.connections[connection].pool_leaves.get(home).copied();
-        let leaf = leaf.expect("a connection stands in line while it has requests");
+        let volume = &mut self.volumes[index];
         let mut state = locked(&volume.homes[home].place.pool);
         let cost = state.pool.cost(kind, bytes, is_first);
         let verdict = state.pool.arrive(now_ns, leaf, Waiter { reactor, pending }, cost);
         drop(state);
-        let context = self.volumes[index].context(operation);
+        let context = volume.context(slot, operation);
         context.cost = Some(cost);
         context.at_media_since_ns = now_ns;
         match verdict {
-            Verdict::Run => self.submit(index, action),
+            Verdict::Run => self.submit(copy, action),
             Verdict::Wait => {
-                self.pending.insert(Pending::Volume { volume: index, action });
+                self.pending.insert(Pending::Volume { copy, action });
             }
         }
     }
 
     /// An operation that waited may go.
     pub(in crate::dataplane) fn granted(&mut self, grant: MediaGrant) {
-        let (volume, action) = match self.pending.remove(grant.pending) {
-            Pending::Volume { volume, action } => (volume, action),
+        let (copy, action) = match self.pending.remove(grant.pending) {
+            Pending::Volume { copy, action } => (copy, action),
             Pending::Background(index) => return self.carry_out_step(index),
         };
         let now_ns = self.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
-            let context = self.volumes[volume].context(operation);
-            context.queue_ns += grant.waited_ns;
-            context.floors_ns += grant.waited_for_floors_ns;
+            let context = self.volumes[copy.volume].context(copy.slot, operation);
+            context.spent.queue_ns += grant.waited_ns;
+            context.spent.floors_ns += grant.waited_for_floors_ns;
             context.at_media_since_ns = now_ns;
         }
-        self.submit(volume, action);
+        self.submit(copy, action);
     }
 
     /// The media are done with an operation; others may go.
-    pub(in crate::dataplane) fn left_media(&mut self, index: VolumeIndex, operation: OperationId) {
+    pub(in crate::dataplane) fn left_media(&mut self, copy: CopyIndex, operation: OperationId) {
         let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        let context = volume.context(operation);
-        context.media_ns += now_ns.saturating_sub(context.at_media_since_ns);
+        let volume = &mut self.volumes[copy.volume];
+        let context = volume.context(copy.slot, operation);
+        context.spent.media_ns += now_ns.saturating_sub(context.at_media_since_ns);
+        let home = context.home;
         let cost = context.cost.expect("what comes from the media had gone there");
-        let extent = context.part.extent;
-        let place = &volume.homes[volume.home_of(extent)].place;
+        let place = &volume.homes[home].place;
         locked(&place.pool).pool.completed(now_ns, cost);
     }
 
@@ -260,7 +264,10 @@ impl Reactor {
 
     /// Takes a volume that is closed out of its pools.
     pub(in crate::dataplane) fn leave_drives(&mut self, index: VolumeIndex) {
-        self.volumes[index].homes.drain(..).for_each(|home| home.place.uproot());
+        for mut home in self.volumes[index].homes.drain(..) {
+            home.leave_copying();
+            home.place.uproot();
+        }
     }
 
     /// True if a volume stands in its pools under this path.

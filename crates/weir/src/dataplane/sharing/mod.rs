@@ -12,7 +12,7 @@ mod shaping;
 
 use std::sync::{Arc, Mutex};
 
-use weir_qos::{Limit, Paths, Pool};
+use weir_qos::{Limit, Pace, Paths, Pool};
 use weir_types::{BackgroundKind, Scope, Terms};
 
 use super::served_volume::Ticket;
@@ -68,6 +68,8 @@ pub(super) struct PoolState {
     pub paths: Paths<Scope>,
     /// What runs for the system itself: it stands beside the tenants.
     pub background: Paths<BackgroundKind>,
+    /// How fast copies here may be brought up to date, once any were.
+    pub copying_pace: Option<Pace>,
 }
 
 /// A pool that all reactors with volumes on its drive share.

@@ -1,0 +1,308 @@
+//! Bringing copies of volumes up to date in the background, and keeping accounts short.
+//!
+//! What is copied next is decided in [`Copying`], which is pure; the mirror knows how a region is copied. Each step
+//! stands in line for both drives with a leaf of its kind of background work, beside the tenants.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_qos::{Cost, Kind, NodeId, Pace};
+use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, PIECE_BYTES, REGION_BYTES};
+use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
+use weir_volume::geometry::Part;
+use weir_volume::mirror::{Effect, Standings};
+use weir_volume::{Content, Fault, Mirror};
+
+use super::background::plant;
+use super::locked;
+use super::reactor::Reactor;
+use super::served_volume::{Home, Owner, Purpose, ServedVolume};
+use super::sharing::{PoolState, without_ceilings};
+use super::token::VolumeIndex;
+
+/// The kind of work that this is.
+const KIND: BackgroundKind = BackgroundKind::Resynchronisation;
+
+/// How often it is looked which regions can leave the accounts, in nanoseconds: what was not changed for this long
+/// need not be copied after a crash.
+const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
+
+/// How long a copy rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
+/// again that changes got in the way of.
+const REST_NS: u64 = 1_000_000_000;
+
+/// What a step costs under a ceiling before it is known how much it moved.
+const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, media_ns: 0 };
+
+/// Names a copy of an extent.
+type CopyOfExtent = (u32, usize);
+
+/// What there is to do for the copies of one volume.
+#[derive(Debug, Default)]
+pub(super) struct Copying {
+    /// Extents of which a copy may lack something.
+    wanting: BTreeSet<u32>,
+    /// Copies that are left alone until an instant.
+    resting: BTreeMap<CopyOfExtent, u64>,
+    steps_under_way: usize,
+    /// When accounts are looked at next.
+    tidy_at_ns: u64,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Copy a region to it.
+    Copy(CopyOfExtent),
+    /// It lacks nothing: it may count as in sync.
+    Promote(CopyOfExtent),
+}
+
+impl Copying {
+    pub fn new(mirror: &Mirror) -> Copying {
+        let mut copying = Copying::default();
+        copying.look_at_all(mirror);
+        copying
+    }
+
+    /// Looks for copies that lack something.
+    pub fn look_at_all(&mut self, mirror: &Mirror) {
+        let wants = |extent: &u32| !mirror.wanting(*extent).is_empty();
+        self.wanting = (0..mirror.extents()).filter(wants).collect();
+        self.resting.retain(|(extent, _), _| *extent < mirror.extents());
+    }
+
+    /// Something became different about an extent.
+    fn look_at(&mut self, extent: u32) {
+        self.wanting.insert(extent);
+        self.resting.retain(|(other, _), _| *other != extent);
+    }
+
+    /// A copy is left alone for a while.
+    fn rest(&mut self, copy: CopyOfExtent, now_ns: u64) {
+        self.resting.insert(copy, now_ns + REST_NS);
+    }
+
+    /// What can be done now: first what is left of the first extent, so that it is whole soon.
+    fn next(&mut self, mirror: &Mirror, now_ns: u64) -> Option<Next> {
+        self.resting.retain(|_, until_ns| *until_ns > now_ns);
+        self.wanting.retain(|extent| !mirror.wanting(*extent).is_empty());
+        if self.steps_under_way >= BACKGROUND_OPERATIONS_MAX {
+            return None;
+        }
+        let of_extent = |extent: &u32| {
+            let extent = *extent;
+            mirror.wanting(extent).iter().map(move |slot| (extent, slot)).collect::<Vec<_>>()
+        };
+        let mut copies = self.wanting.iter().flat_map(of_extent);
+        let copy = copies.find(|copy| !self.resting.contains_key(copy))?;
+        let is_whole = mirror.lacks(copy.0, copy.1) == 0;
+        Some(if is_whole { Next::Promote(copy) } else { Next::Copy(copy) })
+    }
+
+    /// The next instant at which there may be something to do though nothing happened until then.
+    fn wake_ns(&self) -> Option<u64> {
+        let rest_ns = self.resting.values().min().copied();
+        rest_ns.into_iter().chain(Some(self.tidy_at_ns)).min()
+    }
+}
+
+impl Reactor {
+    /// Looks after a volume that may have several copies, from now on.
+    pub(super) fn begin_copying(&mut self, index: VolumeIndex) {
+        let volume = &mut self.volumes[index];
+        volume.mirror.begin(&mut volume.effects);
+        volume.copying.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
+        let standings = (0..volume.mirror.extents()).map(|extent| volume.mirror.standings(extent));
+        volume.statistics.copies.begin(standings.collect());
+        self.copied_volumes.insert(index);
+        self.go_on_copying(index);
+    }
+
+    /// Does for the copies of all volumes what is due.
+    pub(super) fn look_at_copying(&mut self) {
+        if self.copying_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
+            return;
+        }
+        for index in self.copied_volumes.clone() {
+            self.go_on_copying(index);
+        }
+        let volumes = self.copied_volumes.iter().map(|index| &self.volumes[*index].copying);
+        self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).min();
+    }
+
+    /// Has copying looked at again at an instant, or before.
+    fn wake_copying_at(&mut self, at_ns: u64) {
+        self.copying_wake_ns = Some(self.copying_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
+    }
+
+    /// Does for a volume's copies what can be done now.
+    pub(super) fn go_on_copying(&mut self, index: VolumeIndex) {
+        self.ask_for_copies(index);
+        self.carry_out(index);
+        self.settle_volume(index);
+    }
+
+    /// Asks the mirror for what can be done now; whoever calls this has it carried out.
+    fn ask_for_copies(&mut self, index: VolumeIndex) {
+        let now_ns = self.now_ns;
+        let volume = &mut self.volumes[index];
+        if self.stop_by_ns.is_some() || volume.is_ending() {
+            return;
+        }
+        volume.tidy(now_ns);
+        loop {
+            let volume = &mut self.volumes[index];
+            let Some(next) = volume.copying.next(&volume.mirror, now_ns) else { break };
+            match next {
+                Next::Promote((extent, slot)) => {
+                    volume.copying.rest((extent, slot), now_ns);
+                    volume.mirror.promote(extent, slot, &mut volume.effects);
+                }
+                Next::Copy(copy) => {
+                    if !self.begin_step(index, copy) {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(wake_ns) = self.volumes[index].copying.wake_ns() {
+            self.wake_copying_at(wake_ns);
+        }
+    }
+
+    /// Begins to copy a region, if that may be done now.
+    fn begin_step(&mut self, index: VolumeIndex, (extent, slot): CopyOfExtent) -> bool {
+        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
+        let volume = &mut self.volumes[index];
+        let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
+        let ready_ns = with_pace(&volume.homes[home], policy, now_ns, |pace| pace.ready_ns());
+        if ready_ns > now_ns {
+            self.wake_copying_at(ready_ns);
+            return false;
+        }
+        let Some(buffer) = self.pool.take(PIECE_BYTES as usize) else {
+            volume.copying.rest((extent, slot), now_ns);
+            return false;
+        };
+        match volume.mirror.copy(extent, slot, &mut volume.effects) {
+            Some(id) => {
+                let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
+                volume.set_owner(id, Owner::new(Purpose::Copying { extent, slot }, part, Some(buffer)));
+                volume.copying.steps_under_way += 1;
+                with_pace(&volume.homes[home], policy, now_ns, |pace| pace.asked(now_ns, STEP));
+            }
+            // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
+            None if volume.mirror.lacks(extent, slot) > 0 => volume.copying.rest((extent, slot), now_ns),
+            None => {}
+        }
+        true
+    }
+
+    /// A step has ended.
+    pub(super) fn copied(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): CopyOfExtent,
+        owner: Owner,
+        result: Result<Content, Fault>,
+    ) {
+        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
+        drop(owner);
+        self.resume_starved();
+        let volume = &mut self.volumes[index];
+        volume.copying.steps_under_way -= 1;
+        match (result, volume.home_of(slot, extent)) {
+            (Ok(_), Some(home)) => {
+                let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
+                with_pace(&volume.homes[home], policy, now_ns, moved);
+                volume.statistics.copies.copied(REGION_BYTES);
+            }
+            _ => volume.copying.rest((extent, slot), now_ns),
+        }
+        self.publish_copies(index);
+        self.ask_for_copies(index);
+    }
+
+    /// The standings of an extent's copies have changed.
+    pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, standings: Standings) {
+        let volume = &mut self.volumes[index];
+        volume.copying.look_at(extent);
+        volume.statistics.copies.stands(extent, standings);
+        self.publish_copies(index);
+        self.ask_for_copies(index);
+    }
+
+    /// Lets everybody see how much there is left to copy.
+    fn publish_copies(&mut self, index: VolumeIndex) {
+        let volume = &self.volumes[index];
+        let lacking = |extent: &u32| {
+            let slots = volume.mirror.wanting(*extent);
+            slots.iter().map(|slot| u64::from(volume.mirror.lacks(*extent, slot))).sum::<u64>()
+        };
+        let regions: u64 = volume.copying.wanting.iter().map(lacking).sum();
+        volume.statistics.copies.is_left(regions * REGION_BYTES);
+    }
+
+    /// Where what brings copies up to date stands in line for a home of a volume.
+    pub(super) fn copying_leaf(&mut self, index: VolumeIndex, home: usize) -> NodeId {
+        let (now_ns, terms) = (self.now_ns, self.background.policy(KIND).terms(None));
+        let home = &mut self.volumes[index].homes[home];
+        *home.copying_leaf.get_or_insert_with(|| {
+            let node = plant(&home.place.pool, KIND, &terms, now_ns);
+            locked(&home.place.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns)
+        })
+    }
+
+    /// Puts what brings copies up to date under another policy.
+    pub(super) fn change_copying(&mut self, policy: BackgroundPolicy) {
+        let (now_ns, terms) = (self.now_ns, without_ceilings(&policy.terms(None)));
+        for (_, volume) in &self.volumes {
+            for home in volume.homes.iter().filter(|home| home.copying_leaf.is_some()) {
+                let mut state = locked(&home.place.pool);
+                let PoolState { pool, background, .. } = &mut *state;
+                background.change(&mut pool.tree, &KIND, &terms, now_ns);
+            }
+        }
+        self.wake_copying_at(now_ns);
+    }
+}
+
+impl ServedVolume {
+    /// Has regions leave the accounts that nothing was changed in lately.
+    fn tidy(&mut self, now_ns: u64) {
+        if now_ns < self.copying.tidy_at_ns {
+            return;
+        }
+        self.copying.tidy_at_ns = now_ns + TIDY_INTERVAL_NS;
+        for extent in 0..self.mirror.extents() {
+            if self.mirror.is_marked(extent) {
+                self.mirror.tidy(extent, &mut self.effects);
+            }
+        }
+    }
+}
+
+impl Home {
+    /// Leaves the line as far as copies are brought up to date here.
+    pub fn leave_copying(&mut self) {
+        if let Some(leaf) = self.copying_leaf.take() {
+            let mut state = locked(&self.place.pool);
+            let PoolState { pool, background, .. } = &mut *state;
+            pool.tree.remove(leaf);
+            background.uproot(&mut pool.tree, &[KIND]);
+        }
+    }
+}
+
+/// The pace at which copies on a drive are brought up to date, for all volumes there.
+fn with_pace<T>(home: &Home, policy: BackgroundPolicy, now_ns: u64, act: impl FnOnce(&mut Pace) -> T) -> T {
+    let mut state = locked(&home.place.pool);
+    let pace = state.copying_pace.get_or_insert_with(|| Pace::new(policy, now_ns));
+    if *pace.policy() != policy {
+        pace.change(policy, now_ns);
+    }
+    act(pace)
+}
+
+/// An effect that is no larger than what a single copy needs.
+const _: () = assert!(size_of::<Effect>() <= 64);

@@ -1,0 +1,61 @@
+//! How the copies of a volume stand, for everybody to see. It knows nothing of how they are brought up to date.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+use weir_volume::mirror::Standings;
+
+/// What is told of the copies of a volume. One reactor writes it.
+#[derive(Debug, Default)]
+pub struct CopyStatistics {
+    standings: Mutex<Vec<Standings>>,
+    bytes_copied: AtomicU64,
+    bytes_left: AtomicU64,
+}
+
+/// What was told at an instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopySnapshot {
+    /// By extent, how its copies durably stand. Empty if none ever had more than one copy.
+    pub standings: Vec<Standings>,
+    /// Bytes copied to bring copies up to date since the volume was opened.
+    pub bytes_copied: u64,
+    /// Bytes that copies lack which can be reached.
+    pub bytes_left: u64,
+}
+
+impl CopyStatistics {
+    /// What is told now.
+    pub fn snapshot(&self) -> CopySnapshot {
+        CopySnapshot {
+            standings: self.standings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            bytes_copied: self.bytes_copied.load(Relaxed),
+            bytes_left: self.bytes_left.load(Relaxed),
+        }
+    }
+
+    /// How all extents stand.
+    pub fn begin(&self, standings: Vec<Standings>) {
+        *self.standings.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    }
+
+    /// How an extent stands now.
+    pub fn stands(&self, extent: u32, standings: Standings) {
+        let mut all = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= extent as usize {
+            all.resize(extent as usize + 1, Standings::default());
+        }
+        all[extent as usize] = standings;
+    }
+
+    /// So many bytes more were copied.
+    pub fn copied(&self, bytes: u64) {
+        self.bytes_copied.fetch_add(bytes, Relaxed);
+    }
+
+    /// So many bytes are left to copy.
+    pub fn is_left(&self, bytes: u64) {
+        self.bytes_left.store(bytes, Relaxed);
+    }
+}
