@@ -104,8 +104,10 @@ pub struct Report {
 struct Drive {
     files: Vec<File>,
     accounts: Vec<Account>,
-    /// Everything on it fails until the next start.
+    /// Everything on it fails until the next start, or until it is brought back.
     is_broken: bool,
+    /// It was, since the last start.
+    has_been_broken: bool,
 }
 
 /// What will be answered.
@@ -135,6 +137,8 @@ struct World {
     witness: Vec<Witness>,
     /// The standings of each extent's copies as they durably are.
     stands: Vec<Standings>,
+    /// Copies of extents that fell since the last start and were not taken back.
+    fell: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
@@ -180,6 +184,7 @@ impl World {
             files: vec![File::default(); EXTENTS as usize],
             accounts: vec![account.clone(); EXTENTS as usize],
             is_broken: false,
+            has_been_broken: false,
         };
         let drives: Vec<Drive> = (0..COPIES_MAX).map(|_| drive()).collect();
         let witness = vec![Witness::default(); EXTENTS as usize];
@@ -192,6 +197,7 @@ impl World {
             drives,
             witness,
             stands: vec![account.standings; EXTENTS as usize],
+            fell: BTreeSet::new(),
             pending: Vec::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -216,6 +222,10 @@ impl World {
         if self.random.chance(breaks_per_ten_thousand, 10_000) {
             let slot = self.random.below(COPIES_MAX as u64) as usize;
             self.drives[slot].is_broken = true;
+            self.drives[slot].has_been_broken = true;
+        }
+        if self.random.chance(10 * breaks_per_ten_thousand, 10_000) {
+            return self.bring_back();
         }
         if self.random.chance(moves_per_mille, 1000) {
             return self.change_copies();
@@ -308,6 +318,20 @@ impl World {
         self.take(effects)
     }
 
+    /// A drive works again, or can be reached again, and copies on it are taken back: without what was not stable.
+    fn bring_back(&mut self) -> Result<(), String> {
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        self.drives[slot].is_broken = false;
+        let mut effects = Vec::new();
+        for extent in 0..EXTENTS {
+            if !self.touches(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
+                self.drives[slot].files[extent as usize].crash(&mut self.random);
+                self.fell.remove(&(slot, extent));
+            }
+        }
+        self.take(effects)
+    }
+
     /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
     fn touches(&self, extent: u32, slot: usize) -> bool {
         self.pending.iter().any(|pending| match pending {
@@ -345,7 +369,12 @@ impl World {
                     self.report.standings += 1;
                     self.stands[extent as usize] = standings;
                 }
-                Effect::Fell { .. } => {}
+                Effect::Fell { slot, extent } => {
+                    self.fell.insert((slot, extent));
+                    if !self.drives[slot].has_been_broken {
+                        return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
+                    }
+                }
             }
         }
         Ok(())
@@ -541,7 +570,9 @@ impl World {
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
         let standings = self.mirror.standings(flying.request.extent);
         let is_left = |slot: &usize| {
-            standings[*slot] == Standing::InSync && self.reachable[*slot] && !self.drives[*slot].is_broken
+            let is_well = self.reachable[*slot] && !self.drives[*slot].is_broken;
+            let has_fallen = self.fell.contains(&(*slot, flying.request.extent));
+            standings[*slot] == Standing::InSync && is_well && !has_fallen
         };
         let is_full =
             self.settings.full_per_mille > 0 && matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
@@ -577,7 +608,9 @@ impl World {
         for drive in &mut self.drives {
             drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
             drive.is_broken = false;
+            drive.has_been_broken = false;
         }
+        self.fell.clear();
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);

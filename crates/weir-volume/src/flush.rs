@@ -30,6 +30,10 @@ impl ExtentSync {
         self.is_dirty || self.is_running
     }
 
+    pub fn is_running(&self) -> bool {
+        self.is_running
+    }
+
     pub fn join(&mut self, flush: u32) -> Join {
         if self.is_running {
             let waiting =

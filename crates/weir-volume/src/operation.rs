@@ -99,6 +99,11 @@ impl Operations {
         self.slots[id.0 as usize].as_ref().expect("an operation is known until it is done")
     }
 
+    /// Those that are under way.
+    pub fn iter(&self) -> impl Iterator<Item = &Operation> {
+        self.slots.iter().flatten()
+    }
+
     pub fn get_mut(&mut self, id: OperationId) -> &mut Operation {
         self.slots[id.0 as usize].as_mut().expect("an operation is known until it is done")
     }

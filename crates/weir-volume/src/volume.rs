@@ -386,6 +386,13 @@ impl Volume {
         }
     }
 
+    /// True if nothing is under way in an extent, so that it may be renewed.
+    pub fn is_idle(&self, index: u32) -> bool {
+        let Some(extent) = self.extents.get(index as usize) else { return true };
+        let is_busy = extent.state == State::Opening || extent.sync.is_running() || !extent.allocating.is_empty();
+        !is_busy && !self.operations.iter().any(|operation| operation.request.extent == index)
+    }
+
     /// Forgets what is known of an extent whose file was made anew. Nothing may be under way in it.
     pub fn renew(&mut self, index: u32) {
         self.untouch(index);

@@ -4,7 +4,7 @@ use weir_types::bounds::{EXTENT_BYTES, PIECE_BYTES, REGION_BYTES};
 
 use super::extent::MirroredExtent;
 use super::regions::RegionSet;
-use super::standing::Standing;
+use super::standing::{Account, Standing};
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, Request};
 use crate::volume::Volume;
@@ -267,6 +267,40 @@ impl Mirror {
         self.copies[slot].renew(index);
         self.fallen.retain(|fallen| *fallen != (slot, index));
         self.note(index, effects);
+    }
+
+    /// True if a copy of an extent can be added in a place: there is none, durably, and nothing is left of an earlier
+    /// one; and there is one to copy from.
+    pub fn can_add(&self, index: u32, slot: usize) -> bool {
+        let Some(extent) = self.extents.get(index as usize) else { return false };
+        let is_free = |account: &Account| account.standings[slot] == Standing::Absent;
+        let is_free = is_free(&extent.wanted) && is_free(&extent.noted) && extent.noting.is_none();
+        is_free && self.is_idle(index, slot) && extent.in_sync().next().is_some()
+    }
+
+    fn is_idle(&self, index: u32, slot: usize) -> bool {
+        let is_done = self.copies.get(slot).is_none_or(|copy| copy.is_idle(index));
+        is_done && self.extents[index as usize].noting.is_none()
+    }
+
+    /// A copy of an extent that could not be reached is there again, with what it had: it lacks what the account says,
+    /// and what may not have been stable there. False if it is there already, is not known, counts alone, or something
+    /// that was asked of it before is still under way.
+    pub fn rejoin(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
+        let Some(extent) = self.extents.get(index as usize) else { return false };
+        let is_away = !extent.is_there[slot] && extent.wanted.standings[slot] != Standing::Absent;
+        let has_source = extent.in_sync().next().is_some();
+        if !is_away || !has_source || !self.is_idle(index, slot) {
+            return false;
+        }
+        self.make_room(slot);
+        let extent = &mut self.extents[index as usize];
+        extent.degrade(slot);
+        extent.rejoin(slot);
+        self.copies[slot].renew(index);
+        self.fallen.retain(|fallen| *fallen != (slot, index));
+        self.note(index, effects);
+        true
     }
 
     /// Gives up a copy of an extent; false if it is the last that has everything. Its files must stay until

@@ -251,6 +251,14 @@ impl MirroredExtent {
         self.give_the_word();
     }
 
+    /// A copy can be reached again. It gets the account, which it may have missed.
+    pub fn rejoin(&mut self, slot: usize) {
+        self.is_there[slot] = true;
+        self.versions[slot] += 1;
+        self.incarnations[slot] += 1;
+        self.new_epoch();
+    }
+
     fn new_epoch(&mut self) {
         self.wanted.epoch = self.wanted.epoch.max(self.epoch_reserved) + 1;
     }
