@@ -10,6 +10,7 @@ use weir_volume::mirror::Beginning;
 use super::VolumeSpec;
 use super::background::NewCleanup;
 use super::connection::NewConnection;
+use super::copies::CopyChange;
 use super::emulation::SharedMedia;
 use super::recording::Tap;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
@@ -83,6 +84,13 @@ pub(super) enum Command {
         kind: BackgroundKind,
         policy: BackgroundPolicy,
         done: SyncSender<()>,
+    },
+    /// Add, give up or take back a copy of an extent.
+    ChangeCopy {
+        volume: VolumeId,
+        copy: (u32, usize),
+        change: CopyChange,
+        done: SyncSender<bool>,
     },
     Retire {
         volume: VolumeId,

@@ -228,6 +228,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.copying.look_at(extent);
         volume.statistics.copies.stands(extent, standings);
+        self.answer_changes(index, extent, Some(&standings));
         self.publish_copies(index);
         self.ask_for_copies(index);
     }

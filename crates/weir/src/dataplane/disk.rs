@@ -304,8 +304,12 @@ impl Reactor {
             true => message,
             false => format!("has a copy that {message}: {}; another one serves", path.display()),
         };
+        let is_lost = volume.mirror.is_lost(extent);
         let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
         self.raise_alarm(alarm);
+        if is_lost {
+            self.answer_changes(index, extent, None);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod accounts;
 mod background;
 mod command;
 mod connection;
+mod copies;
 mod copying;
 mod disk;
 mod emulation;

@@ -250,6 +250,9 @@ impl Reactor {
                     self.change_background(kind, policy);
                     answer(done);
                 }
+                Command::ChangeCopy { volume, copy, change, done } => {
+                    self.change_copy(volume, copy, change, done);
+                }
                 Command::Retire { volume, extent, message } => self.retire(volume, extent, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -413,6 +416,7 @@ impl Reactor {
         self.unshape(index);
         self.copied_volumes.remove(&index);
         self.leave_drives(index);
+        // Whoever still waits for a change of copies finds that the volume was closed.
         let volume = self.volumes.remove(index);
         volume.publish();
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,6 +15,7 @@ use weir_volume::mirror::{Effect, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
 use super::command::NewSize;
+use super::copies::AwaitedChange;
 use super::copying::Copying;
 use super::emulation::Emulated;
 use super::recording::Tap;
@@ -161,6 +162,8 @@ pub(super) struct ServedVolume {
     pub tap: Option<Tap>,
     /// What brings its copies up to date.
     pub copying: Copying,
+    /// Changes of copies that are not durably known yet: control asks for few at a time.
+    pub awaited_changes: Vec<AwaitedChange>,
     copies: Vec<Copy>,
     owners: Vec<Option<Owner>>,
 }
@@ -195,6 +198,7 @@ impl ServedVolume {
             lacks_zero_range: false,
             emulated: Emulated::new(spec.id),
             tap: None,
+            awaited_changes: Vec::new(),
             copies: Vec::new(),
             owners: Vec::new(),
         };

@@ -1,0 +1,152 @@
+//! Copies of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
+//! known beside the copies, or that it cannot be now.
+
+use std::sync::mpsc::SyncSender;
+
+use weir_types::VolumeId;
+use weir_volume::mirror::{Standing, Standings};
+
+use super::command::{Command, NewHome};
+use super::reactor::Reactor;
+use super::token::VolumeIndex;
+use super::{DataPlane, DataPlaneError, VolumeHome};
+
+/// What becomes of a copy of an extent.
+pub(super) enum CopyChange {
+    /// Its file is there and holds nothing, on the home with this index of these.
+    Add { homes: Vec<NewHome>, home: u8 },
+    /// It is given up.
+    Remove,
+    /// It could not be reached and is there again.
+    Rejoin,
+}
+
+/// A change that is not durably known yet, and who waits for it.
+pub(super) struct AwaitedChange {
+    extent: u32,
+    slot: usize,
+    is_there_after: bool,
+    done: SyncSender<bool>,
+}
+
+impl AwaitedChange {
+    fn is_met_by(&self, extent: u32, standings: &Standings) -> bool {
+        extent == self.extent && (standings[self.slot] != Standing::Absent) == self.is_there_after
+    }
+}
+
+impl Reactor {
+    /// Changes a copy of an extent.
+    pub(super) fn change_copy(
+        &mut self,
+        id: VolumeId,
+        (extent, slot): (u32, usize),
+        change: CopyChange,
+        done: SyncSender<bool>,
+    ) {
+        let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
+        if self.volumes[index].is_ending() || self.stop_by_ns.is_some() {
+            return tell(done, false);
+        }
+        let is_there_after = !matches!(change, CopyChange::Remove);
+        if !self.begin_change(index, (extent, slot), change) {
+            return tell(done, false);
+        }
+        let awaited = AwaitedChange { extent, slot, is_there_after, done };
+        self.volumes[index].awaited_changes.push(awaited);
+        self.copied_volumes.insert(index);
+        self.go_on_copying(index);
+    }
+
+    fn begin_change(&mut self, index: VolumeIndex, (extent, slot): (u32, usize), change: CopyChange) -> bool {
+        let volume = &mut self.volumes[index];
+        match change {
+            CopyChange::Add { homes, home } => {
+                if !volume.mirror.can_add(extent, slot) {
+                    return false;
+                }
+                self.add_new_homes(index, homes);
+                let volume = &mut self.volumes[index];
+                volume.set_home(extent, slot, home);
+                volume.mirror.add(extent, slot, &mut volume.effects);
+                true
+            }
+            CopyChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),
+            CopyChange::Rejoin => {
+                let is_back = volume.mirror.rejoin(extent, slot, &mut volume.effects);
+                if is_back {
+                    volume.set_file(slot, extent, None);
+                }
+                is_back
+            }
+        }
+    }
+
+    /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
+    /// everything.
+    pub(super) fn answer_changes(&mut self, index: VolumeIndex, extent: u32, standings: Option<&Standings>) {
+        let changes = &mut self.volumes[index].awaited_changes;
+        let met = |change: &mut AwaitedChange| match standings {
+            Some(standings) => change.is_met_by(extent, standings),
+            None => change.extent == extent,
+        };
+        changes.extract_if(.., met).for_each(|change| tell(change.done, standings.is_some()));
+    }
+}
+
+/// Tells whoever asked. They may have stopped waiting.
+fn tell(done: SyncSender<bool>, is_so: bool) {
+    let _ = done.send(is_so);
+}
+
+impl DataPlane {
+    /// Adds a copy of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
+    /// there, and it is brought up to date in the background. False if it cannot be added now: something of an earlier
+    /// one there is still under way, or no copy is left to copy from.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn add_copy(
+        &self,
+        volume: VolumeId,
+        copy: (u32, usize),
+        homes: &[VolumeHome],
+        home: u8,
+    ) -> Result<bool, DataPlaneError> {
+        let path = super::locked(&self.paths).get(&volume).cloned();
+        let homes = self.new_homes(homes);
+        let is_added = self.change_copy(volume, copy, CopyChange::Add { homes, home })?;
+        // On a drive that is new to it, it does not stand under its policies yet.
+        path.map_or(Ok(()), |path| self.bind(volume, path))?;
+        Ok(is_added)
+    }
+
+    /// Gives up a copy of an extent; from the answer on nothing is asked of it any more, and its file may go. False if
+    /// it is the last that has everything.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn remove_copy(&self, volume: VolumeId, copy: (u32, usize)) -> Result<bool, DataPlaneError> {
+        self.change_copy(volume, copy, CopyChange::Remove)
+    }
+
+    /// Takes back a copy of an extent that could not be reached. False if there is nothing to take back, or not now.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn rejoin_copy(&self, volume: VolumeId, copy: (u32, usize)) -> Result<bool, DataPlaneError> {
+        self.change_copy(volume, copy, CopyChange::Rejoin)
+    }
+
+    fn change_copy(
+        &self,
+        volume: VolumeId,
+        copy: (u32, usize),
+        change: CopyChange,
+    ) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = std::sync::mpsc::sync_channel(1);
+        self.reactors[reactor].order(Command::ChangeCopy { volume, copy, change, done });
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+    }
+}
