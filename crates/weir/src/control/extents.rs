@@ -41,7 +41,7 @@ impl Control {
         let copy = self.record_copy(volume)?;
         for (drive, store) in self.stores_of(volume)? {
             let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
-            store.create(volume.id, &extents, &copy.content)?;
+            store.create(volume.id, &extents, &copy.content, None)?;
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Control {
             let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
             let extents: Vec<u32> = extents.filter(is_new).collect();
-            store.grow(volume.id, &extents, &copy.content)?;
+            store.grow(volume.id, &extents, &copy.content, None)?;
         }
         Ok(())
     }

@@ -412,7 +412,7 @@ fn an_interrupted_resize_leaves_no_surplus_and_no_old_data() {
     let store = default_store(&world.control);
     drop(world);
     // Growing had made its files but not its record; shrinking had made its record but left data behind.
-    store.grow(id, &[1, 2], b"{}").unwrap();
+    store.grow(id, &[1, 2], b"{}", None).unwrap();
     let extent = store.extents(id).join("00000000");
     let file = std::fs::OpenOptions::new().write(true).open(&extent).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 4096).unwrap();

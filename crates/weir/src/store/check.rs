@@ -22,12 +22,23 @@ pub struct ExtentFault {
 /// Compares the extent files in `extents` with what must be there: each of these indices is there, is a regular
 /// file, and has the size of an extent.
 pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<ExtentFault> {
+    summed_up(indices.filter_map(|index| extent_fault(extents, index)))
+}
+
+/// What is wrong with the file of an extent, if anything is.
+pub fn extent_fault(extents: &Path, index: u32) -> Option<ExtentFault> {
+    let extent = u64::from(index);
+    let message = fault_of(&extents.join(extent_file_name(extent)))?;
+    Some(ExtentFault { extent, message })
+}
+
+/// The first of some faults, the last of which says how many more there are.
+pub fn summed_up(all: impl Iterator<Item = ExtentFault>) -> Vec<ExtentFault> {
     let mut faults = Vec::new();
     let mut further = 0;
-    for extent in indices.map(u64::from) {
-        let Some(message) = fault_of(&extents.join(extent_file_name(extent))) else { continue };
+    for fault in all {
         if faults.len() < FAULTS_SHOWN_MAX {
-            faults.push(ExtentFault { extent, message });
+            faults.push(fault);
         } else {
             further += 1;
         }

@@ -1,0 +1,370 @@
+//! The file of an account beside a copy of an extent; it knows bytes and files, and not what follows from an account.
+//!
+//! It has two blocks that are written in turn, each whole in itself: a magic, a format, a number that grows with each
+//! writing, the account, and a checksum of all that. So a write that was torn leaves the account from before it.
+//! Both blocks have their space from the beginning: an account can be written on a full drive.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use weir_types::bounds::COPIES_MAX;
+use weir_volume::mirror::{Account, REGIONS, RegionSet, Standing};
+
+use super::{Context, StoreError, extent_file_name};
+
+/// Size of a block, in bytes: what drives write at once or not at all, and room for all regions of all copies.
+const BLOCK_BYTES: usize = 4096;
+/// Number of blocks.
+const BLOCKS: usize = 2;
+/// What a block begins with.
+const MAGIC: [u8; 8] = *b"WEIRACCT";
+/// Version of the form of a block.
+const FORMAT: u32 = 1;
+/// Bytes of a set of regions, one bit for each.
+const SET_BYTES: usize = REGIONS as usize / 8;
+/// Where the sets begin: that of marked regions, then by copy those of lacking ones.
+const SETS_START: usize = 512;
+/// Where the checksum of all before it lies.
+const CHECKSUM_START: usize = BLOCK_BYTES - 4;
+/// Suffix of an account's file.
+const SUFFIX: &str = "account";
+/// Suffix of an account's file while it is being made.
+const NEW_SUFFIX: &str = "account.new";
+
+const _: () = assert!(SETS_START + (1 + COPIES_MAX) * SET_BYTES <= CHECKSUM_START);
+const _: () = assert!(STANDINGS_START + COPIES_MAX <= SETS_START);
+
+const FORMAT_START: usize = MAGIC.len();
+const SEQUENCE_START: usize = 16;
+const EPOCH_START: usize = 24;
+const STANDINGS_START: usize = 32;
+
+/// A block as it lies in the file.
+type Block = [u8; BLOCK_BYTES];
+
+/// Why a block holds no account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockFault {
+    /// It is something else, or was never written.
+    #[error("it does not begin as an account does")]
+    Magic,
+    /// It was damaged, or only a part of it was written.
+    #[error("its checksum is {found:#010x} where its content has {expected:#010x}")]
+    Checksum {
+        /// What it says.
+        found: u32,
+        /// What it should say.
+        expected: u32,
+    },
+    /// A later version wrote it.
+    #[error("it has format {0}, not {FORMAT}")]
+    Format(u32),
+    /// No copy can stand like this.
+    #[error("copy {slot} stands as {value}, where 0, 1 and 2 are accepted")]
+    Standing {
+        /// Which copy.
+        slot: usize,
+        /// What is said of it.
+        value: u8,
+    },
+}
+
+/// Name of the file that holds the account of the extent with this index.
+pub fn account_file_name(index: u64) -> String {
+    format!("{}.{SUFFIX}", extent_file_name(index))
+}
+
+/// The name of the extent's file that a file beside it belongs to, if it is that of an account.
+pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
+    let (extent, suffix) = file_name.split_once('.')?;
+    [SUFFIX, NEW_SUFFIX].contains(&suffix).then_some(extent)
+}
+
+/// A block that holds an account.
+pub fn encode(account: &Account, sequence: u64) -> Block {
+    let mut block = [0; BLOCK_BYTES];
+    let mut put = |start: usize, bytes: &[u8]| block[start..start + bytes.len()].copy_from_slice(bytes);
+    put(0, &MAGIC);
+    put(FORMAT_START, &FORMAT.to_le_bytes());
+    put(SEQUENCE_START, &sequence.to_le_bytes());
+    put(EPOCH_START, &account.epoch.to_le_bytes());
+    put(STANDINGS_START, &account.standings.map(standing_value));
+    let sets = std::iter::once(&account.marked).chain(&account.lacking);
+    for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact_mut(SET_BYTES)) {
+        set.iter().for_each(|region| bytes[region as usize / 8] |= 1 << (region % 8));
+    }
+    let checksum = checksum_of(&block);
+    block[CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
+/// The account that a block holds, with its sequence number.
+///
+/// # Errors
+/// If it holds none, or was damaged.
+pub fn decode(block: &Block) -> Result<(Account, u64), BlockFault> {
+    if block[..MAGIC.len()] != MAGIC {
+        return Err(BlockFault::Magic);
+    }
+    let found = u32::from_le_bytes(array(block, CHECKSUM_START));
+    let expected = checksum_of(block);
+    if found != expected {
+        return Err(BlockFault::Checksum { found, expected });
+    }
+    let format = u32::from_le_bytes(array(block, FORMAT_START));
+    if format != FORMAT {
+        return Err(BlockFault::Format(format));
+    }
+    let mut account = Account { epoch: u64::from_le_bytes(array(block, EPOCH_START)), ..Account::default() };
+    for (slot, standing) in account.standings.iter_mut().enumerate() {
+        let value = block[STANDINGS_START + slot];
+        *standing = standing_of(value).ok_or(BlockFault::Standing { slot, value })?;
+    }
+    let sets = std::iter::once(&mut account.marked).chain(&mut account.lacking);
+    for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact(SET_BYTES)) {
+        *set = regions_in(bytes);
+    }
+    Ok((account, u64::from_le_bytes(array(block, SEQUENCE_START))))
+}
+
+fn checksum_of(block: &Block) -> u32 {
+    crc32c::crc32c(&block[..CHECKSUM_START])
+}
+
+fn array<const N: usize>(block: &Block, start: usize) -> [u8; N] {
+    block[start..start + N].try_into().expect("a field lies within its block")
+}
+
+fn standing_value(standing: Standing) -> u8 {
+    match standing {
+        Standing::Absent => 0,
+        Standing::InSync => 1,
+        Standing::Stale => 2,
+    }
+}
+
+fn standing_of(value: u8) -> Option<Standing> {
+    [Standing::Absent, Standing::InSync, Standing::Stale].get(usize::from(value)).copied()
+}
+
+/// The regions whose bits are set. Nearly all bytes are zero, and a volume may have very many accounts.
+fn regions_in(bytes: &[u8]) -> RegionSet {
+    let bits = |(index, byte): (u32, &u8)| {
+        let byte = *byte;
+        (0..8).filter(move |bit| byte & (1 << bit) != 0).map(move |bit| index * 8 + bit)
+    };
+    (0..).zip(bytes).filter(|(_, byte)| **byte != 0).flat_map(bits).collect()
+}
+
+/// The newest account in a file; `None` if there is no file.
+///
+/// # Errors
+/// If the file cannot be read, or neither block holds an account, or one was written by a later version.
+pub fn read(path: &Path) -> Result<Option<Account>, StoreError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        result => result.context("open", path)?,
+    };
+    let blocks = read_blocks(&file).context("read", path)?;
+    let newest = newest(&blocks).context("understand", path)?;
+    match newest {
+        Newest::Block { account, .. } => Ok(Some(account)),
+        Newest::None(faults) => Err(faults).context("understand", path),
+    }
+}
+
+/// Writes an account, durably: over the block that is older or damaged, or into a new file if there is none.
+///
+/// # Errors
+/// Those of the file; and if a later version wrote it.
+pub fn write(path: &Path, account: &Account) -> io::Result<()> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return make(path, account),
+        result => result?,
+    };
+    let (index, sequence) = match newest(&read_blocks(&file)?)? {
+        Newest::Block { index, sequence, .. } => (BLOCKS - 1 - index, sequence + 1),
+        Newest::None(_) => (0, 1),
+    };
+    file.write_all_at(&encode(account, sequence), (index * BLOCK_BYTES) as u64)?;
+    file.sync_all()
+}
+
+/// Makes the file of an account, so that a crash leaves it whole or not at all.
+fn make(path: &Path, account: &Account) -> io::Result<()> {
+    let new = path.with_extension(NEW_SUFFIX);
+    write_new(&new, account)?.sync_all()?;
+    fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// Makes the file of an account; whoever asks for it makes it durable.
+pub(super) fn write_new(path: &Path, account: &Account) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut content = [0; BLOCKS * BLOCK_BYTES];
+    content[..BLOCK_BYTES].copy_from_slice(&encode(account, 1));
+    file.write_all_at(&content, 0)?;
+    Ok(file)
+}
+
+/// What a file of blocks says.
+enum Newest {
+    Block { index: usize, sequence: u64, account: Account },
+    None(io::Error),
+}
+
+/// The newest block that holds an account.
+///
+/// # Errors
+/// If a later version wrote one of them: what it says cannot be told, and must neither be ignored nor written over.
+fn newest(blocks: &[Block; BLOCKS]) -> io::Result<Newest> {
+    let decoded = blocks.each_ref().map(decode);
+    let foreign = decoded.iter().find_map(|block| match block {
+        Err(fault @ BlockFault::Format(_)) => Some(*fault),
+        _ => None,
+    });
+    if let Some(fault) = foreign {
+        return Err(io::Error::other(fault));
+    }
+    let faults: Vec<String> = decoded
+        .iter()
+        .enumerate()
+        .filter_map(|(index, block)| Some(format!("block {index}: {}", block.as_ref().err()?)))
+        .collect();
+    let whole = decoded.into_iter().enumerate().filter_map(|(index, block)| Some((index, block.ok()?)));
+    Ok(match whole.max_by_key(|(_, (_, sequence))| *sequence) {
+        Some((index, (account, sequence))) => Newest::Block { index, sequence, account },
+        None => Newest::None(io::Error::other(format!("it holds no account: {}", faults.join("; ")))),
+    })
+}
+
+/// Reads all blocks; what a file that is too short lacks is zeros.
+fn read_blocks(file: &File) -> io::Result<[Block; BLOCKS]> {
+    let mut blocks = [[0; BLOCK_BYTES]; BLOCKS];
+    for (index, block) in blocks.iter_mut().enumerate() {
+        read_up_to(file, block, (index * BLOCK_BYTES) as u64)?;
+    }
+    Ok(blocks)
+}
+
+/// Fills a buffer from an offset on as far as the file goes.
+pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The path of the account beside the extent file with this index.
+pub(super) fn account_path(extents: &Path, index: u64) -> PathBuf {
+    extents.join(account_file_name(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn regions() -> impl Strategy<Value = RegionSet> {
+        prop::collection::vec(0..REGIONS, 0..40).prop_map(|regions| regions.into_iter().collect())
+    }
+
+    fn accounts() -> impl Strategy<Value = Account> {
+        let standings = prop::array::uniform4(0u8..3);
+        let lacking = prop::array::uniform4(regions());
+        (any::<u64>(), standings, regions(), lacking).prop_map(|(epoch, standings, marked, lacking)| {
+            Account { epoch, standings: standings.map(|value| standing_of(value).unwrap()), marked, lacking }
+        })
+    }
+
+    fn file() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = account_path(folder.path(), 7);
+        (folder, path)
+    }
+
+    proptest! {
+        #[test]
+        fn an_account_is_read_as_it_was_written(account in accounts(), sequence in any::<u64>()) {
+            let block = encode(&account, sequence);
+            prop_assert_eq!(decode(&block), Ok((account, sequence)));
+        }
+
+        #[test]
+        fn any_flipped_byte_is_noticed(account in accounts(), at in 0..BLOCK_BYTES, by in 1u8..) {
+            let mut block = encode(&account, 5);
+            block[at] ^= by;
+            prop_assert!(decode(&block).is_err());
+        }
+
+        #[test]
+        fn a_torn_write_leaves_the_account_from_before_it(
+            written in prop::collection::vec(accounts(), 1..5),
+            torn in accounts(),
+            cut in 0..BLOCK_BYTES,
+        ) {
+            let (_folder, path) = file();
+            written.iter().for_each(|account| write(&path, account).unwrap());
+            let newest = written.last().cloned();
+            prop_assert_eq!(read(&path).unwrap(), newest.clone());
+            let before = fs::read(&path).unwrap();
+            write(&path, &torn).unwrap();
+            let mut content = fs::read(&path).unwrap();
+            let block = if before[..BLOCK_BYTES] == content[..BLOCK_BYTES] { BLOCK_BYTES } else { 0 };
+            // Of the block that was written only the beginning came to be.
+            content[block + cut..block + BLOCK_BYTES].copy_from_slice(&before[block + cut..block + BLOCK_BYTES]);
+            fs::write(&path, &content).unwrap();
+            let found = read(&path).unwrap();
+            prop_assert!(found == newest || found == Some(torn.clone()), "{found:?}");
+            write(&path, &torn).unwrap();
+            prop_assert_eq!(read(&path).unwrap(), Some(torn));
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_none_and_what_is_damaged_is_an_error() {
+        let (_folder, path) = file();
+        assert_eq!(read(&path).unwrap(), None);
+        write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 2 * 4096, "room for both blocks");
+        for content in [vec![], vec![0; 100], vec![7; 2 * BLOCK_BYTES]] {
+            fs::write(&path, content).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains("00000007.account") && error.contains("block 1"), "{error}");
+        }
+        write(&path, &Account { epoch: 4, ..Account::default() }).unwrap();
+        assert_eq!(read(&path).unwrap().unwrap().epoch, 4);
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_neither_ignored_nor_written_over() {
+        let (_folder, path) = file();
+        write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
+        let mut later = encode(&Account { epoch: 9, ..Account::default() }, 2);
+        later[FORMAT_START] = 2;
+        let checksum = checksum_of(&later);
+        later[CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&later, BLOCK_BYTES as u64).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("it has format 2, not 1"));
+        assert!(write(&path, &Account::default()).is_err());
+    }
+
+    #[test]
+    fn a_standing_that_cannot_be_is_refused() {
+        let mut block = encode(&Account::default(), 1);
+        block[STANDINGS_START + 2] = 3;
+        let checksum = checksum_of(&block);
+        block[CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(decode(&block), Err(BlockFault::Standing { slot: 2, value: 3 }));
+    }
+}
