@@ -6,6 +6,7 @@ mod classes;
 mod measurements;
 mod policies;
 mod pools;
+mod replicas;
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,7 @@ impl World {
             rebuild_catalogue,
             drives: Vec::new(),
             classes: Default::default(),
+            zone: None,
         })
     }
 
@@ -47,6 +49,7 @@ impl World {
             rebuild_catalogue: false,
             drives: Vec::new(),
             classes,
+            zone: None,
         })
     }
 
@@ -79,6 +82,7 @@ pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> Creat
         tenant: tenant.map(name),
         name: name(text),
         size_bytes,
+        replicas: 1,
         drive: None,
         io_priority: None,
         class_policy: None,

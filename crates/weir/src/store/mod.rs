@@ -26,7 +26,7 @@ use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::Account;
 
-pub use check::{ExtentFault, check_extents, extent_fault, summed_up};
+pub use check::{ExtentFault, Faults, check_extents, extent_fault};
 pub use condemned::{Condemned, Given, Survey};
 use condemned::{index_of, surplus};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
@@ -88,6 +88,11 @@ pub fn extent_file_name(index: u64) -> String {
     format!("{index:08}")
 }
 
+/// The folder that holds a volume's extent files on a drive, whether that is there or not.
+pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
+    drive.join(VOLUMES_FOLDER).join(volume.to_string()).join("extents")
+}
+
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist.
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
@@ -124,7 +129,7 @@ impl Store {
 
     /// The folder that holds a volume's extent files: what the data plane opens.
     pub fn extents(&self, volume: VolumeId) -> PathBuf {
-        self.folder(volume).join("extents")
+        extents_folder(&self.drive, volume)
     }
 
     /// The folder of one volume while it is made or removed.
