@@ -4,15 +4,20 @@ use weir_types::Name;
 
 use super::types::{
     BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Tenant,
-    Volume, VolumeClassPolicy, VolumeDrive, VolumeLife, VolumePolicy, VolumeSample,
+    Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeLife, VolumePolicy, VolumeSample,
 };
-use crate::control::records::VolumeState;
+use crate::control::records::{DriveRecord, VolumeState};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{self, ControlError, Outcome, TenantView, VolumeView};
 use crate::statistics::OperationSnapshot;
 
-/// The point at which a write is stable, while a volume has one replica and no profile.
-const ACK_POINT: &str = "stable on 1 replica at flush or FUA";
+/// The point at which a write is stable, while a volume has no profile.
+fn ack_point(replicas: u8) -> String {
+    match replicas {
+        1 => "stable on 1 replica at flush or FUA".to_owned(),
+        replicas => format!("stable on each of {replicas} replicas that is in sync, at flush or FUA"),
+    }
+}
 
 /// Reads a name.
 pub fn name(text: &str) -> Outcome<Name> {
@@ -52,6 +57,10 @@ impl From<VolumeView> for Volume {
     fn from(view: VolumeView) -> Volume {
         let policy = VolumePolicy::from(&view);
         let (qos_policy_group, qos_adaptive_policy_group) = bound_policies(&view);
+        let copy = |(number, drives): (u8, Vec<DriveRecord>)| VolumeCopy {
+            number,
+            drives: drives.into_iter().map(VolumeDrive::from).collect(),
+        };
         let record = view.record;
         Volume {
             export_name: record.export_name(),
@@ -61,6 +70,8 @@ impl From<VolumeView> for Volume {
             size_bytes: record.size_bytes,
             used_bytes: view.used_bytes,
             drives: view.drives.into_iter().map(VolumeDrive::from).collect(),
+            replicas: record.replicas,
+            copies: (0..).zip(view.copies).map(copy).collect(),
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
             class: view.class.map(IoPriority::from),
@@ -69,7 +80,7 @@ impl From<VolumeView> for Volume {
             qos_policy_group,
             qos_adaptive_policy_group,
             policy,
-            ack_point: ACK_POINT.to_owned(),
+            ack_point: ack_point(record.replicas),
             connections: view.snapshot.map_or(0, |snapshot| snapshot.connections),
             created_at: record.created_at,
         }

@@ -3,13 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use weir_types::Emulation;
+use weir_types::{Emulation, Name};
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
 use super::types::{Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody};
-use crate::control::{AddDrive, ControlError, Outcome};
+use crate::control::{AddDrive, ControlError, ModifyDrive, Outcome};
 
 /// List drives.
 #[utoipa::path(
@@ -38,6 +38,8 @@ pub(super) async fn create(
         emulation: request.emulation.map(emulation).transpose()?,
         queue_target: request.queue_target.filter(|target| *target > 0),
         class: request.class.map(Into::into),
+        zone: label(request.zone.as_deref())?.flatten(),
+        rack: label(request.rack.as_deref())?.flatten(),
         measure: request.measure,
     };
     let view = context.run(|control| control.add_drive(request)).await?;
@@ -60,7 +62,12 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     Ok(Json(context.run(move |control| control.drive(&name)).await?.into()))
 }
 
-/// Give a drive a class by hand, or that of its latest measurement.
+/// Reads where a drive is, which may be absent, or 'none'.
+fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
+    text.map(|text| if text == "none" { Ok(None) } else { convert::name(text).map(Some) }).transpose()
+}
+
+/// Give a drive a class by hand, or that of its latest measurement, and say where it is.
 #[utoipa::path(
     patch, path = "/v1/drives/{name}", tag = "drives", operation_id = "modifyDrive",
     params(("name" = String, Path, description = "The drive")), request_body = DriveModify,
@@ -73,7 +80,12 @@ pub(super) async fn modify(
     Body(request): Body<DriveModify>,
 ) -> Answer<Drive> {
     let name = convert::name(&name)?;
-    let view = context.run(move |control| control.change_class(&name, request.class.into())).await?;
+    let request = ModifyDrive {
+        class: request.class.map(Into::into),
+        zone: label(request.zone.as_deref())?,
+        rack: label(request.rack.as_deref())?,
+    };
+    let view = context.run(move |control| control.modify_drive(&name, request)).await?;
     Ok(Json(view.into()))
 }
 

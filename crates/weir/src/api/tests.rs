@@ -38,6 +38,7 @@ impl World {
             rebuild_catalogue: false,
             drives: Vec::new(),
             classes: Default::default(),
+            zone: None,
         };
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
         let socket = folder.path().join("api.sock");

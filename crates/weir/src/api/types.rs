@@ -173,11 +173,16 @@ pub struct Volume {
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Bytes that it occupies on the drive; absent if its files cannot be examined.
+    /// Bytes that it occupies, in one copy; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
     /// The drives that hold it.
     pub drives: Vec<VolumeDrive>,
+    /// Copies of each extent that it should have, on different drives.
+    pub replicas: u8,
+    /// The copies, each with its drives; absent if there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<VolumeCopy>,
     /// The class that was asked for; 'low' if none was.
     pub io_priority: IoPriority,
     /// What became of it if that could not be had.
@@ -208,6 +213,15 @@ pub struct Volume {
     pub created_at: Timestamp,
 }
 
+/// A copy of a volume's extents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeCopy {
+    /// Its number, from 0 on.
+    pub number: u8,
+    /// The drives that its extents are on.
+    pub drives: Vec<VolumeDrive>,
+}
+
 /// All volumes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeList {
@@ -228,6 +242,10 @@ pub struct VolumeCreate {
     /// Its size in bytes, a multiple of 4096.
     #[schema(example = 8_589_934_592_u64)]
     pub size_bytes: u64,
+    /// Copies of each extent, on different drives; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3)]
+    pub replicas: Option<u8>,
     /// Its class; if absent, it is where nothing better is taken unasked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
@@ -243,7 +261,8 @@ pub struct VolumeCreate {
     /// The adaptive policy group of its tenant to bind it to, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
-    /// Bind its floor although the drive's pool does not have it; an alarm shows it.
+    /// Bind its floor although the drive's pool does not have it, and have replicas share a zone or rack; an alarm shows
+    /// it.
     #[serde(default)]
     pub force: bool,
 }

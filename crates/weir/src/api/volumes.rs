@@ -40,6 +40,7 @@ pub(super) async fn create(
         tenant: convert::optional_name(request.tenant.as_deref())?,
         name: convert::name(&request.name)?,
         size_bytes: request.size_bytes,
+        replicas: request.replicas.unwrap_or(1),
         io_priority: request.io_priority.map(Into::into),
         class_policy: request.class_policy.map(Into::into),
         drive: convert::optional_name(request.drive.as_deref())?,

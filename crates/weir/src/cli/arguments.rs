@@ -15,8 +15,9 @@ use weir_types::units::Size;
 
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::{IoPriority, VolumeClassPolicy};
+use crate::control::bounds::REPLICAS_MAX;
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
-pub use drive::DriveCommand;
+pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use pool::{PoolChanges, PoolCommand};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
@@ -269,7 +270,9 @@ pub enum ServiceDriveCommand {
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
     /// Make a volume
-    #[command(after_help = "Example:\n  weir volume create --io_priority high test-high --size 8")]
+    #[command(
+        after_help = "Example:\n  weir volume create --io_priority high test-high --size 8\n  weir volume create vol1 --size 8 --repl 2"
+    )]
     Create {
         #[command(flatten)]
         name: VolumeName,
@@ -281,6 +284,10 @@ pub enum VolumeCommand {
         /// Drive to hold it [default: those of the pool of its class]
         #[arg(long, value_name = "DRIVE")]
         drive: Option<String>,
+        /// Copies of each extent, 1 to 3, each on another drive of the pool of its class [default: 1]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)),
+              allow_negative_numbers = true)]
+        repl: Option<u8>,
         /// Class that it should be in: low, medium or high [default: where nothing better is taken unasked]
         #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
         io_priority: Option<IoPriority>,
@@ -299,7 +306,7 @@ pub enum VolumeCommand {
         /// Adaptive policy group of its tenant to bind it to
         #[arg(long, value_name = "POLICY_GROUP")]
         qos_adaptive_policy_group: Option<String>,
-        /// Bind a floor that the drive's pool does not have; an alarm shows it
+        /// Bind a floor that the drive's pool does not have, and have replicas share a zone or rack; an alarm shows it
         #[arg(long)]
         force: bool,
     },

@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use clap::{Arg, Command};
 
 /// Words of other systems for options of ours.
-const OPTION_SYNONYMS: [(&str, &str); 3] = [("vserver", "tenant"), ("svm", "tenant"), ("vol", "volume")];
+const OPTION_SYNONYMS: [(&str, &str); 4] =
+    [("vserver", "tenant"), ("svm", "tenant"), ("vol", "volume"), ("replicas", "repl")];
 
 /// Rewrites a command line (the first argument is the program's name) to the spelling that `root` defines.
 /// What is not recognised is left as it is, for the parser to complain about in the user's own words.

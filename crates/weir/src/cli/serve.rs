@@ -70,6 +70,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         rebuild_catalogue: settings.rebuild_catalogue,
         drives: settings.drives.clone(),
         classes: settings.classes,
+        zone: settings.zone.clone(),
     };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;

@@ -171,6 +171,27 @@ fn volumes_are_created_as_the_portworx_document_prints_it() {
 }
 
 #[test]
+fn volumes_are_created_with_replicas_in_every_spelling() {
+    for (line, expected) in [
+        ("volume create v --size 8", None),
+        ("volume create v --size 8 --repl=2", Some(2)),
+        ("volume create --repl 3 v --size 8", Some(3)),
+        ("volume create -repl 2 v --size 8", Some(2)),
+        ("vol create -REPL=1 v -size=8", Some(1)),
+        ("volume create --replicas 2 v --size 8", Some(2)),
+    ] {
+        let Ok(Command::Volume { command: VolumeCommand::Create { repl, .. } }) = read(line) else {
+            panic!("{line}");
+        };
+        assert_eq!(repl, expected, "{line}");
+    }
+    for bad in ["0", "4", "-1", "two", ""] {
+        let error = read(&format!("volume create v --size 8 --repl={bad}")).unwrap_err();
+        assert!(error.contains("--repl"), "{error}");
+    }
+}
+
+#[test]
 fn drives_are_added_with_a_name_and_parameters() {
     let emulation =
         |iops, bytes_per_second, latency_ns| Some(Emulation::even(iops, bytes_per_second, latency_ns));
@@ -234,6 +255,9 @@ fn drives_are_measured_and_classed() {
         ("drive modify d1 --class auto", true),
         ("drive modify d1 --class med", true),
         ("drive modify d1", false),
+        ("drive modify d1 --zone a", true),
+        ("drive modify d1 -ZONE none -rack=r1 --class low", true),
+        ("drive add /srv/d1 --zone a --rack r1", true),
     ] {
         assert_eq!(read(line).is_ok(), is_understood, "{line}");
     }

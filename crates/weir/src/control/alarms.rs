@@ -29,6 +29,8 @@ pub enum AlarmSource {
     Space,
     /// The measurement of a drive.
     Measurement,
+    /// The copies of a volume.
+    Replicas,
 }
 
 /// A fault that stands now.
@@ -58,6 +60,8 @@ struct State {
     volumes: BTreeMap<VolumeId, String>,
     /// Extent files that are not as they must be.
     extents: BTreeMap<VolumeId, Vec<ExtentFault>>,
+    /// Copies of extents that are not used, because of what was found when the volume was opened.
+    copies: BTreeMap<VolumeId, Vec<ExtentFault>>,
 }
 
 impl Alarms {
@@ -95,10 +99,17 @@ impl Alarms {
         let mut state = self.state();
         state.volumes.remove(&volume);
         state.extents.remove(&volume);
+        state.copies.remove(&volume);
+    }
+
+    /// Raises what is wrong with copies of a volume that is being opened, which stands until it is opened again.
+    pub fn set_copies(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
+        faults.iter().for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
+        self.state().copies.insert(volume, faults);
     }
 
     /// Replaces what is known of a volume's extent files.
-    fn set_extents(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
+    pub fn set_extents(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
         let mut state = self.state();
         if faults.is_empty() {
             if state.extents.remove(&volume).is_some() {
@@ -130,10 +141,14 @@ impl Alarms {
         };
         let general = state.general.iter().map(|m| alarm(AlarmSource::Control, None, None, m));
         let volumes = state.volumes.iter().map(|(id, m)| alarm(AlarmSource::Control, Some(*id), None, m));
-        let extents = state.extents.iter().flat_map(|(id, faults)| {
-            faults.iter().map(|f| alarm(AlarmSource::ExtentCheck, Some(*id), Some(f.extent), &f.message))
-        });
-        general.chain(volumes).chain(extents).collect()
+        let faults_of = |source, faults: &BTreeMap<VolumeId, Vec<ExtentFault>>| {
+            let all = faults.iter().flat_map(|(id, faults)| faults.iter().map(move |fault| (*id, fault)));
+            let alarms = all.map(|(id, fault)| alarm(source, Some(id), Some(fault.extent), &fault.message));
+            alarms.collect::<Vec<_>>()
+        };
+        let extents = faults_of(AlarmSource::ExtentCheck, &state.extents);
+        let copies = faults_of(AlarmSource::Replicas, &state.copies);
+        general.chain(volumes).chain(extents).chain(copies).collect()
     }
 }
 
@@ -150,6 +165,7 @@ impl Control {
         alarms.extend(self.over_commit_alarms());
         alarms.extend(self.measurement_alarms());
         alarms.extend(self.class_alarms());
+        alarms.extend(self.replica_alarms());
         alarms
     }
 
@@ -180,7 +196,14 @@ impl Control {
     /// Has the data plane fail what lies on damaged extent files: a file that was shortened would otherwise
     /// grow again under the next write, and what it lost would read as zeroes.
     fn retire_extents(&self, volume: VolumeId, faults: &[ExtentFault]) {
+        let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
+        let Some(placement) = record.map(|record| record.placement) else { return };
         for fault in faults {
+            let copies = placement.copies_of(fault.extent).count();
+            // Where another copy is whole, the extent is served.
+            if faults.iter().filter(|other| other.extent == fault.extent).count() < copies {
+                continue;
+            }
             if let Ok(extent) = u32::try_from(fault.extent) {
                 self.data_plane.retire(volume, extent, fault.message.clone());
             }

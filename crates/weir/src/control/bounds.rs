@@ -6,8 +6,12 @@ use std::ops::RangeInclusive;
 /// Tenants that one daemon knows: far more than one machine serves, few enough to list in one answer.
 pub const TENANTS_MAX: usize = 4_096;
 
-/// Drives that one daemon knows: several times the bays of the largest servers.
-pub const DRIVES_MAX: usize = 256;
+/// Drives that one daemon knows: several times the bays of the largest servers, and as many as a byte can tell apart
+/// beside one value for none.
+pub const DRIVES_MAX: usize = 255;
+
+/// Copies of each extent that can be asked for: one less than there can be, for one that takes the place of another.
+pub const REPLICAS_MAX: u8 = weir_types::bounds::COPIES_MAX as u8 - 1;
 
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;

@@ -6,13 +6,14 @@ use weir_types::{Class, ClassPolicy, DriveId, Name};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
-use super::bounds::POOL_FULL_PERCENT;
+use super::bounds::{POOL_FULL_PERCENT, REPLICAS_MAX};
 use super::drives::Usages;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
-use super::placement::{Placement, Room, spread};
+use super::placement::Placement;
 use super::pools::Pool;
-use super::records::{DEFAULT_CLASS, VolumeRecord, VolumeState};
+use super::records::{DEFAULT_CLASS, DriveRecord, VolumeRecord, VolumeState};
+use super::spread::{Domain, Room, count_domains, spread};
 use super::volumes::CreateVolume;
 use crate::store::{DriveUsage, extent_count};
 
@@ -27,13 +28,42 @@ struct Offer {
     available_bytes: u64,
     /// What may still be provisioned, in bytes, if that is limited.
     provisionable_bytes: Option<u64>,
+    /// Number of different zones of its drives, if it is said of any in which zone it is.
+    zones: Option<usize>,
+    /// Number of different racks of its drives, if it is said of any in which rack it is.
+    racks: Option<usize>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    class: Class,
+    policy: ClassPolicy,
+    /// Size of each copy, in bytes.
+    bytes: u64,
+    copies: usize,
+}
+
+impl Wish {
+    /// What all copies may come to occupy, in bytes.
+    fn all_bytes(&self) -> u64 {
+        self.bytes.saturating_mul(self.copies as u64)
+    }
+
+    /// How many copies there should be, in words, if that is more than one.
+    fn copies_words(&self) -> String {
+        if self.copies > 1 { format!(" and {} replicas", self.copies) } else { String::new() }
+    }
 }
 
 impl Offer {
-    /// True if a volume of this size can be made here. Volumes are thin: what they may come to occupy counts only
+    /// True if what is wished for can be made here. Volumes are thin: what they may come to occupy counts only
     /// where that is limited.
-    fn can_take(&self, bytes: u64) -> bool {
-        !self.rooms.is_empty() && self.available_bytes > 0 && self.may_provision(bytes)
+    fn can_take(&self, wish: &Wish) -> bool {
+        self.rooms.len() >= wish.copies
+            && !self.rooms.is_empty()
+            && self.available_bytes > 0
+            && self.may_provision(wish.all_bytes())
     }
 
     /// True if so many bytes more are within what the pool may have provisioned.
@@ -41,14 +71,40 @@ impl Offer {
         self.provisionable_bytes.is_none_or(|provisionable| bytes <= provisionable)
     }
 
-    /// What is free here, in words.
-    fn words(&self) -> String {
+    /// What is free here, in words; for several copies also on how many drives.
+    fn words(&self, copies: usize) -> String {
         let pool = &self.pool;
         let class = if self.class.is_none() { " (class not known: 'drive measure' tells it)" } else { "" };
         let limit = self.provisionable_bytes.map(|bytes| format!(", {} of it provisionable", Size(bytes)));
         let free = roughly(self.available_bytes);
-        format!("pool '{pool}'{class} with {free} free{}", limit.unwrap_or_default())
+        let drives = match (copies, self.rooms.len()) {
+            (..=1, _) => String::new(),
+            (_, 1) => " on 1 drive".to_owned(),
+            (_, drives) => format!(" on {drives} drives"),
+        };
+        format!("pool '{pool}'{class} with {free} free{}{drives}", limit.unwrap_or_default())
     }
+
+    /// Refuses copies that would have to share what fails together, where it is said what that is.
+    fn refuse_close(&self, copies: usize) -> Outcome<()> {
+        let domains = [("zone", self.zones), ("rack", self.racks)];
+        let too_few =
+            |&(what, count): &(&'static str, Option<usize>)| Some((what, count.filter(|n| *n < copies)?));
+        let Some((what, count)) = domains.iter().find_map(too_few) else { return Ok(()) };
+        let (pool, plural) = (&self.pool, if count == 1 { "" } else { "s" });
+        Err(ControlError::refused(format!(
+            "{copies} replicas cannot be in different {what}s: the drives of pool '{pool}' are in {count} \
+             {what}{plural}; up to {count} would be accepted, and --force has some share a {what}"
+        )))
+    }
+}
+
+/// Refuses numbers of copies that no volume can have.
+pub(super) fn check_replicas(replicas: u8) -> Outcome<()> {
+    if (1..=REPLICAS_MAX).contains(&replicas) {
+        return Ok(());
+    }
+    Err(ControlError::invalid(format!("{replicas} replicas are not accepted; 1 to {REPLICAS_MAX} are")))
 }
 
 /// The classes to try in turn for one that is preferred: the next worse first, because nobody asked for better.
@@ -80,10 +136,11 @@ fn candidates(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Vec<&Offe
 }
 
 /// Chooses the pool for a volume.
-fn choose(offers: &[Offer], wanted: Class, policy: ClassPolicy, bytes: u64) -> Outcome<&Offer> {
-    let found = candidates(offers, wanted, policy).into_iter().find(|offer| offer.can_take(bytes));
+fn choose<'a>(offers: &'a [Offer], wish: &Wish) -> Outcome<&'a Offer> {
+    let Wish { class: wanted, policy, bytes, copies } = *wish;
+    let found = candidates(offers, wanted, policy).into_iter().find(|offer| offer.can_take(wish));
     found.ok_or_else(|| {
-        let there: Vec<String> = offers.iter().map(Offer::words).collect();
+        let there: Vec<String> = offers.iter().map(|offer| offer.words(copies)).collect();
         let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
         let remedy = match policy {
             ClassPolicy::Strict => "; --class-policy prefer takes the next best",
@@ -91,8 +148,9 @@ fn choose(offers: &[Offer], wanted: Class, policy: ClassPolicy, bytes: u64) -> O
         };
         let class = if policy == ClassPolicy::Any { "any".to_owned() } else { wanted.to_string() };
         ControlError::full(format!(
-            "a volume of {} with class {class} cannot be had: there is {there}{remedy}",
-            Size(bytes)
+            "a volume of {} with class {class}{} cannot be had: there is {there}{remedy}",
+            Size(bytes),
+            wish.copies_words()
         ))
     })
 }
@@ -141,14 +199,14 @@ impl Model {
     }
 
     /// A place on a drive that is named.
-    fn place_on(
-        &self,
-        name: &Name,
-        (wanted, policy): (Class, ClassPolicy),
-        size_bytes: u64,
-        usages: &Usages,
-    ) -> Outcome<Placement> {
+    fn place_on(&self, name: &Name, wish: &Wish, usages: &Usages) -> Outcome<Placement> {
+        let Wish { class: wanted, policy, bytes: size_bytes, copies } = *wish;
         let drive = self.usable_drive(name)?;
+        if copies > 1 {
+            return Err(ControlError::invalid(format!(
+                "drive '{name}' can hold one of {copies} replicas; without --drive they are spread over drives"
+            )));
+        }
         if policy == ClassPolicy::Strict && drive.class != Some(wanted) {
             let class = class_words(drive.class);
             return Err(ControlError::refused(format!(
@@ -158,7 +216,7 @@ impl Model {
         let pool = self.pool_of(drive.id).ok_or_else(|| ControlError::internal("a drive is in no pool"))?;
         let offer = self.offer(&pool, usages);
         if !offer.may_provision(size_bytes) {
-            let (size, there) = (Size(size_bytes), offer.words());
+            let (size, there) = (Size(size_bytes), offer.words(copies));
             return Err(ControlError::full(format!(
                 "a volume of {size} cannot be had on drive '{name}': there is {there}"
             )));
@@ -166,14 +224,26 @@ impl Model {
         Ok(Placement::on(drive.id))
     }
 
+    /// Where a drive is: as it is said of it, and else where its node is.
+    pub(super) fn domain_of(&self, drive: &DriveRecord) -> Domain {
+        Domain {
+            zone: drive.zone.as_ref().map(Name::to_string).or_else(|| self.zone.clone()),
+            rack: drive.rack.as_ref().map(Name::to_string),
+        }
+    }
+
     fn offer(&self, pool: &Pool<'_>, usages: &Usages) -> Offer {
         let usable = usable(pool, usages);
-        let room = |&(drive, usage): &(DriveId, DriveUsage)| Room {
-            drive,
+        let usable_drives =
+            || pool.drives.iter().filter(|drive| usable.iter().any(|(id, _)| *id == drive.id));
+        let room = |(drive, (id, usage)): (&&DriveRecord, &(DriveId, DriveUsage))| Room {
+            drive: *id,
+            domain: self.domain_of(drive),
             size_bytes: usage.size_bytes,
-            provisioned_bytes: self.provisioned_bytes(drive),
+            provisioned_bytes: self.provisioned_bytes(*id),
         };
-        let rooms: Vec<Room> = usable.iter().map(room).collect();
+        let rooms: Vec<Room> = usable_drives().zip(&usable).map(room).collect();
+        let (zones, racks) = count_domains(rooms.iter().map(|room| &room.domain));
         let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
         let limit = |percent: u32| together.size_bytes / 100 * u64::from(percent);
         let provisioned: u64 = rooms.iter().map(|room| room.provisioned_bytes).sum();
@@ -186,6 +256,9 @@ impl Model {
                 .settings
                 .over_provision_percent
                 .map(|percent| limit(percent).saturating_sub(provisioned)),
+            // The node's zone is that of all drives alike, and tells none of them apart.
+            zones: usable_drives().any(|drive| drive.zone.is_some()).then_some(zones),
+            racks: usable_drives().any(|drive| drive.rack.is_some()).then_some(racks),
             rooms,
         }
     }
@@ -195,18 +268,24 @@ impl Control {
     /// Where a new volume should lie.
     ///
     /// # Errors
-    /// Not found for an unknown drive; refused if that is missing or has another class than is asked for; full if
-    /// the class cannot be had, with what is free where, or the drive's pool may have no more provisioned.
+    /// Not found for an unknown drive; refused if that is missing or has another class than is asked for, or if replicas
+    /// would have to share a zone or rack and that is not forced; full if the class cannot be had, with what is free
+    /// where, or the drive's pool may have no more provisioned; invalid for several replicas on one drive.
     pub(super) fn place(&self, request: &CreateVolume, policy: ClassPolicy) -> Outcome<Placement> {
         let usages = self.usages();
         let model = self.model();
-        let wanted = request.io_priority.unwrap_or(DEFAULT_CLASS);
+        let class = request.io_priority.unwrap_or(DEFAULT_CLASS);
+        let copies = usize::from(request.replicas);
+        let wish = Wish { class, policy, bytes: request.size_bytes, copies };
         if let Some(name) = &request.drive {
-            return model.place_on(name, (wanted, policy), request.size_bytes, &usages);
+            return model.place_on(name, &wish, &usages);
         }
         let offers: Vec<Offer> = model.pools().iter().map(|pool| model.offer(pool, &usages)).collect();
-        let offer = choose(&offers, wanted, policy, request.size_bytes)?;
-        let extents = spread(extent_count(request.size_bytes), &offer.rooms);
+        let offer = choose(&offers, &wish)?;
+        if !request.force {
+            offer.refuse_close(copies)?;
+        }
+        let extents = spread(extent_count(request.size_bytes), copies, &offer.rooms);
         Placement::of(&extents).ok_or_else(|| ControlError::internal("a pool without drives was chosen"))
     }
 
@@ -222,12 +301,20 @@ impl Control {
         let home = volume.placement.drives()[0];
         let pool = model.pool_of(home).ok_or_else(|| ControlError::internal("a volume is on no pool"))?;
         let offer = model.offer(&pool, &usages);
-        let more_bytes = volume.size_bytes - from_bytes;
-        if !offer.can_take(more_bytes) {
-            let (more, there) = (Size(more_bytes), offer.words());
-            return Err(ControlError::full(format!("{more} more cannot be had: there is {there}")));
+        let wish = Wish {
+            class: volume.io_priority,
+            policy: volume.class_policy,
+            bytes: volume.size_bytes - from_bytes,
+            copies: usize::from(volume.replicas),
+        };
+        if !offer.can_take(&wish) {
+            let (more, there) = (Size(wish.bytes), offer.words(wish.copies));
+            let replicas =
+                if wish.copies > 1 { format!(" in {} replicas", wish.copies) } else { String::new() };
+            return Err(ControlError::full(format!("{more} more{replicas} cannot be had: there is {there}")));
         }
-        volume.placement.extend(old, &spread(new - old, &offer.rooms));
+        // Where drives are was looked at when the volume was made; if that has changed, an alarm tells.
+        volume.placement.extend(old, &spread(new - old, wish.copies, &offer.rooms));
         Ok(())
     }
 
@@ -293,7 +380,8 @@ mod tests {
     use super::*;
 
     fn offer(pool: &str, class: Option<Class>, available_bytes: u64) -> Offer {
-        let room = Room { drive: DriveId::DEFAULT, size_bytes: 100, provisioned_bytes: 0 };
+        let domain = Domain::default();
+        let room = Room { drive: DriveId::DEFAULT, domain, size_bytes: 100, provisioned_bytes: 0 };
         Offer {
             pool: Name::new(pool).unwrap(),
             class,
@@ -301,11 +389,14 @@ mod tests {
             rooms: vec![room],
             available_bytes,
             provisionable_bytes: None,
+            zones: None,
+            racks: None,
         }
     }
 
     fn chosen(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Result<String, String> {
-        let chosen = choose(offers, wanted, policy, 10).map(|offer| offer.pool.to_string());
+        let wish = Wish { class: wanted, policy, bytes: 10, copies: 1 };
+        let chosen = choose(offers, &wish).map(|offer| offer.pool.to_string());
         chosen.map_err(|error| error.message)
     }
 
@@ -355,6 +446,45 @@ mod tests {
         assert_eq!(chosen(&offers, Class::High, ClassPolicy::Prefer), Ok("low".to_owned()));
         let refusal = chosen(&offers, Class::High, ClassPolicy::Strict).unwrap_err();
         assert!(refusal.contains("9B of it provisionable"), "{refusal}");
+    }
+
+    #[test]
+    fn several_copies_need_as_many_drives_and_count_as_often() {
+        let low = offer("low", Some(Class::Low), 50);
+        let with_drives = |name: &str, class: Class, drives: usize| Offer {
+            rooms: vec![low.rooms[0].clone(); drives],
+            ..offer(name, Some(class), 50)
+        };
+        let offers = [with_drives("high", Class::High, 2), with_drives("low", Class::Low, 3)];
+        let of = |class, policy, copies| {
+            let wish = Wish { class, policy, bytes: 10, copies };
+            choose(&offers, &wish).map(|offer| offer.pool.to_string()).map_err(|error| error.message)
+        };
+        assert_eq!(of(Class::High, ClassPolicy::Strict, 2), Ok("high".to_owned()));
+        assert_eq!(of(Class::High, ClassPolicy::Prefer, 3), Ok("low".to_owned()));
+        let refusal = of(Class::High, ClassPolicy::Strict, 3).unwrap_err();
+        assert!(
+            refusal.contains("class high and 3 replicas") && refusal.contains("on 2 drives"),
+            "{refusal}"
+        );
+        let limited = Offer { provisionable_bytes: Some(20), ..with_drives("low", Class::Low, 3) };
+        let wish = |copies| Wish { class: Class::Low, policy: ClassPolicy::Any, bytes: 10, copies };
+        assert!(limited.can_take(&wish(2)) && !limited.can_take(&wish(3)));
+    }
+
+    #[test]
+    fn copies_that_would_share_what_fails_together_are_refused_where_it_is_said() {
+        let low = offer("low", Some(Class::Low), 50);
+        assert!(low.refuse_close(3).is_ok());
+        for (zones, racks, words) in [
+            (Some(2), None, "are in 2 zones; up to 2 would be accepted"),
+            (Some(3), Some(1), "are in 1 rack;"),
+            (None, Some(2), "are in 2 racks;"),
+        ] {
+            let error = Offer { zones, racks, ..low.clone() }.refuse_close(3).unwrap_err();
+            assert!(error.message.contains(words), "{}", error.message);
+        }
+        assert!(Offer { zones: Some(3), racks: Some(3), ..low }.refuse_close(3).is_ok());
     }
 
     #[test]

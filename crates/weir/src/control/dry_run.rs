@@ -75,6 +75,7 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         name,
         size_bytes,
         placement: Placement::default(),
+        replicas: 1,
         io_priority: DEFAULT_CLASS,
         class_policy: ClassPolicy::Any,
         generation: 0,

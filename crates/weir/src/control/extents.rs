@@ -5,10 +5,11 @@ use weir_types::{DriveId, VolumeId};
 
 use super::Control;
 use super::background::Cleanup;
+use super::copies::first_account;
 use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
 use crate::dataplane::{VolumeHome, VolumeLayout};
-use crate::store::{ExtentFault, Store, check_extents, extent_count};
+use crate::store::{ExtentFault, Store, check_extents, extent_count, extents_folder, witness};
 
 impl Control {
     /// The files of all drives of a volume, in the order of its placement.
@@ -20,49 +21,61 @@ impl Control {
         volume.placement.drives().iter().map(store).collect()
     }
 
+    /// The files of those drives of a volume that are there, in the order of its placement.
+    pub(super) fn stores_there(&self, volume: &VolumeRecord) -> Vec<(DriveId, Store)> {
+        let store = |drive: &DriveId| Some((*drive, self.store(*drive).ok()?));
+        volume.placement.drives().iter().filter_map(store).collect()
+    }
+
     /// Where a volume lies, as the data plane needs to know it.
+    ///
+    /// # Errors
+    /// Refused if a drive is missing, unless it has copies, of which those elsewhere may be enough.
     pub(super) fn layout(&self, volume: &VolumeRecord) -> Outcome<VolumeLayout> {
-        Ok(VolumeLayout { homes: self.homes(volume)?, copies: vec![volume.placement.indices().to_vec()] })
+        if !volume.placement.has_copies() {
+            self.refuse_missing(volume)?;
+        }
+        Ok(VolumeLayout { homes: self.homes(volume)?, copies: volume.placement.copies().to_vec() })
     }
 
     fn homes(&self, volume: &VolumeRecord) -> Outcome<Vec<VolumeHome>> {
-        let stores = self.stores_of(volume)?;
         let model = self.model();
-        let home = |(drive, store): (DriveId, Store)| {
-            let record = model.drives.get(&drive).map(|drive| &drive.record)?;
-            Some(VolumeHome { drive: record.spec(), directory: store.extents(volume.id) })
+        let home = |drive: &DriveId| {
+            let record = model.drives.get(drive).map(|drive| &drive.record)?;
+            let directory = extents_folder(&record.path, volume.id);
+            Some(VolumeHome { drive: record.spec(), directory })
         };
-        let homes: Option<Vec<VolumeHome>> = stores.into_iter().map(home).collect();
-        homes.ok_or_else(|| ControlError::internal("a drive has files and is not in the catalogue"))
+        let homes: Option<Vec<VolumeHome>> = volume.placement.drives().iter().map(home).collect();
+        homes.ok_or_else(|| ControlError::internal("a volume is on a drive that is not in the catalogue"))
     }
 
     /// Makes the files of a new volume.
     pub(super) fn make_files(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let copy = self.record_copy(volume)?;
+        let (copy, account) = (self.record_copy(volume)?, first_account(volume));
         for (drive, store) in self.stores_of(volume)? {
             let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
-            store.create(volume.id, &extents, &copy.content)?;
+            store.create(volume.id, &extents, &copy.content, account.as_ref())?;
         }
-        Ok(())
+        self.begin_witnesses(volume, 0)
     }
 
     /// Makes the files that a volume needs beside those that it has. If that fails, some may be left. A folder that
     /// is new gets the copy of the old record: until the new one counts, there should be nothing here.
     pub(super) fn grow_files(&self, volume: &VolumeRecord, old: &VolumeRecord) -> Outcome<()> {
-        let copy = self.record_copy(old)?;
+        let (copy, account) = (self.record_copy(old)?, first_account(volume));
         for (drive, store) in self.stores_of(volume)? {
             let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
             let extents: Vec<u32> = extents.filter(is_new).collect();
-            store.grow(volume.id, &extents, &copy.content)?;
+            store.grow(volume.id, &extents, &copy.content, account.as_ref())?;
         }
-        Ok(())
+        self.begin_witnesses(volume, extent_count(old.size_bytes))
     }
 
-    /// Takes from a volume what it holds beyond a size, on all its drives, and has the space given back.
+    /// Takes from a volume what it holds beyond a size, on all its drives that are there, and has the space given back.
     pub(super) fn trim(&self, volume: &VolumeRecord, size_bytes: u64) -> Outcome<()> {
         let mut outcome = Ok(());
-        for (drive, store) in self.stores_of(volume)? {
+        for (drive, store) in self.stores_there(volume) {
             outcome = outcome.and(self.trim_on(volume, drive, &store, size_bytes));
         }
         outcome
@@ -109,10 +122,27 @@ impl Control {
         self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_extents: None, progress: None });
     }
 
-    /// Bytes that a volume occupies; `None` if its files cannot be examined.
+    /// Bytes that a volume occupies, in one copy: of several that are there the one that occupies most. `None` if its
+    /// files cannot be examined.
     pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
+        if volume.placement.has_copies() {
+            return self.used_bytes_of_copies(volume);
+        }
         let stores = self.stores_of(volume).ok()?;
         stores.into_iter().map(|(_, store)| store.used_bytes(volume.id).ok()).sum()
+    }
+
+    fn used_bytes_of_copies(&self, volume: &VolumeRecord) -> Option<u64> {
+        let stores = self.stores_there(volume);
+        let mut used = vec![0; usize::try_from(extent_count(volume.size_bytes)).ok()?];
+        for (_, store) in &stores {
+            for (extent, bytes) in store.used_by_extent(volume.id).ok()? {
+                if let Some(most) = used.get_mut(extent as usize) {
+                    *most = bytes.max(*most);
+                }
+            }
+        }
+        (!stores.is_empty()).then(|| used.into_iter().sum())
     }
 
     /// Extent files of a volume that are not as they must be. That a drive is missing is an alarm of its own.
@@ -124,8 +154,7 @@ impl Control {
         let faults = |(drive, store): (DriveId, Store)| {
             check_extents(&store.extents(id), record.placement.extents_on(drive, record.size_bytes))
         };
-        self.stores_of(&record)
-            .map_or_else(|_| Vec::new(), |stores| stores.into_iter().flat_map(faults).collect())
+        self.stores_there(&record).into_iter().flat_map(faults).collect()
     }
 
     /// Refuses what needs a volume's files while a drive that has some is missing.
@@ -135,6 +164,9 @@ impl Control {
 
     /// Has the space of a deleted volume given back on all its drives.
     pub(super) fn begin_cleanups(&self, volume: &VolumeRecord) {
+        if let Err(error) = witness::remove(&self.witnesses(volume.id)) {
+            tracing::warn!(volume = %volume.id, %error, "the witnesses of a deleted volume stay");
+        }
         for drive in volume.placement.drives() {
             self.begin_cleanup(volume.id, Cleanup::of_volume(volume, *drive));
         }

@@ -13,6 +13,7 @@ mod built_in;
 pub mod catalogue;
 mod changes;
 mod classes;
+mod copies;
 mod credits;
 mod drives;
 mod dry_run;
@@ -29,6 +30,7 @@ pub mod reasons;
 mod rebuild;
 mod recording;
 pub mod records;
+mod spread;
 mod startup;
 mod statistics;
 mod tenants;
@@ -51,7 +53,7 @@ use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 use drives::Measurements;
-pub use drives::{AddDrive, ClassChange, DriveView};
+pub use drives::{AddDrive, ClassChange, DriveView, ModifyDrive};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use ledger::{Amount, Claim, Ledger};
@@ -129,8 +131,8 @@ impl Control {
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
             layout: self.layout(volume)?,
-            beginnings: Vec::new(),
-            witnesses: self.state.join("witnesses").join(volume.id.to_string()),
+            beginnings: self.beginnings(volume)?,
+            witnesses: self.witnesses(volume.id),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));

@@ -44,6 +44,8 @@ pub struct Model {
     pub cleanups: BTreeMap<(VolumeId, DriveId), Cleanup>,
     /// The policies of background work that are not the built-in ones.
     pub background: BTreeMap<BackgroundKind, Versioned<BackgroundPolicy>>,
+    /// The zone of the node, in which drives are of which nothing else is said.
+    pub zone: Option<String>,
     /// Drives by identity.
     pub drives: BTreeMap<DriveId, Drive>,
     /// Statistics of the volumes that the data plane serves.

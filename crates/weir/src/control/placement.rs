@@ -1,18 +1,21 @@
-//! Where the extents of a volume lie, and where new ones should.
+//! Where the copies of a volume's extents lie.
 //!
-//! Pure: it knows drives by their identity and how full they are, and nothing of their files.
+//! Pure: it knows drives by their identity, and nothing of their files. Two copies of an extent are never on the same
+//! drive. Copies have numbers, and an extent may lack the copy of a number: copies are moved extent by extent, each
+//! between two numbers.
 
 use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
-use weir_types::bounds::EXTENT_BYTES;
+use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
 
 use super::bounds::DRIVES_MAX;
+use crate::dataplane::NO_HOME;
 use crate::store::extent_count;
 
-/// An extent's drive is kept as its index in the list of drives, in one byte.
-const _: () = assert!(DRIVES_MAX <= u8::MAX as usize + 1);
+/// A copy's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
+const _: () = assert!(DRIVES_MAX <= NO_HOME as usize);
 
-/// Which drive holds which extent of a volume.
+/// Which drives hold which extent of a volume.
 ///
 /// A drive may be named that holds none, because a shrink took them; the volume's folder is there all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,61 +23,67 @@ const _: () = assert!(DRIVES_MAX <= u8::MAX as usize + 1);
 pub struct Placement {
     /// The drives, none of them twice, at least one.
     drives: Vec<DriveId>,
-    /// For each extent the index of its drive. Extents beyond the list are on the first drive.
-    extents: Vec<u8>,
+    /// By copy, of which there is at least one, and extent the index of its drive, or [`NO_HOME`]. Extents beyond a list
+    /// are on the first drive in the first copy, and nowhere in the others.
+    copies: Vec<Vec<u8>>,
 }
 
-/// How a placement is written: as its drive if there is only one, which is also how it was before there could be more.
+/// How a placement is written: as its drive if there is only one, and without the list of copies if no extent has
+/// several. So it was before there could be more.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Form {
     One(DriveId),
-    Several { drives: Vec<DriveId>, extents: Vec<u8> },
-}
-
-/// What a drive can take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// The drive.
-    pub drive: DriveId,
-    /// Its size, in bytes.
-    pub size_bytes: u64,
-    /// What volumes may come to occupy there, in bytes.
-    pub provisioned_bytes: u64,
+    Single { drives: Vec<DriveId>, extents: Vec<u8> },
+    Several { drives: Vec<DriveId>, copies: Vec<Vec<u8>> },
 }
 
 impl Placement {
-    /// All on one drive.
+    /// All on one drive, in one copy.
     pub fn on(drive: DriveId) -> Placement {
-        Placement { drives: vec![drive], extents: Vec::new() }
+        Placement { drives: vec![drive], copies: vec![Vec::new()] }
     }
 
-    /// Extent by extent; `None` if there is no extent.
-    pub fn of(extents: &[DriveId]) -> Option<Placement> {
-        let mut placement = Placement::on(*extents.first()?);
+    /// Extent by extent, by copy; `None` if there is no extent.
+    pub fn of(extents: &[Vec<DriveId>]) -> Option<Placement> {
+        let mut placement = Placement::on(*extents.first()?.first()?);
         placement.extend(0, extents);
         Some(placement)
     }
 
-    /// Adds extents to a volume that has this many.
-    pub fn extend(&mut self, count: u64, more: &[DriveId]) {
-        // The list must reach as far as the volume before it goes on.
-        self.extents.resize(count as usize, 0);
-        for drive in more {
-            let index = self.drives.iter().position(|known| known == drive).unwrap_or_else(|| {
-                self.drives.push(*drive);
-                self.drives.len() - 1
-            });
-            self.extents.push(u8::try_from(index).expect("there are no more drives than bytes can count"));
+    /// Adds extents, by copy, to a volume that has this many.
+    pub fn extend(&mut self, count: u64, more: &[Vec<DriveId>]) {
+        let slots = more.iter().map(Vec::len).max().unwrap_or(0).max(self.copies.len());
+        self.copies.resize(slots, Vec::new());
+        for (slot, list) in self.copies.iter_mut().enumerate() {
+            // The list must reach as far as the volume before it goes on.
+            list.resize(count as usize, beyond(slot));
+        }
+        for homes in more {
+            for slot in 0..slots {
+                let index = homes.get(slot).map_or(NO_HOME, |drive| self.index_of(*drive));
+                self.copies[slot].push(index);
+            }
         }
         self.shorten(count + more.len() as u64);
     }
 
+    /// The index of a drive, which is entered if it is new.
+    fn index_of(&mut self, drive: DriveId) -> u8 {
+        let known = self.drives.iter().position(|known| *known == drive);
+        let index = known.unwrap_or_else(|| {
+            self.drives.push(drive);
+            self.drives.len() - 1
+        });
+        u8::try_from(index).expect("there are no more drives than bytes can count")
+    }
+
     /// Forgets where extents beyond this many were.
     pub fn shorten(&mut self, count: u64) {
-        self.extents.truncate(usize::try_from(count).unwrap_or(usize::MAX));
-        if self.drives.len() == 1 {
-            self.extents.clear();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        self.copies.iter_mut().for_each(|list| list.truncate(count));
+        if self.drives.len() == 1 && !self.has_copies() {
+            self.copies[0].clear();
         }
     }
 
@@ -83,9 +92,15 @@ impl Placement {
         &self.drives
     }
 
-    /// For each extent the index of its drive in [`Placement::drives`]; those beyond the list are on the first.
-    pub fn indices(&self) -> &[u8] {
-        &self.extents
+    /// By copy and extent the index of its drive in [`Placement::drives`], or [`NO_HOME`]; extents beyond a list are on
+    /// the first drive in the first copy, and nowhere in the others.
+    pub fn copies(&self) -> &[Vec<u8>] {
+        &self.copies
+    }
+
+    /// True if extents may have more than one copy.
+    pub fn has_copies(&self) -> bool {
+        self.copies.len() > 1
     }
 
     /// True if extents are, or were, on a drive.
@@ -93,15 +108,27 @@ impl Placement {
         self.drives.contains(&drive)
     }
 
-    /// The drive of an extent.
-    pub fn drive_of(&self, extent: u64) -> DriveId {
-        let index = self.extents.get(extent as usize).copied().unwrap_or(0);
-        self.drives[usize::from(index)]
+    fn index(&self, slot: usize, extent: u64) -> u8 {
+        self.copies[slot].get(extent as usize).copied().unwrap_or(beyond(slot))
     }
 
-    /// The extents on a drive, of a volume of this size, in order.
+    /// The copies of an extent: their numbers and drives, in the order of the numbers.
+    pub fn copies_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
+        let home = move |slot| {
+            let drive = self.drives.get(usize::from(self.index(slot, extent)))?;
+            Some((slot, *drive))
+        };
+        (0..self.copies.len()).filter_map(home)
+    }
+
+    /// The extents that have a copy on a drive, of a volume of this size, in order.
     pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = u32> {
-        let is_there = move |extent: &u64| self.drive_of(*extent) == drive;
+        let place = self.drives.iter().position(|known| *known == drive);
+        let is_there = move |extent: &u64| {
+            place.is_some_and(|place| {
+                (0..self.copies.len()).any(|slot| usize::from(self.index(slot, *extent)) == place)
+            })
+        };
         (0..extent_count(size_bytes)).filter(is_there).map(|extent| extent as u32)
     }
 
@@ -113,13 +140,42 @@ impl Placement {
         let bytes = |extent: u32| (size_bytes - u64::from(extent) * EXTENT_BYTES).min(EXTENT_BYTES);
         self.extents_on(drive, size_bytes).map(bytes).sum()
     }
+
+    /// The drives that hold a copy of any extent of a volume of this size, by the number of the copy.
+    pub fn drives_by_copy(&self, size_bytes: u64) -> Vec<Vec<DriveId>> {
+        let drives_of = |slot: usize| {
+            let mut is_used = vec![false; self.drives.len()];
+            for extent in 0..extent_count(size_bytes) {
+                if let Some(is_used) = is_used.get_mut(usize::from(self.index(slot, extent))) {
+                    *is_used = true;
+                }
+            }
+            let used = self.drives.iter().zip(is_used).filter(|(_, is_used)| *is_used);
+            used.map(|(drive, _)| *drive).collect()
+        };
+        (0..self.copies.len()).map(drives_of).collect()
+    }
+
+    /// True if some drives together have a copy of each extent of a volume of this size.
+    pub fn is_covered(&self, size_bytes: u64, is_there: impl Fn(DriveId) -> bool) -> bool {
+        let is_there: Vec<bool> = self.drives.iter().map(|drive| is_there(*drive)).collect();
+        let has =
+            |slot: usize, extent: u64| is_there.get(usize::from(self.index(slot, extent))) == Some(&true);
+        (0..extent_count(size_bytes)).all(|extent| (0..self.copies.len()).any(|slot| has(slot, extent)))
+    }
+}
+
+/// What an extent beyond the list of a copy has there.
+fn beyond(slot: usize) -> u8 {
+    if slot == 0 { 0 } else { NO_HOME }
 }
 
 impl From<Placement> for Form {
-    fn from(placement: Placement) -> Form {
-        match placement.drives[..] {
-            [drive] => Form::One(drive),
-            _ => Form::Several { drives: placement.drives, extents: placement.extents },
+    fn from(Placement { drives, mut copies }: Placement) -> Form {
+        match (&drives[..], copies.len()) {
+            ([drive], 1) => Form::One(*drive),
+            (_, 1) => Form::Single { drives, extents: copies.swap_remove(0) },
+            _ => Form::Several { drives, copies },
         }
     }
 }
@@ -128,20 +184,45 @@ impl TryFrom<Form> for Placement {
     type Error = String;
 
     fn try_from(form: Form) -> Result<Placement, String> {
-        let (drives, extents) = match form {
+        let (drives, copies) = match form {
             Form::One(drive) => return Ok(Placement::on(drive)),
-            Form::Several { drives, extents } => (drives, extents),
+            Form::Single { drives, extents } => (drives, vec![extents]),
+            Form::Several { drives, copies } => (drives, copies),
         };
-        let is_repeated = (1..drives.len()).any(|index| drives[..index].contains(&drives[index]));
-        let highest = extents.iter().copied().max().unwrap_or(0);
-        if is_repeated || usize::from(highest) >= drives.len() {
-            return Err(format!(
-                "a placement names {} drives and extents on the {}th of them",
-                drives.len(),
-                u32::from(highest) + 1
-            ));
+        let placement = Placement { drives, copies };
+        placement.check().map(|()| placement)
+    }
+}
+
+impl Placement {
+    /// Says what of this cannot be.
+    fn check(&self) -> Result<(), String> {
+        let Placement { drives, copies } = self;
+        if drives.is_empty() || (1..drives.len()).any(|index| drives[..index].contains(&drives[index])) {
+            return Err(format!("a placement names {} drives, none or one of them twice", drives.len()));
         }
-        Ok(Placement { drives, extents })
+        if !(1..=COPIES_MAX).contains(&copies.len()) {
+            return Err(format!("a placement has {} copies, where 1 to {COPIES_MAX} can be", copies.len()));
+        }
+        let extents = copies.iter().map(Vec::len).max().unwrap_or(0);
+        (0..extents as u64).try_for_each(|extent| self.check_extent(extent))
+    }
+
+    fn check_extent(&self, extent: u64) -> Result<(), String> {
+        let slots = 0..self.copies.len();
+        let places: Vec<u8> =
+            slots.map(|slot| self.index(slot, extent)).filter(|at| *at != NO_HOME).collect();
+        let wrong = match places.iter().copied().max() {
+            None => "no copy".to_owned(),
+            Some(highest) if usize::from(highest) >= self.drives.len() => {
+                format!("a copy on the {}th of {} drives", u32::from(highest) + 1, self.drives.len())
+            }
+            Some(_) if (1..places.len()).any(|at| places[..at].contains(&places[at])) => {
+                "two copies on one drive".to_owned()
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(format!("a placement has {wrong} of extent {extent}"))
     }
 }
 
@@ -152,123 +233,118 @@ impl Default for Placement {
     }
 }
 
-/// Chooses drives for new extents: each goes where the least would be provisioned for the drive's size, the first of
-/// equals, so that drives fill up alike. Empty if there is no drive.
-pub fn spread(count: u64, rooms: &[Room]) -> Vec<DriveId> {
-    let mut rooms = rooms.to_vec();
-    let mut next = || {
-        let fullest_last = |one: &&mut Room, other: &&mut Room| {
-            let (a, b) = (one.provisioned_bytes + EXTENT_BYTES, other.provisioned_bytes + EXTENT_BYTES);
-            let weigh = |bytes: u64, size: u64| u128::from(bytes) * u128::from(size.max(1));
-            weigh(a, other.size_bytes).cmp(&weigh(b, one.size_bytes))
-        };
-        let room = rooms.iter_mut().min_by(fullest_last)?;
-        room.provisioned_bytes += EXTENT_BYTES;
-        Some(room.drive)
-    };
-    (0..count).map_while(|_| next()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     fn drive(number: u128) -> DriveId {
         DriveId(uuid::Uuid::from_u128(number))
     }
 
-    fn drives(numbers: &[u128]) -> Vec<DriveId> {
-        numbers.iter().map(|number| drive(*number)).collect()
+    /// One copy of each extent.
+    fn single(numbers: &[u128]) -> Vec<Vec<DriveId>> {
+        numbers.iter().map(|number| vec![drive(*number)]).collect()
+    }
+
+    fn read(value: serde_json::Value) -> Result<Placement, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn one_drive_is_written_as_it_was_before_there_were_several() {
-        let one = Placement::of(&drives(&[7, 7, 7])).unwrap();
+    fn single_copies_are_written_as_they_were_before_there_were_several() {
+        let one = Placement::of(&single(&[7, 7, 7])).unwrap();
         assert_eq!(one, Placement::on(drive(7)));
-        assert_eq!(serde_json::to_value(&one).unwrap(), serde_json::json!(drive(7).to_string()));
-        assert_eq!(
-            serde_json::from_value::<Placement>(serde_json::json!(drive(7).to_string())).unwrap(),
-            one
-        );
+        let written = serde_json::json!(drive(7).to_string());
+        assert_eq!(serde_json::to_value(&one).unwrap(), written);
+        assert_eq!(read(written).unwrap(), one);
+        let two = Placement::of(&single(&[7, 8, 7])).unwrap();
+        let drives = [drive(7).to_string(), drive(8).to_string()];
+        let written = serde_json::json!({"drives": drives, "extents": [0, 1, 0]});
+        assert_eq!(serde_json::to_value(&two).unwrap(), written);
+        assert_eq!(read(written).unwrap(), two);
+        let copied = Placement::of(&[vec![drive(7), drive(8)]]).unwrap();
+        let written = serde_json::json!({"drives": drives, "copies": [[0], [1]]});
+        assert_eq!(serde_json::to_value(&copied).unwrap(), written);
+        assert_eq!(read(written).unwrap(), copied);
     }
 
     #[test]
     fn a_placement_that_cannot_be_is_refused() {
-        let several = |drives: &[u128], extents: &[u8]| {
+        let several = |drives: &[u128], field: &str, lists: serde_json::Value| {
             let drives: Vec<_> = drives.iter().map(|number| drive(*number).to_string()).collect();
-            serde_json::from_value::<Placement>(serde_json::json!({"drives": drives, "extents": extents}))
+            read(serde_json::json!({"drives": drives, field: lists}))
         };
-        assert!(several(&[1, 2], &[0, 1, 1]).is_ok());
-        for (drives, extents) in [(&[][..], &[][..]), (&[1, 1], &[0]), (&[1, 2], &[2])] {
-            assert!(several(drives, extents).is_err(), "{drives:?} {extents:?}");
+        assert!(several(&[1, 2], "extents", [0, 1, 1].into()).is_ok());
+        for (drives, extents) in [(&[][..], &[][..]), (&[1, 1], &[0]), (&[1, 2], &[2]), (&[1, 2], &[255])] {
+            assert!(several(drives, "extents", extents.into()).is_err(), "{drives:?} {extents:?}");
+        }
+        let copies = |lists: &[&[u8]]| several(&[1, 2], "copies", serde_json::json!(lists));
+        assert!(copies(&[&[0, 255], &[1, 0]]).is_ok());
+        assert!(copies(&[&[], &[1]]).is_ok());
+        for (lists, words) in [
+            (&[][..], "has 0 copies"),
+            (&[&[0][..]; 5], "has 5 copies"),
+            (&[&[0, 1], &[1, 1]], "two copies on one drive of extent 1"),
+            (&[&[], &[0]], "two copies on one drive of extent 0"),
+            (&[&[0, 255], &[1, 255]], "no copy of extent 1"),
+            (&[&[0], &[2]], "a copy on the 3th of 2 drives of extent 0"),
+        ] {
+            let error = copies(lists).unwrap_err();
+            assert!(error.contains(words), "{lists:?}: {error}");
         }
     }
 
     #[test]
     fn the_last_extent_counts_as_far_as_it_goes() {
-        let placement = Placement::of(&drives(&[1, 2, 1])).unwrap();
+        let placement = Placement::of(&single(&[1, 2, 1])).unwrap();
         let size_bytes = 2 * EXTENT_BYTES + 4096;
         assert_eq!(placement.bytes_on(drive(1), size_bytes), EXTENT_BYTES + 4096);
         assert_eq!(placement.bytes_on(drive(2), size_bytes), EXTENT_BYTES);
         assert_eq!(placement.bytes_on(drive(3), size_bytes), 0);
+        let mirrored = Placement::of(&[vec![drive(1), drive(2)], vec![drive(2), drive(3)]]).unwrap();
+        assert_eq!(mirrored.bytes_on(drive(2), EXTENT_BYTES + 4096), EXTENT_BYTES + 4096);
+        assert_eq!(
+            mirrored.drives_by_copy(2 * EXTENT_BYTES),
+            [vec![drive(1), drive(2)], vec![drive(2), drive(3)]]
+        );
+    }
+
+    /// Extents with 1 to 3 copies on different ones of 5 drives.
+    fn extents() -> impl Strategy<Value = Vec<Vec<DriveId>>> {
+        let homes = (Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 1usize..4);
+        let homes = homes.prop_map(|(order, copies)| order.into_iter().take(copies).map(drive).collect());
+        prop::collection::vec(homes, 0..9)
     }
 
     proptest! {
         #[test]
         fn a_placement_is_what_a_plain_list_would_be(
-            changes in prop::collection::vec((prop::collection::vec(0u128..5, 0..9), 0usize..12), 1..8),
+            changes in prop::collection::vec((extents(), 0usize..12), 1..8),
+            away in 0u128..5,
         ) {
-            let mut oracle: Vec<DriveId> = vec![drive(0)];
+            let mut oracle: Vec<Vec<DriveId>> = vec![vec![drive(0)]];
             let mut placement = Placement::on(drive(0));
             for (more, keep) in changes {
-                placement.extend(oracle.len() as u64, &drives(&more));
-                oracle.extend(drives(&more));
+                placement.extend(oracle.len() as u64, &more);
+                oracle.extend(more);
                 placement.shorten(keep as u64);
                 oracle.truncate(keep);
-                let read: Vec<DriveId> =
-                    (0..oracle.len()).map(|extent| placement.drive_of(extent as u64)).collect();
+                let read: Vec<Vec<DriveId>> = (0..oracle.len() as u64)
+                    .map(|extent| placement.copies_of(extent).map(|(_, drive)| drive).collect())
+                    .collect();
                 prop_assert_eq!(&read, &oracle);
                 let text = serde_json::to_string(&placement).unwrap();
                 prop_assert_eq!(&serde_json::from_str::<Placement>(&text).unwrap(), &placement);
+                let size_bytes = oracle.len() as u64 * EXTENT_BYTES;
                 for number in 0..5 {
-                    let there: Vec<u32> =
-                        (0..oracle.len() as u32).filter(|e| oracle[*e as usize] == drive(number)).collect();
-                    let size_bytes = oracle.len() as u64 * EXTENT_BYTES;
+                    let has = |extent: &u32| oracle[*extent as usize].contains(&drive(number));
+                    let there: Vec<u32> = (0..oracle.len() as u32).filter(has).collect();
                     prop_assert_eq!(placement.extents_on(drive(number), size_bytes).collect::<Vec<_>>(), there);
                 }
-            }
-        }
-
-        #[test]
-        fn drives_fill_up_alike(
-            count in 0u64..300,
-            sizes in prop::collection::vec((1u64..5000, 0u64..500), 1..6),
-        ) {
-            let rooms: Vec<Room> = sizes
-                .iter()
-                .enumerate()
-                .map(|(number, &(size, used))| Room {
-                    drive: drive(number as u128),
-                    size_bytes: size * EXTENT_BYTES,
-                    provisioned_bytes: used * EXTENT_BYTES,
-                })
-                .collect();
-            let chosen = spread(count, &rooms);
-            prop_assert_eq!(chosen.len() as u64, count);
-            let mut given: BTreeMap<DriveId, u64> = BTreeMap::new();
-            chosen.iter().for_each(|drive| *given.entry(*drive).or_default() += 1);
-            // Wherever an extent was put, no other drive would have been less full with it.
-            let full = |room: &Room, more: u64| {
-                (room.provisioned_bytes / EXTENT_BYTES + more) as f64 / (room.size_bytes / EXTENT_BYTES) as f64
-            };
-            for room in &rooms {
-                let own = given.get(&room.drive).copied().unwrap_or(0);
-                for other in rooms.iter().filter(|_| own > 0) {
-                    let others = given.get(&other.drive).copied().unwrap_or(0);
-                    prop_assert!(full(room, own) <= full(other, others + 1) + 1e-9);
-                }
+                let is_there = |drive_id: DriveId| drive_id != drive(away);
+                let is_covered = oracle.iter().all(|homes| homes.iter().any(|home| is_there(*home)));
+                prop_assert_eq!(placement.is_covered(size_bytes, is_there), is_covered);
             }
         }
     }

@@ -114,8 +114,11 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
         return Ok(copy);
     }
     let is_found = |wanted: &DriveId| *wanted == drive || found.iter().any(|found| found.drive == *wanted);
+    let is_covered = placement.is_covered(copy.volume.size_bytes, |wanted| is_found(&wanted));
     match placement.drives().iter().find(|wanted| !is_found(wanted)) {
         None => Ok(copy),
+        // What it lacks there is told when it is opened.
+        Some(_) if placement.has_copies() && is_covered => Ok(copy),
         Some(missing) => Err(ControlError::invalid(format!(
             "volume {id} in {} has extents on drive {missing} too, where nothing of it is; \
              bring its folder there back, or move the others away to rebuild without it",

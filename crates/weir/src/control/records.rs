@@ -115,6 +115,12 @@ pub struct DriveRecord {
     /// How its pool is used. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,
+    /// The zone that it is in, if that is not its node's: what fails together with others there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Name>,
+    /// The rack within the zone that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<Name>,
     /// When it was added.
     pub created_at: Timestamp,
 }
@@ -145,6 +151,9 @@ pub struct VolumeRecord {
     /// Where its extents lie. Records from before there were several drives lack it, and later ones named one.
     #[serde(default, alias = "drive")]
     pub placement: Placement,
+    /// How many copies of each extent there should be. Records from before there could be several lack it.
+    #[serde(default = "one_replica")]
+    pub replicas: u8,
     /// The class that was asked for.
     pub io_priority: Class,
     /// What becomes of it if that class cannot be had. Records from before volumes were placed by it lack it.
@@ -166,6 +175,10 @@ pub struct VolumeRecord {
     /// When it was deleted, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
+}
+
+fn one_replica() -> u8 {
+    1
 }
 
 /// The copy beside a volume's extents: enough to rebuild a lost catalogue.

@@ -33,6 +33,8 @@ pub struct ControlConfig {
     pub drives: Vec<ConfiguredDrive>,
     /// Where classes of drives begin.
     pub classes: ClassThresholds,
+    /// The zone that the node is in, if that is known.
+    pub zone: Option<String>,
 }
 
 impl Control {
@@ -53,7 +55,8 @@ impl Control {
         if config.rebuild_catalogue {
             rebuild::rebuild(&drives, &catalogue)?;
         }
-        let (model, interrupted) = load(&catalogue, drives)?;
+        let (mut model, interrupted) = load(&catalogue, drives)?;
+        model.zone = config.zone.clone();
         let control = Control {
             node,
             model: RwLock::new(model),
@@ -98,7 +101,7 @@ impl Control {
     fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         self.cast_off_strays(record)?;
         self.trim(record, record.size_bytes)?;
-        for (_, store) in self.stores_of(record)? {
+        for (_, store) in self.stores_there(record) {
             let copy = self.record_copy(record)?;
             if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
                 store.write_records(&[copy])?;

@@ -6,6 +6,7 @@ mod classes;
 mod measurements;
 mod policies;
 mod pools;
+mod replicas;
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,7 @@ impl World {
             rebuild_catalogue,
             drives: Vec::new(),
             classes: Default::default(),
+            zone: None,
         })
     }
 
@@ -47,6 +49,7 @@ impl World {
             rebuild_catalogue: false,
             drives: Vec::new(),
             classes,
+            zone: None,
         })
     }
 
@@ -79,6 +82,7 @@ pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> Creat
         tenant: tenant.map(name),
         name: name(text),
         size_bytes,
+        replicas: 1,
         drive: None,
         io_priority: None,
         class_policy: None,
@@ -412,7 +416,7 @@ fn an_interrupted_resize_leaves_no_surplus_and_no_old_data() {
     let store = default_store(&world.control);
     drop(world);
     // Growing had made its files but not its record; shrinking had made its record but left data behind.
-    store.grow(id, &[1, 2], b"{}").unwrap();
+    store.grow(id, &[1, 2], b"{}", None).unwrap();
     let extent = store.extents(id).join("00000000");
     let file = std::fs::OpenOptions::new().write(true).open(&extent).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 4096).unwrap();

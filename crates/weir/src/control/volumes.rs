@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES, VOLUMES_MAX};
 use weir_types::units::Size;
-use weir_types::{Class, ClassPolicy, Limits, Name, PolicyGroupId, Throughput, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, Limits, Name, PolicyGroupId, Throughput, VolumeId};
 
 use super::Control;
 use super::catalogue::Transaction;
-use super::classes::class_policy;
+use super::classes::{check_replicas, class_policy};
+use super::copies::new_beginnings;
 use super::error::{ControlError, Outcome};
 use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned};
@@ -34,11 +35,13 @@ pub struct CreateVolume {
     pub io_priority: Option<Class>,
     /// What becomes of it if that class cannot be had; it is refused if nothing is said.
     pub class_policy: Option<ClassPolicy>,
+    /// How many copies of each extent there should be.
+    pub replicas: u8,
     /// The drive to hold it; where its class is to be had if none is named.
     pub drive: Option<Name>,
     /// The policy to begin with; what its tenant's template says if `None`.
     pub policy: Option<PolicyChange>,
-    /// Bind floors that the drive's pool does not have.
+    /// Bind floors that the drive's pool does not have, and have replicas share a zone or rack.
     pub force: bool,
 }
 
@@ -74,6 +77,8 @@ pub struct VolumeView {
     pub record: VolumeRecord,
     /// The drives that hold it, as far as they are known.
     pub drives: Vec<DriveRecord>,
+    /// The drives of each copy, as far as they are known, if it has several.
+    pub copies: Vec<Vec<DriveRecord>>,
     /// The class that it has: the lowest of its drives'; `None` if one of them has none.
     pub class: Option<Class>,
     /// The policy group that it is bound to.
@@ -91,12 +96,23 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
     VolumeView {
         record: record.clone(),
         drives: model.drives_of(record).cloned().collect(),
+        copies: copies(model, record),
         class: model.class_of(record),
         policy: model.policy_of(record).cloned(),
         levels: levels_in_effect(model, record),
         used_bytes: None,
         snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
     }
+}
+
+/// The drives of each copy, if a volume has several.
+fn copies(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>> {
+    if !record.placement.has_copies() {
+        return Vec::new();
+    }
+    let known = |drive: DriveId| model.drives.get(&drive).map(|drive| drive.record.clone());
+    let copies = record.placement.drives_by_copy(record.size_bytes).into_iter();
+    copies.map(|drives| drives.into_iter().filter_map(known).collect()).collect()
 }
 
 /// The levels of a volume with its own terms as they are in effect, which may be some seconds old if they follow
@@ -178,12 +194,14 @@ impl Control {
     /// Makes a volume and lets clients attach it.
     ///
     /// # Errors
-    /// Invalid for a size that no volume can have, not found for an unknown tenant, drive or policy group,
-    /// conflict for a name that is taken, full if the drive or the number of volumes is exhausted, refused if
-    /// its policy has floors that the drive's pool does not have, unless it is forced.
+    /// Invalid for a size or number of replicas that no volume can have, not found for an unknown tenant, drive or
+    /// policy group, conflict for a name that is taken, full if the drive or the number of volumes is exhausted or there
+    /// are fewer drives than replicas, refused if its policy has floors that the drive's pool does not have or replicas
+    /// would share a zone or rack, unless it is forced.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
         let _change = self.begin_change();
         check_size(request.size_bytes)?;
+        check_replicas(request.replicas)?;
         let mut record = self.new_record(&request)?;
         self.admit(&Proposal::volume(&record), request.force)?;
         let key = keys::volume(record.id);
@@ -219,6 +237,7 @@ impl Control {
             name: request.name.clone(),
             size_bytes: request.size_bytes,
             placement,
+            replicas: request.replicas,
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
             class_policy,
             generation: 0,
@@ -282,7 +301,8 @@ impl Control {
             self.trim(&old, old_bytes)?;
             return Err(error);
         }
-        self.data_plane.resize(record.id, size_bytes, self.layout(&record)?, Vec::new())?;
+        let beginnings = new_beginnings(&record, old_bytes);
+        self.data_plane.resize(record.id, size_bytes, self.layout(&record)?, beginnings)?;
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }

@@ -117,8 +117,7 @@ pub fn decode(block: &Block) -> Result<(Account, u64), BlockFault> {
     if format != FORMAT {
         return Err(BlockFault::Format(format));
     }
-    let mut account =
-        Account { epoch: u64::from_le_bytes(array(block, EPOCH_START)), ..Account::default() };
+    let mut account = Account { epoch: u64::from_le_bytes(array(block, EPOCH_START)), ..Account::default() };
     for (slot, standing) in account.standings.iter_mut().enumerate() {
         let value = block[STANDINGS_START + slot];
         *standing = standing_of(value).ok_or(BlockFault::Standing { slot, value })?;
@@ -282,11 +281,8 @@ mod tests {
     fn accounts() -> impl Strategy<Value = Account> {
         let standings = prop::array::uniform4(0u8..3);
         let lacking = prop::array::uniform4(regions());
-        (any::<u64>(), standings, regions(), lacking).prop_map(|(epoch, standings, marked, lacking)| Account {
-            epoch,
-            standings: standings.map(|value| standing_of(value).unwrap()),
-            marked,
-            lacking,
+        (any::<u64>(), standings, regions(), lacking).prop_map(|(epoch, standings, marked, lacking)| {
+            Account { epoch, standings: standings.map(|value| standing_of(value).unwrap()), marked, lacking }
         })
     }
 

@@ -19,25 +19,48 @@ pub struct ExtentFault {
     pub message: String,
 }
 
+/// Faults of one volume: the first of them, and how many more there are.
+#[derive(Debug, Default)]
+pub struct Faults {
+    shown: Vec<ExtentFault>,
+    further: u64,
+}
+
+impl Faults {
+    /// Adds a fault.
+    pub fn push(&mut self, fault: ExtentFault) {
+        if self.shown.len() < FAULTS_SHOWN_MAX {
+            self.shown.push(fault);
+        } else {
+            self.further += 1;
+        }
+    }
+
+    /// The first of them, the last of which says how many more there are.
+    pub fn into_vec(self) -> Vec<ExtentFault> {
+        let Faults { mut shown, further } = self;
+        if further > 0
+            && let Some(last) = shown.last_mut()
+        {
+            last.message.push_str(&format!(" (and {further} further extents are at fault)"));
+        }
+        shown
+    }
+}
+
 /// Compares the extent files in `extents` with what must be there: each of these indices is there, is a regular
 /// file, and has the size of an extent.
 pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<ExtentFault> {
-    let mut faults = Vec::new();
-    let mut further = 0;
-    for extent in indices.map(u64::from) {
-        let Some(message) = fault_of(&extents.join(extent_file_name(extent))) else { continue };
-        if faults.len() < FAULTS_SHOWN_MAX {
-            faults.push(ExtentFault { extent, message });
-        } else {
-            further += 1;
-        }
-    }
-    if further > 0
-        && let Some(last) = faults.last_mut()
-    {
-        last.message.push_str(&format!(" (and {further} further extents are at fault)"));
-    }
-    faults
+    let mut faults = Faults::default();
+    indices.filter_map(|index| extent_fault(extents, index)).for_each(|fault| faults.push(fault));
+    faults.into_vec()
+}
+
+/// What is wrong with the file of an extent, if anything is.
+pub fn extent_fault(extents: &Path, index: u32) -> Option<ExtentFault> {
+    let extent = u64::from(index);
+    let message = fault_of(&extents.join(extent_file_name(extent)))?;
+    Some(ExtentFault { extent, message })
 }
 
 fn fault_of(path: &Path) -> Option<String> {

@@ -13,7 +13,8 @@ use weir_types::VolumeId;
 use weir_types::bounds::CLEANUP_STEP_BYTES;
 
 use super::{
-    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, extent_file_name, remove_tree, sync_folder,
+    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, account, extent_file_name, remove_tree,
+    sync_folder,
 };
 
 /// Permissions of folders: what lies there is nobody else's business.
@@ -92,8 +93,8 @@ impl Store {
         Condemned { store: self.clone(), id, is_volume: false }
     }
 
-    /// Puts the extent files of a volume with an index of `count` and above among what is to go, durably: files that
-    /// a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
+    /// Puts the extent files of a volume with an index of `count` and above, and their accounts, among what is to go,
+    /// durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
     pub(super) fn cut_off(&self, volume: VolumeId, count: u64) -> Result<Option<VolumeId>, StoreError> {
         let extents = self.extents(volume);
         let surplus = surplus(&extents, count)?;
@@ -118,20 +119,26 @@ impl Store {
     }
 }
 
-/// The extent files in a folder with an index of `count` and above.
+/// The extent files in a folder with an index of `count` and above, and their accounts.
 pub(super) fn surplus(extents: &Path, count: u64) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(extents).context("read", extents)? {
         let entry = entry.context("read", extents)?;
-        if index_of(&entry).is_some_and(|index| index >= count) {
+        if index_of(&entry).or_else(|| index_of_account(&entry)).is_some_and(|index| index >= count) {
             found.push(entry.path());
         }
     }
     Ok(found)
 }
 
-fn index_of(entry: &fs::DirEntry) -> Option<u64> {
+/// The index of the extent that a file holds, if it is that of one.
+pub(super) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.parse().ok()
+}
+
+/// The index of the extent whose account a file holds, if it is that of one.
+fn index_of_account(entry: &fs::DirEntry) -> Option<u64> {
+    account::extent_name_of(entry.file_name().to_str()?)?.parse().ok()
 }
 
 fn occupied_bytes(metadata: &fs::Metadata) -> u64 {
@@ -169,7 +176,8 @@ impl Condemned {
         Ok(survey)
     }
 
-    /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone.
+    /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone. Its account
+    /// stays for [`Condemned::conclude`]: it is small.
     pub fn give_back(&self, extent: u32) -> Result<Given, StoreError> {
         let path = self.folder().join("extents").join(extent_file_name(extent.into()));
         let bytes = match fs::symlink_metadata(&path) {

@@ -3,6 +3,7 @@
 //! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a copy of what the catalogue
 //! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
 //! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
+//! Beside a copy of an extent that has others lies `extents/NNNNNNNN.account`, which comes and goes with it.
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
@@ -23,10 +24,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
+use weir_volume::mirror::Account;
 
-pub use check::{ExtentFault, check_extents};
-use condemned::surplus;
+pub use check::{ExtentFault, Faults, check_extents, extent_fault};
 pub use condemned::{Condemned, Given, Survey};
+use condemned::{index_of, surplus};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use record::{RECORD_FILE, RecordUpdate};
 pub use usage::{DriveUsage, FolderScan};
@@ -86,6 +88,11 @@ pub fn extent_file_name(index: u64) -> String {
     format!("{index:08}")
 }
 
+/// The folder that holds a volume's extent files on a drive, whether that is there or not.
+pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
+    drive.join(VOLUMES_FOLDER).join(volume.to_string()).join("extents")
+}
+
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist.
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
@@ -122,7 +129,7 @@ impl Store {
 
     /// The folder that holds a volume's extent files: what the data plane opens.
     pub fn extents(&self, volume: VolumeId) -> PathBuf {
-        self.folder(volume).join("extents")
+        extents_folder(&self.drive, volume)
     }
 
     /// The folder of one volume while it is made or removed.
@@ -131,9 +138,16 @@ impl Store {
     }
 
     /// Makes the files of those extents of a new volume that lie here, durably: all of them exist afterwards, or none.
-    pub fn create(&self, volume: VolumeId, extents: &[u32], record: &[u8]) -> Result<(), StoreError> {
+    /// If they have copies elsewhere, each gets this account.
+    pub fn create(
+        &self,
+        volume: VolumeId,
+        extents: &[u32],
+        record: &[u8],
+        account: Option<&Account>,
+    ) -> Result<(), StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
-        let made = self.create_in(&new, extents, record).and_then(|()| self.adopt(&new, volume));
+        let made = self.create_in(&new, extents, record, account).and_then(|()| self.adopt(&new, volume));
         if made.is_err() {
             // Nothing may leak when the drive is full; what cannot be removed now goes at the next start.
             let _ = fs::remove_dir_all(&new);
@@ -141,10 +155,16 @@ impl Store {
         made
     }
 
-    fn create_in(&self, folder: &Path, indices: &[u32], record: &[u8]) -> Result<(), StoreError> {
+    fn create_in(
+        &self,
+        folder: &Path,
+        indices: &[u32],
+        record: &[u8],
+        account: Option<&Account>,
+    ) -> Result<(), StoreError> {
         let extents = folder.join("extents");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&extents).context("create", &extents)?;
-        create_extents(&extents, indices)?;
+        create_extents(&extents, indices, account)?;
         record::write_durably(folder, record)?;
         sync_folder(folder)
     }
@@ -156,14 +176,20 @@ impl Store {
     }
 
     /// Makes more extent files for a volume, here where it may have none yet; if that fails, all that it would have
-    /// become are gone again.
-    pub fn grow(&self, volume: VolumeId, indices: &[u32], record: &[u8]) -> Result<(), StoreError> {
+    /// become are gone again. The account is as for [`Store::create`].
+    pub fn grow(
+        &self,
+        volume: VolumeId,
+        indices: &[u32],
+        record: &[u8],
+        account: Option<&Account>,
+    ) -> Result<(), StoreError> {
         let Some(&first) = indices.iter().min() else { return Ok(()) };
         if !self.folder(volume).exists() {
-            return self.create(volume, indices, record);
+            return self.create(volume, indices, record, account);
         }
         let extents = self.extents(volume);
-        let made = create_extents(&extents, indices);
+        let made = create_extents(&extents, indices, account);
         if made.is_err() {
             let _ = remove_surplus(&extents, first.into());
         }
@@ -186,11 +212,18 @@ impl Store {
 
     /// Bytes that a volume's extent files occupy.
     pub fn used_bytes(&self, volume: VolumeId) -> Result<u64, StoreError> {
+        Ok(self.used_by_extent(volume)?.into_iter().map(|(_, bytes)| bytes).sum())
+    }
+
+    /// Bytes that each of a volume's extent files occupies, by its index, in no order.
+    pub fn used_by_extent(&self, volume: VolumeId) -> Result<Vec<(u64, u64)>, StoreError> {
         let extents = self.extents(volume);
-        let mut used = 0;
+        let mut used = Vec::new();
         for entry in fs::read_dir(&extents).context("read", &extents)? {
             let entry = entry.context("read", &extents)?;
-            used += entry.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+            if let Some(index) = index_of(&entry) {
+                used.push((index, entry.metadata().map_or(0, |metadata| metadata.blocks() * 512)));
+            }
         }
         Ok(used)
     }
@@ -204,17 +237,22 @@ impl Store {
     }
 }
 
-/// Makes the extent files with these indices and makes them durable.
-fn create_extents(extents: &Path, indices: &[u32]) -> Result<(), StoreError> {
+/// Makes the extent files with these indices, each with an account if there is to be one, and makes them durable.
+fn create_extents(extents: &Path, indices: &[u32], account: Option<&Account>) -> Result<(), StoreError> {
     let sync_each = indices.len() as u64 <= SINGLE_SYNC_FILES_MAX;
-    for index in indices {
-        let path = extents.join(extent_file_name(u64::from(*index)));
+    let settle = |file: File, path: &Path| {
+        if sync_each { file.sync_all().context("make durable", path) } else { Ok(()) }
+    };
+    for index in indices.iter().copied().map(u64::from) {
+        let path = extents.join(extent_file_name(index));
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
         let file = file.context("create", &path)?;
         file.set_len(EXTENT_BYTES).context("set the size of", &path)?;
-        if sync_each {
-            file.sync_all().context("make durable", &path)?;
+        settle(file, &path)?;
+        if let Some(account) = account {
+            let path = account::account_path(extents, index);
+            settle(account::write_new(&path, account).context("create", &path)?, &path)?;
         }
     }
     if !sync_each {
@@ -224,7 +262,7 @@ fn create_extents(extents: &Path, indices: &[u32]) -> Result<(), StoreError> {
     sync_folder(extents)
 }
 
-/// Removes extent files with an index of `count` and above, which hold nothing yet.
+/// Removes extent files with an index of `count` and above, which hold nothing yet, and their accounts.
 fn remove_surplus(extents: &Path, count: u64) -> Result<(), StoreError> {
     let surplus = surplus(extents, count)?;
     surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;

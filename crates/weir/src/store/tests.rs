@@ -49,7 +49,7 @@ fn remove(store: &Store, volume: VolumeId) {
 fn all_extents_exist_with_full_size_from_creation() {
     let (_folder, store, volume) = store();
     for (size, count) in [(4096, 1), (GIB, 1), (GIB + 4096, 2), (20 * GIB, 20)] {
-        store.create(volume, &all(size), b"{}").unwrap();
+        store.create(volume, &all(size), b"{}", None).unwrap();
         assert_eq!(extent_files(&store, volume).len(), count);
         assert_eq!(check_extents(&store.extents(volume), 0..count as u32), []);
         assert!(store.used_bytes(volume).unwrap() < 1 << 20, "a new volume is thin");
@@ -61,13 +61,13 @@ fn all_extents_exist_with_full_size_from_creation() {
 #[test]
 fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(2 * GIB), b"{}").unwrap();
+    store.create(volume, &all(2 * GIB), b"{}", None).unwrap();
     let path = store.extents(volume).join("00000000");
     let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     file.write_all(&[7; 8192]).unwrap();
     store.trim_to_size(volume, 4096).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000"]);
-    store.grow(volume, &[1, 2], b"{}").unwrap();
+    store.grow(volume, &[1, 2], b"{}", None).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001", "00000002"]);
     assert_eq!(check_extents(&store.extents(volume), 0..3), []);
     let mut content = [9; 8192];
@@ -79,7 +79,7 @@ fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
 #[test]
 fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(GIB), b"{}").unwrap();
+    store.create(volume, &all(GIB), b"{}", None).unwrap();
     fs::write(store.folder(volume).join("record.json.new"), "half").unwrap();
     for suffix in [NEW_SUFFIX, DELETED_SUFFIX] {
         let id = VolumeId(uuid::Uuid::new_v4());
@@ -100,7 +100,7 @@ fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
 #[test]
 fn a_large_extent_is_given_back_in_pieces() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(2 * GIB), b"{}").unwrap();
+    store.create(volume, &all(2 * GIB), b"{}", None).unwrap();
     let path = store.extents(volume).join("00000001");
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let (step, hole) = (weir_types::bounds::CLEANUP_STEP_BYTES, 256 << 20);
@@ -118,7 +118,7 @@ fn a_large_extent_is_given_back_in_pieces() {
 #[test]
 fn giving_back_can_be_interrupted_and_repeated_anywhere() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(3 * GIB), b"{}").unwrap();
+    store.create(volume, &all(3 * GIB), b"{}", None).unwrap();
     let condemned = store.deleted(volume);
     assert_eq!(condemned.survey().unwrap().end, 3, "it is condemned by looking at it");
     assert!(!store.folder(volume).exists());
@@ -135,7 +135,7 @@ fn giving_back_can_be_interrupted_and_repeated_anywhere() {
 #[test]
 fn a_leftover_never_takes_a_volume_with_it() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(GIB), b"{}").unwrap();
+    store.create(volume, &all(GIB), b"{}", None).unwrap();
     fs::create_dir(store.folder_with(volume, DELETED_SUFFIX)).unwrap();
     give_back(&store.leftover(volume));
     assert_eq!(store.scan().unwrap().volumes, [volume]);
@@ -145,14 +145,14 @@ fn a_leftover_never_takes_a_volume_with_it() {
 #[test]
 fn what_is_cut_off_is_out_of_the_volume_at_once() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(4 * GIB), b"{}").unwrap();
+    store.create(volume, &all(4 * GIB), b"{}", None).unwrap();
     let content = |path: PathBuf| fs::read(path).unwrap()[..4].to_vec();
     let tail = store.extents(volume).join("00000003");
     OpenOptions::new().write(true).open(&tail).unwrap().write_all(b"old!").unwrap();
     let cut = store.trim_to_size(volume, 2 * GIB).unwrap().unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001"]);
     assert_eq!(store.scan().unwrap().leftovers, [cut]);
-    store.grow(volume, &[2, 3], b"{}").unwrap();
+    store.grow(volume, &[2, 3], b"{}", None).unwrap();
     assert_eq!(content(tail), [0; 4], "while the old files are still there");
     assert_eq!(store.trim_to_size(volume, 4 * GIB).unwrap(), None);
     give_back(&store.leftover(cut));
@@ -162,12 +162,12 @@ fn what_is_cut_off_is_out_of_the_volume_at_once() {
 #[test]
 fn a_volume_may_have_some_of_its_extents_here() {
     let (_folder, store, volume) = store();
-    store.create(volume, &[1, 4], b"{}").unwrap();
+    store.create(volume, &[1, 4], b"{}", None).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000001", "00000004"]);
     let other = VolumeId(uuid::Uuid::new_v4());
-    store.grow(other, &[3, 5], b"new here").unwrap();
+    store.grow(other, &[3, 5], b"new here", None).unwrap();
     assert_eq!(store.read_record(other).unwrap().unwrap(), b"new here");
-    store.grow(other, &[], b"").unwrap();
+    store.grow(other, &[], b"", None).unwrap();
     assert!(store.trim_to_size(other, 4 * GIB).unwrap().is_some());
     assert_eq!(extent_files(&store, other), ["00000003"]);
     let cast_off = store.cast_off(other).unwrap().unwrap();
@@ -176,9 +176,35 @@ fn a_volume_may_have_some_of_its_extents_here() {
 }
 
 #[test]
+fn an_account_comes_and_goes_with_its_extent() {
+    let (_folder, store, volume) = store();
+    let account = Account { epoch: 1, ..Account::default() };
+    store.create(volume, &[0, 1], b"{}", Some(&account)).unwrap();
+    store.grow(volume, &[2], b"{}", Some(&account)).unwrap();
+    let of = |extent: u64| store.extents(volume).join(account::account_file_name(extent));
+    assert_eq!(account::read(&of(2)).unwrap(), Some(account.clone()));
+    assert_eq!(check_extents(&store.extents(volume), [0, 1, 2].into_iter()), []);
+    let used = store.used_by_extent(volume).unwrap();
+    let mut used: Vec<u64> = used.into_iter().map(|(index, _)| index).collect();
+    used.sort_unstable();
+    assert_eq!(used, [0, 1, 2], "what is kept account in is not the volume's data");
+    fs::write(store.extents(volume).join("00000002.account.new"), "half").unwrap();
+    let cut = store.trim_to_size(volume, GIB).unwrap().unwrap();
+    assert_eq!(extent_files(&store, volume), ["00000000", "00000000.account"]);
+    assert_eq!(store.trim_to_size(volume, GIB).unwrap(), None);
+    assert_eq!(give_back(&store.leftover(cut)), (2, 0));
+    // Of an extent that a shrink took only the account was left by a crash.
+    account::write(&of(7), &account).unwrap();
+    assert!(store.trim_to_size(volume, GIB).unwrap().is_some());
+    assert_eq!(extent_files(&store, volume), ["00000000", "00000000.account"]);
+    remove(&store, volume);
+    assert!(!store.folder(volume).exists());
+}
+
+#[test]
 fn faults_are_named() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(3 * GIB), b"{}").unwrap();
+    store.create(volume, &all(3 * GIB), b"{}", None).unwrap();
     let extents = store.extents(volume);
     fs::remove_file(extents.join("00000001")).unwrap();
     File::create(extents.join("00000002")).unwrap().set_len(5).unwrap();
@@ -191,14 +217,14 @@ fn faults_are_named() {
 #[test]
 fn records_are_replaced_one_by_one_and_in_bulk() {
     let (_folder, store, volume) = store();
-    store.create(volume, &all(GIB), b"1").unwrap();
+    store.create(volume, &all(GIB), b"1", None).unwrap();
     let update = |content: &[u8]| RecordUpdate { volume, content: content.to_vec() };
     store.write_records(&[update(b"2")]).unwrap();
     assert_eq!(store.read_record(volume).unwrap().unwrap(), b"2");
     let mut many: Vec<_> = (0..20)
         .map(|_| RecordUpdate { volume: VolumeId(uuid::Uuid::new_v4()), content: b"3".to_vec() })
         .collect();
-    many.iter().for_each(|u| store.create(u.volume, &[0], b"1").unwrap());
+    many.iter().for_each(|u| store.create(u.volume, &[0], b"1", None).unwrap());
     many.push(update(b"3"));
     store.write_records(&many).unwrap();
     assert!(many.iter().all(|u| store.read_record(u.volume).unwrap().unwrap() == b"3"));

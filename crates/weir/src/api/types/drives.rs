@@ -138,6 +138,12 @@ pub struct Drive {
     /// Why it could not be measured, if that was tried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurement_failure: Option<String>,
+    /// The zone that it is in: as it is said of it, and else that of its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The rack within the zone that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
     /// When it was added.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -170,6 +176,12 @@ pub struct DriveCreate {
     /// Its class; that of its first measurement if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
+    /// The zone that it is in; that of its node if absent or 'none'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The rack within the zone that it is in; not known if absent or 'none'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
     /// Whether to measure it, which the answer does not wait for.
     #[serde(default = "measured_unless_said")]
     #[schema(default = true)]
@@ -272,6 +284,8 @@ impl From<DriveView> for Drive {
             measurement: view.record.measured.latest.map(DriveMeasurement::from),
             measurement_progress: view.progress.map(MeasurementProgress::from),
             measurement_failure: view.record.measured.failure.map(|failure| failure.reason),
+            zone: view.domain.zone,
+            rack: view.domain.rack,
             created_at: view.record.created_at,
         }
     }

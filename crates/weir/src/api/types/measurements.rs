@@ -69,12 +69,19 @@ pub enum DriveClass {
     Auto,
 }
 
-/// What should become different about a drive.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+/// What should become different about a drive; what is absent stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveModify {
     /// Its class. Another one is refused while volumes are on it.
-    pub class: DriveClass,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<DriveClass>,
+    /// The zone that it is in, or 'none' for that of its node. What lies on it stays where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The rack within the zone that it is in, or 'none'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
 }
 
 impl From<DriveClass> for ClassChange {

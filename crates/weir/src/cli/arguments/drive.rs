@@ -2,12 +2,27 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use weir_types::Emulation;
 
 use super::ReadArguments;
 use super::pool::queue_target;
 use crate::api::types::{DriveClass, IoPriority};
+
+/// The changes, of which at least one must be given.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct DriveChanges {
+    /// The class, or 'auto': that of its latest measurement
+    #[arg(long, value_enum, ignore_case = true)]
+    pub class: Option<DriveClass>,
+    /// Zone that it is in, or 'none' for that of its node; what lies on it stays where it is
+    #[arg(long, value_name = "ZONE|none")]
+    pub zone: Option<String>,
+    /// Rack within the zone that it is in, or 'none'
+    #[arg(long, value_name = "RACK|none")]
+    pub rack: Option<String>,
+}
 
 /// What to do with drives.
 #[derive(Debug, Subcommand)]
@@ -41,6 +56,12 @@ pub enum DriveCommand {
         /// Class of what it delivers [default: that of its first measurement]
         #[arg(long, value_enum, ignore_case = true)]
         class: Option<IoPriority>,
+        /// Zone that it is in: copies of an extent go to different zones as far as can be [default: that of its node]
+        #[arg(long, value_name = "ZONE|none")]
+        zone: Option<String>,
+        /// Rack within the zone that it is in
+        #[arg(long, value_name = "RACK|none")]
+        rack: Option<String>,
         /// Do not measure it
         #[arg(long)]
         no_measurement: bool,
@@ -60,17 +81,16 @@ pub enum DriveCommand {
         #[arg(long)]
         no_wait: bool,
     },
-    /// Give a drive a class by hand; while it has volumes only the one that it has
+    /// Give a drive a class by hand, while it has volumes only the one that it has; say where it is
     #[command(
         visible_alias = "update",
-        after_help = "Example:\n  weir drive modify slow --class medium\n  weir drive modify slow --class auto"
+        after_help = "Example:\n  weir drive modify slow --class medium\n  weir drive modify slow --class auto\n  weir drive modify slow --zone a --rack r1"
     )]
     Modify {
         /// The drive
         name: String,
-        /// The class, or 'auto': that of its latest measurement
-        #[arg(long, value_enum, ignore_case = true)]
-        class: DriveClass,
+        #[command(flatten)]
+        changes: DriveChanges,
     },
     /// List drives
     #[command(after_help = "Example:\n  weir drive list")]

@@ -6,7 +6,7 @@ use std::path::Path;
 use weir_types::Emulation;
 use weir_types::units::Size;
 
-use super::super::arguments::DriveCommand;
+use super::super::arguments::{DriveChanges, DriveCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
 use super::measuring;
@@ -18,10 +18,20 @@ const LABEL_WIDTH: usize = 24;
 /// Does what was told about drives.
 pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     match command {
-        DriveCommand::Add { directory, name, emulate, queue_target, class, no_measurement, no_wait } => {
+        DriveCommand::Add {
+            directory,
+            name,
+            emulate,
+            queue_target,
+            class,
+            zone,
+            rack,
+            no_measurement,
+            no_wait,
+        } => {
             let measure = !no_measurement;
             let (path, emulation) = (absolute(&directory)?, emulate.map(Into::into));
-            let request = DriveCreate { path, name, emulation, queue_target, class, measure };
+            let request = DriveCreate { path, name, emulation, queue_target, class, zone, rack, measure };
             let drive: Drive = client.post("/v1/drives", &[], &request)?;
             output::print(&drive.name)?;
             if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
@@ -34,8 +44,9 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             let measured = measuring::wait(client, &path(&drive.name))?;
             output::print(&measured.class_reason)
         }
-        DriveCommand::Modify { name, class } => {
-            client.patch::<Drive>(&path(&name), &[], &DriveModify { class }).map(|_| ())
+        DriveCommand::Modify { name, changes: DriveChanges { class, zone, rack } } => {
+            let request = DriveModify { class, zone, rack };
+            client.patch::<Drive>(&path(&name), &[], &request).map(|_| ())
         }
         DriveCommand::List(read) => {
             let list: DriveList = client.get("/v1/drives", &[])?;
@@ -102,12 +113,19 @@ pub fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), rough_size)
 }
 
+/// A zone or rack, where it is known.
+fn place(name: &Option<String>) -> String {
+    name.clone().unwrap_or_else(|| "-".to_owned())
+}
+
 fn table(list: &DriveList) -> String {
     let columns = [
         Column::Text("Drive"),
         Column::Text("Path"),
         Column::Text("Media Type"),
         Column::Text("Class"),
+        Column::Text("Zone"),
+        Column::Text("Rack"),
         Column::Number("Size"),
         Column::Number("Available"),
         Column::Number("Volumes"),
@@ -120,6 +138,8 @@ fn table(list: &DriveList) -> String {
             drive.path.clone(),
             media(drive.emulation),
             measuring::class(drive),
+            place(&drive.zone),
+            place(&drive.rack),
             optional_size(drive.size_bytes),
             optional_size(drive.available_bytes),
             drive.volumes.to_string(),
@@ -144,6 +164,8 @@ fn description(drive: &Drive) -> String {
         ("Available", optional_size(drive.available_bytes)),
         ("Volumes", drive.volumes.to_string()),
         ("Provisioned", Size(drive.provisioned_bytes).to_string()),
+        ("Zone", place(&drive.zone)),
+        ("Rack", place(&drive.rack)),
         ("Added", drive.created_at.to_string()),
     ];
     fields.extend(measuring::fields(drive));
@@ -173,6 +195,8 @@ pub(super) mod tests {
             measurement: None,
             measurement_progress: None,
             measurement_failure: None,
+            zone: None,
+            rack: None,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         }
     }

@@ -9,8 +9,8 @@ use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
 use super::{background, effect, record, statistics};
 use crate::api::types::{
-    BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCreate, VolumeLife,
-    VolumeList, VolumeModify, VolumeResize, VolumeSample,
+    BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCopy, VolumeCreate,
+    VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
 };
 
 /// Width of the labels of `inspect`.
@@ -32,6 +32,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             tenant,
             size,
             drive,
+            repl,
             io_priority,
             class_policy,
             qos_policy_group,
@@ -43,6 +44,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 tenant: tenant.tenant,
                 size_bytes: size.0,
                 drive,
+                replicas: repl,
                 io_priority,
                 class_policy,
                 qos_policy_group,
@@ -117,6 +119,7 @@ fn table(list: &VolumeList) -> String {
         Column::Text("Tenant"),
         Column::Number("Size"),
         Column::Number("Used"),
+        Column::Number("Replicas"),
         Column::Text("Drives"),
         Column::Text("Class"),
         Column::Text("State"),
@@ -129,7 +132,8 @@ fn table(list: &VolumeList) -> String {
             volume.tenant.clone(),
             Size(volume.size_bytes).to_string(),
             used(volume),
-            drives(volume),
+            volume.replicas.to_string(),
+            by_copy(volume),
             short_class(volume),
             state(volume.state).to_owned(),
             bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
@@ -139,11 +143,26 @@ fn table(list: &VolumeList) -> String {
     output::table(&columns, list.volumes.iter().map(row))
 }
 
-/// The drives that hold a volume.
-fn drives(volume: &Volume) -> String {
-    let names = volume.drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
+/// Drives that hold a volume, or one copy of it.
+fn drives(drives: &[VolumeDrive]) -> String {
+    let names = drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
     let names: Vec<_> = names.collect();
     if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
+}
+
+/// The drives that hold a volume; those of each copy, if it has several.
+fn by_copy(volume: &Volume) -> String {
+    if volume.copies.is_empty() {
+        return drives(&volume.drives);
+    }
+    let copies: Vec<String> = volume.copies.iter().map(|copy| drives(&copy.drives)).collect();
+    copies.join(" | ")
+}
+
+/// What each copy of a volume is on, if it has several.
+fn copy_fields(volume: &Volume) -> Vec<(&'static str, String)> {
+    let field = |copy: &VolumeCopy| ("Copy", format!("{} on {}", copy.number, drives(&copy.drives)));
+    volume.copies.iter().map(field).collect()
 }
 
 /// The policy group that a volume is bound to, of either kind.
@@ -203,7 +222,11 @@ fn description(inspection: &Inspection) -> String {
         ("Volume ID", volume.id.to_string()),
         ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
         ("Used", used(volume)),
-        ("Drives", drives(volume)),
+        ("Drives", drives(&volume.drives)),
+        ("Replicas", volume.replicas.to_string()),
+    ];
+    fields.extend(copy_fields(volume));
+    fields.extend([
         ("State", state(volume.state).to_owned()),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
         ("Class", long_class(volume)),
@@ -211,7 +234,7 @@ fn description(inspection: &Inspection) -> String {
         ("NBD Export", volume.export_name.clone()),
         ("Ack Point", volume.ack_point.clone()),
         ("Connections", volume.connections.to_string()),
-    ];
+    ]);
     fields.extend(policy_fields(bound(volume), volume.qos_adaptive_policy_group.is_some()));
     fields.extend(effect::fields(&volume.policy));
     fields.extend(activity_fields(statistics));

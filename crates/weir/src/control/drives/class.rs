@@ -169,6 +169,8 @@ mod tests {
             class: None,
             measured: Measured::default(),
             pool: PoolSettings::default(),
+            zone: None,
+            rack: None,
             created_at: Timestamp::UNIX_EPOCH,
         }
     }

@@ -13,7 +13,7 @@ use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
 use super::super::model::list_names;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
-use super::{Drive, DriveView};
+use super::{Drive, DriveView, ModifyDrive};
 use crate::measure::{MeasureSpec, Measuring, Media};
 
 /// The measurements under way, or over and not recorded yet: one for each drive at most.
@@ -168,17 +168,23 @@ impl Control {
         Ok(())
     }
 
-    /// Gives a drive a class by hand, or that of its latest measurement.
+    /// Gives a drive a class by hand, or that of its latest measurement, and says where it is. What lies on it stays
+    /// where it is.
     ///
     /// # Errors
     /// Not found if there is none of that name; refused if it would get another class while volumes are on
     /// it, which are named, or that of a measurement that there is not.
-    pub fn change_class(&self, name: &Name, change: ClassChange) -> Outcome<DriveView> {
+    pub fn modify_drive(&self, name: &Name, request: ModifyDrive) -> Outcome<DriveView> {
         {
             let _change = self.begin_change();
             let old = self.model().drive(name)?.record.clone();
-            let new = self.reclassified(&old, change)?;
+            let mut new = match request.class {
+                Some(change) => self.reclassified(&old, change)?,
+                None => old.clone(),
+            };
             self.refuse_other_class(&old, &new)?;
+            new.zone = request.zone.unwrap_or(new.zone);
+            new.rack = request.rack.unwrap_or(new.rack);
             if new != old {
                 self.save_drive(new)?;
             }

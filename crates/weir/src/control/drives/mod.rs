@@ -23,6 +23,7 @@ use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
+use super::spread::Domain;
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, Marker, Store};
@@ -62,8 +63,23 @@ pub struct AddDrive {
     pub queue_target: Option<u32>,
     /// Its class, if it is not to be that of its first measurement.
     pub class: Option<Class>,
+    /// The zone that it is in, if that is not its node's.
+    pub zone: Option<Name>,
+    /// The rack within the zone that it is in.
+    pub rack: Option<Name>,
     /// Whether to measure it.
     pub measure: bool,
+}
+
+/// What should become different about a drive; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct ModifyDrive {
+    /// Another class, or that of its latest measurement.
+    pub class: Option<ClassChange>,
+    /// Another zone, or that of its node.
+    pub zone: Option<Option<Name>>,
+    /// Another rack, or none.
+    pub rack: Option<Option<Name>>,
 }
 
 /// A drive as it is shown.
@@ -83,12 +99,23 @@ pub struct DriveView {
     pub class_reason: String,
     /// How far its measurement is, while there is one.
     pub progress: Option<Progress>,
+    /// Where it is: as it is said of it, and else where its node is.
+    pub domain: Domain,
 }
 
 impl AddDrive {
     /// A drive at a path that asks for nothing, and not to be measured.
     pub fn new(path: PathBuf) -> AddDrive {
-        AddDrive { path, name: None, emulation: None, queue_target: None, class: None, measure: false }
+        AddDrive {
+            path,
+            name: None,
+            emulation: None,
+            queue_target: None,
+            class: None,
+            zone: None,
+            rack: None,
+            measure: false,
+        }
     }
 }
 
@@ -135,8 +162,14 @@ impl Model {
             scanned_at: drive.scanned_at,
             class_reason: String::new(),
             progress: None,
+            domain: self.domain_of(&record),
             record,
         }
+    }
+
+    /// True if a drive can be used.
+    pub fn is_there(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|drive| drive.store.is_ok())
     }
 
     /// What volumes may come to occupy on a drive, in bytes.
@@ -176,10 +209,19 @@ impl Control {
         let missing: Vec<String> = {
             let model = self.model();
             let missing = model.drives.values().filter(|drive| drive.store.is_err());
+            let is_elsewhere = |volume: &&VolumeRecord| {
+                volume.placement.is_covered(volume.size_bytes, |drive| model.is_there(drive))
+            };
             let alarm = |drive: &Drive| {
-                let volumes = model.volumes_on(drive.record.id).count();
+                let volumes = model.volumes_on(drive.record.id);
+                let (elsewhere, lost): (Vec<_>, Vec<_>) = volumes.partition(is_elsewhere);
+                let others = match elsewhere.len() {
+                    0 => String::new(),
+                    count => format!(", {count} more have other copies"),
+                };
                 let remedy = "bring it back and start the daemon anew";
-                format!("{}; its {volumes} volumes are not served: {remedy}", drive.unavailable())
+                let lost = lost.len();
+                format!("{}; its {lost} volumes are not served{others}: {remedy}", drive.unavailable())
             };
             missing.map(alarm).collect()
         };
@@ -232,7 +274,8 @@ impl Control {
         let id = self.place_for(&path, &name)?;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
-        let record = DriveRecord { emulation: request.emulation, ..new_record(id, name, path.clone(), pool) };
+        let AddDrive { emulation, zone, rack, .. } = request;
+        let record = DriveRecord { emulation, zone, rack, ..new_record(id, name, path.clone(), pool) };
         let record = match request.class {
             Some(class) => self.model().joined(record.with_chosen_class(class, &self.classes)),
             None => record,
@@ -432,6 +475,8 @@ fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> Dri
         class: None,
         measured: Measured::default(),
         pool,
+        zone: None,
+        rack: None,
         created_at,
     }
 }

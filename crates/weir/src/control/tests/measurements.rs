@@ -20,6 +20,10 @@ fn add(control: &Control, state: &Path, request: impl FnOnce(AddDrive) -> AddDri
     control.add_drive(request(AddDrive { emulation, measure: true, ..AddDrive::new(path) })).unwrap()
 }
 
+fn class(change: ClassChange) -> ModifyDrive {
+    ModifyDrive { class: Some(change), ..ModifyDrive::default() }
+}
+
 fn seen(control: &Control) -> (Option<Class>, String) {
     let view = control.drive(&name("d1")).unwrap();
     (view.record.class, view.class_reason)
@@ -73,14 +77,14 @@ fn a_class_that_does_not_hold_any_more_is_an_alarm_until_it_does() {
     control.measure_drive(&name("d1")).unwrap();
     settle_measurements(control);
     assert_eq!((seen(control).0, alarms(control).len()), (Some(Class::High), 1));
-    control.change_class(&name("d1"), ClassChange::Measured).unwrap();
+    control.modify_drive(&name("d1"), class(ClassChange::Measured)).unwrap();
     assert_eq!((seen(control).0, alarms(control)), (Some(Class::Medium), vec![]));
     let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
     control.create_volume(made).unwrap();
-    let (kind, message) = error(control.change_class(&name("d1"), ClassChange::To(Class::Low)));
+    let (kind, message) = error(control.modify_drive(&name("d1"), class(ClassChange::To(Class::Low))));
     let words = "drive 'd1' is medium and cannot become low while it has the volumes: vol1";
     assert!(kind == ErrorKind::Refused && message.starts_with(words), "{message}");
-    control.change_class(&name("d1"), ClassChange::To(Class::Medium)).unwrap();
+    control.modify_drive(&name("d1"), class(ClassChange::To(Class::Medium))).unwrap();
     assert!(seen(control).1.starts_with("chosen by hand; measured as medium"), "{}", seen(control).1);
 }
 
@@ -104,7 +108,7 @@ fn a_drive_that_cannot_be_measured_is_usable_and_says_why() {
     let control = &world.control;
     add(control, &state, |request| AddDrive { measure: false, ..request });
     assert!(seen(control).1.starts_with("not measured yet"));
-    let (kind, message) = error(control.change_class(&name("d1"), ClassChange::Measured));
+    let (kind, message) = error(control.modify_drive(&name("d1"), class(ClassChange::Measured)));
     assert!(kind == ErrorKind::Refused && message.contains("was not measured yet"), "{message}");
     // Its folder is away, as a filesystem that is lost would be.
     std::fs::rename(state.join("d1"), state.join("away")).unwrap();

@@ -1,0 +1,288 @@
+//! How the extents of a volume with several copies begin, and what an operator must know of its copies.
+//!
+//! Files are looked at here; what follows from what is found is decided by `weir-volume`. A volume that never had more
+//! than one copy has no accounts and no witnesses, and nothing is read for it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use weir_types::bounds::COPIES_MAX;
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::{Account, Beginning, Standing, Unservable, Witness};
+
+use super::Control;
+use super::alarms::{AlarmSource, StandingAlarm};
+use super::error::{ControlError, Outcome};
+use super::model::{Model, list_names};
+use super::records::{VolumeRecord, VolumeState};
+use super::spread::{Domain, count_domains};
+use crate::store::account::{self, account_file_name};
+use crate::store::{ExtentFault, Faults, extent_count, extent_fault, witness};
+
+/// Folder of all witnesses in the state folder.
+const WITNESSES_FOLDER: &str = "witnesses";
+/// Epoch of the account of an extent that is new.
+const FIRST_EPOCH: u64 = 1;
+
+/// What lies where a copy of an extent should.
+#[derive(Debug)]
+enum Found {
+    /// Nothing that could be used.
+    Nothing,
+    /// The extent, and no account.
+    Bare,
+    /// Both.
+    Accounted(Account),
+}
+
+/// The account beside each copy of an extent that is new: all copies have everything. `None` if there is only one.
+pub(super) fn first_account(volume: &VolumeRecord) -> Option<Account> {
+    let copies = usize::from(volume.replicas);
+    let standing = |slot: usize| if slot < copies { Standing::InSync } else { Standing::Absent };
+    let standings = std::array::from_fn(standing);
+    (copies > 1).then(|| Account { epoch: FIRST_EPOCH, standings, ..Account::default() })
+}
+
+/// How an extent begins that has a single copy and never had another.
+fn alone(slot: usize, epoch_reserved: u64) -> Beginning {
+    let mut beginning = Beginning { epoch_reserved, is_confirmed: true, ..Beginning::default() };
+    (beginning.account.standings[slot], beginning.is_there[slot]) = (Standing::InSync, true);
+    beginning
+}
+
+/// How an extent begins of whose copies this was found.
+fn settle(found: Vec<(usize, Found)>, witness: Witness) -> Result<Beginning, Unservable> {
+    if let [(slot, Found::Bare)] = found[..]
+        && witness.known == 0
+    {
+        return Ok(alone(slot, witness.reserved));
+    }
+    let mut accounts: [Option<Account>; COPIES_MAX] = Default::default();
+    for (slot, found) in found {
+        if let Found::Accounted(account) = found {
+            accounts[slot] = Some(account);
+        }
+    }
+    Beginning::settle(accounts, witness)
+}
+
+/// A look at all copies of a volume's extents.
+#[derive(Default)]
+struct Look {
+    /// The folders of the drives that are there.
+    folders: BTreeMap<DriveId, PathBuf>,
+    /// Extent files that are not as they must be.
+    files: Faults,
+    /// Accounts that are not as they must be.
+    accounts: Faults,
+}
+
+impl Look {
+    fn at(&mut self, extent: u32, copies: impl Iterator<Item = (usize, DriveId)>) -> Vec<(usize, Found)> {
+        let found: Vec<_> = copies.map(|(slot, drive)| (slot, drive, self.at_copy(extent, drive))).collect();
+        if found.len() > 1 {
+            let bare = found.iter().filter(|(_, _, found)| matches!(found, Found::Bare));
+            bare.for_each(|(_, drive, _)| self.miss_account(extent, *drive));
+        }
+        found.into_iter().map(|(slot, _, found)| (slot, found)).collect()
+    }
+
+    fn at_copy(&mut self, extent: u32, drive: DriveId) -> Found {
+        let Some(folder) = self.folders.get(&drive) else { return Found::Nothing };
+        if let Some(fault) = extent_fault(folder, extent) {
+            self.files.push(fault);
+            return Found::Nothing;
+        }
+        match account::read(&folder.join(account_file_name(extent.into()))) {
+            Ok(Some(account)) => Found::Accounted(account),
+            Ok(None) => Found::Bare,
+            Err(error) => {
+                let message = format!("a copy is not used, because its account is of no use: {error}");
+                self.accounts.push(ExtentFault { extent: extent.into(), message });
+                Found::Nothing
+            }
+        }
+    }
+
+    fn miss_account(&mut self, extent: u32, drive: DriveId) {
+        let path = self.folders.get(&drive).map(|folder| folder.join(account_file_name(extent.into())));
+        let path = path.unwrap_or_default();
+        let message = format!("a copy is not used, because its account {} is missing", path.display());
+        self.accounts.push(ExtentFault { extent: extent.into(), message });
+    }
+}
+
+impl Control {
+    /// The file of a volume's witnesses.
+    pub(super) fn witnesses(&self, volume: VolumeId) -> PathBuf {
+        self.state.join(WITNESSES_FOLDER).join(volume.to_string())
+    }
+
+    /// Notes durably that the accounts of extents from this one on are new.
+    pub(super) fn begin_witnesses(&self, volume: &VolumeRecord, first: u64) -> Outcome<()> {
+        if !volume.placement.has_copies() {
+            return Ok(());
+        }
+        let epoch = first_account(volume).map_or(0, |account| account.epoch);
+        let new = extents(first, volume.size_bytes);
+        Ok(witness::begin(&self.witnesses(volume.id), new, epoch)?)
+    }
+
+    /// How the extents of a volume begin that is opened; empty if none ever had more than one copy. What is wrong with
+    /// single copies is raised.
+    ///
+    /// # Errors
+    /// Refused if an extent cannot be served from the copies that are there; the message says which, and why.
+    pub(super) fn beginnings(&self, volume: &VolumeRecord) -> Outcome<Vec<Beginning>> {
+        if !volume.placement.has_copies() {
+            return Ok(Vec::new());
+        }
+        let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
+        let stores = self.stores_there(volume);
+        let folders = stores.into_iter().map(|(drive, store)| (drive, store.extents(volume.id))).collect();
+        let mut look = Look { folders, ..Look::default() };
+        let (mut beginnings, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
+        for (extent, witness) in (0..).zip(witnesses) {
+            let found = look.at(extent, volume.placement.copies_of(extent.into()));
+            match settle(found, witness) {
+                Ok(beginning) => beginnings.push(beginning),
+                Err(error) => {
+                    first_fault.get_or_insert((extent, error));
+                    unservable += 1;
+                }
+            }
+        }
+        self.alarms.set_extents(volume.id, look.files.into_vec());
+        self.alarms.set_copies(volume.id, look.accounts.into_vec());
+        let Some((extent, error)) = first_fault else { return Ok(beginnings) };
+        let more = match unservable - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} further extents cannot be served)"),
+        };
+        Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
+    }
+
+    /// An alarm for each volume with copies of which some are on drives that are missing, or closer together than what
+    /// is said of where drives are. They follow from the records and the drives alone.
+    pub(super) fn replica_alarms(&self) -> Vec<StandingAlarm> {
+        let model = self.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        let copied =
+            volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_copies());
+        let messages = copied.flat_map(|volume| {
+            let messages = [missing_copies(&model, volume), close_copies(&model, volume)];
+            messages.into_iter().flatten().map(|message| (volume.id, message))
+        });
+        let alarm = |(volume, message)| StandingAlarm {
+            source: AlarmSource::Replicas,
+            volume: Some(volume),
+            extent: None,
+            message,
+        };
+        messages.map(alarm).collect()
+    }
+}
+
+/// How the extents of a volume with copies begin that were just made; empty if none has, or had, several.
+pub(super) fn new_beginnings(volume: &VolumeRecord, from_bytes: u64) -> Vec<Beginning> {
+    if !volume.placement.has_copies() {
+        return Vec::new();
+    }
+    let beginning = || match first_account(volume) {
+        None => alone(0, 0),
+        Some(account) => Beginning {
+            is_there: account.standings.map(|standing| standing == Standing::InSync),
+            epoch_reserved: account.epoch,
+            is_confirmed: true,
+            account,
+        },
+    };
+    extents(extent_count(from_bytes), volume.size_bytes).map(|_| beginning()).collect()
+}
+
+/// The extents from one on of a volume of this size.
+fn extents(first: u64, size_bytes: u64) -> Range<u32> {
+    let number = |extents: u64| u32::try_from(extents).expect("a volume's size is bounded");
+    number(first)..number(extent_count(size_bytes))
+}
+
+/// How many copies of a volume's extents are on drives that are missing, if any are.
+fn missing_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
+    let placement = &volume.placement;
+    let missing: Vec<DriveId> =
+        placement.drives().iter().copied().filter(|drive| !model.is_there(*drive)).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let on = |drive: &DriveId| placement.extents_on(*drive, volume.size_bytes).count();
+    let copies: usize = missing.iter().map(on).sum();
+    let all: usize = placement.drives().iter().map(on).sum();
+    let drives = model.drives_of(volume).filter(|drive| missing.contains(&drive.id));
+    let names = list_names(drives.map(|drive| &drive.name));
+    (copies > 0).then(|| format!("{copies} of the {all} copies of its extents are missing, on: {names}"))
+}
+
+/// Of how many extents copies share a zone, or a rack, if it is said where drives are.
+fn close_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
+    let drives: BTreeMap<DriveId, Domain> =
+        model.drives_of(volume).map(|drive| (drive.id, model.domain_of(drive))).collect();
+    let has_zones = model.drives_of(volume).any(|drive| drive.zone.is_some());
+    let has_racks = model.drives_of(volume).any(|drive| drive.rack.is_some());
+    if !has_zones && !has_racks {
+        return None;
+    }
+    // Of very many extents most have their copies on the same few drives.
+    let mut homes: BTreeMap<Vec<DriveId>, u64> = BTreeMap::new();
+    for extent in 0..extent_count(volume.size_bytes) {
+        let home = volume.placement.copies_of(extent).map(|(_, drive)| drive).collect();
+        *homes.entry(home).or_default() += 1;
+    }
+    let (mut share_zone, mut share_rack) = (0, 0);
+    for (home, count) in homes {
+        let (zones, racks) = count_domains(home.iter().filter_map(|drive| drives.get(drive)));
+        share_zone += if has_zones && zones < home.len() { count } else { 0 };
+        share_rack += if has_racks && racks < home.len() { count } else { 0 };
+    }
+    let close = [(share_zone, "zone"), (share_rack, "rack")].into_iter().find(|(count, _)| *count > 0);
+    let (count, what) = close?;
+    Some(format!("copies of {count} of its extents share a {what} and would fail together"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accounted(epoch: u64, standings: [Standing; COPIES_MAX]) -> Found {
+        Found::Accounted(Account { epoch, standings, ..Account::default() })
+    }
+
+    #[test]
+    fn a_copy_that_never_had_another_needs_no_account() {
+        let zero = Witness::default();
+        let beginning = settle(vec![(2, Found::Bare)], zero).unwrap();
+        assert_eq!(beginning.account.standings[2], Standing::InSync);
+        assert_eq!((beginning.is_there, beginning.account.epoch), ([false, false, true, false], 0));
+        assert!(beginning.is_confirmed);
+        let known = Witness { reserved: 3, known: 3 };
+        assert_eq!(settle(vec![(2, Found::Bare)], known), Err(Unservable::NoCopyInSync), "it had an account");
+        assert_eq!(settle(vec![(0, Found::Nothing)], zero), Err(Unservable::NoCopyInSync));
+        let two = vec![(0, Found::Bare), (1, Found::Bare)];
+        assert_eq!(settle(two, zero), Err(Unservable::NoCopyInSync), "nobody says which has everything");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_not_there() {
+        let (both, known) = {
+            use Standing::{Absent, InSync};
+            ([InSync, InSync, Absent, Absent], Witness { reserved: 1, known: 1 })
+        };
+        for bad in [Found::Nothing, Found::Bare] {
+            let beginning = settle(vec![(0, bad), (1, accounted(1, both))], known).unwrap();
+            assert_eq!(beginning.is_there, [false, true, false, false]);
+            assert_eq!(beginning.account.standings, both);
+        }
+        let whole = vec![(0, accounted(1, both)), (1, accounted(1, both))];
+        assert_eq!(settle(whole, known).unwrap().is_there, [true, true, false, false]);
+    }
+}
