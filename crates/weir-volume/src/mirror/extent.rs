@@ -10,6 +10,10 @@ use super::standing::{Account, Beginning, Standing};
 use crate::action::Request;
 use crate::geometry::covering_blocks;
 
+/// Copies that are equally fast take turns in reading by stretches of this many bytes: long enough that what is read in
+/// sequence is so on each of them.
+const READ_STRETCH_BYTES: u32 = 1 << 20;
+
 /// Copies, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slots(u8);
@@ -59,6 +63,8 @@ pub(super) struct MirroredExtent {
     pub is_confirmed: bool,
     /// Copies that can be reached and have not failed.
     pub is_there: [bool; COPIES_MAX],
+    /// How long a read of each copy takes, in any unit: the smallest are read.
+    pub read_costs: [u32; COPIES_MAX],
     /// Of copies in sync, regions in which a change that failed may have left them different from the first: not to be
     /// read there.
     pub behind: [RegionSet; COPIES_MAX],
@@ -94,6 +100,7 @@ impl MirroredExtent {
             epoch_reserved,
             is_confirmed,
             is_there,
+            read_costs: [0; COPIES_MAX],
             behind: Default::default(),
             caught_up: Default::default(),
             versions: [0; COPIES_MAX],
@@ -156,6 +163,18 @@ impl MirroredExtent {
         let is_current =
             move |slot: &usize| !regions_of(offset, length).any(|region| self.behind[*slot].contains(region));
         self.in_sync().filter(is_current)
+    }
+
+    /// The copy to read a range from, unless it is one of those that failed to: the fastest, or in turn by stretches of
+    /// the extent those that are as fast.
+    pub fn read_from(&self, request: &Request, failed: Slots) -> Option<usize> {
+        let candidates = || {
+            self.readable(request.offset, request.length).filter(|slot| !failed.contains(*slot))
+        };
+        let least = candidates().map(|slot| self.read_costs[slot]).min()?;
+        let fastest = || candidates().filter(|slot| self.read_costs[*slot] == least);
+        let turn = (request.offset / READ_STRETCH_BYTES) as usize % fastest().count();
+        fastest().nth(turn)
     }
 
     /// True if a stale copy has a range as those in sync do.

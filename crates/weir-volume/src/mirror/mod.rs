@@ -278,6 +278,13 @@ impl Mirror {
         self.extents[extent as usize].readable(offset, length).collect()
     }
 
+    /// Says how long a read of a copy of an extent takes, in any unit: of those that may be read the fastest are.
+    pub fn set_read_cost(&mut self, extent: u32, slot: usize, cost: u32) {
+        if let Some(state) = self.extents.get_mut(extent as usize) {
+            state.read_costs[slot] = cost;
+        }
+    }
+
     /// Starts a request; its end is a later (or the same call's) [`Effect::Done`].
     pub fn start(&mut self, request: Request, effects: &mut Vec<Effect>) -> MirrorId {
         let id = self.insert(Operation::new(request, None));
@@ -321,8 +328,7 @@ impl Mirror {
         if extent.is_open(&request) && extent.in_sync().next().is_some() {
             return extent.reads_waiting.push(id);
         }
-        let slot = extent.readable(request.offset, request.length).find(|slot| !failed.contains(*slot));
-        match slot {
+        match extent.read_from(&request, failed) {
             Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
             None => self.finish(id, Err(fault.unwrap_or(Fault::Broken)), effects),
         }

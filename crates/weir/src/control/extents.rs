@@ -43,7 +43,7 @@ impl Control {
         let home = |drive: &DriveId| {
             let record = model.drives.get(drive).map(|drive| &drive.record)?;
             let directory = extents_folder(&record.path, volume.id);
-            Some(VolumeHome { drive: record.spec(), directory })
+            Some(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
         };
         let homes: Option<Vec<VolumeHome>> = volume.placement.drives().iter().map(home).collect();
         homes.ok_or_else(|| ControlError::internal("a volume is on a drive that is not in the catalogue"))

@@ -164,6 +164,15 @@ impl DriveRecord {
             queue_target: self.pool.queue_target,
         }
     }
+
+    /// How long a read takes here, beside other drives: first by class, then by measured latency, of which only what is
+    /// several times as long counts, so that drives of one make share the reads.
+    pub(super) fn read_cost(&self) -> u32 {
+        let rank = self.class.map_or(Class::ALL.len(), |class| Class::High as usize - class as usize);
+        let latency_ns = self.measurement().map_or(0, |found| found.read.latency_ns);
+        let quarters = latency_ns.checked_ilog2().unwrap_or(0) / 2;
+        rank as u32 * u64::BITS + quarters
+    }
 }
 
 impl Model {

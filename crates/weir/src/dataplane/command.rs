@@ -26,6 +26,7 @@ pub(super) struct Binding {
 pub(super) struct NewHome {
     pub drive: DriveId,
     pub directory: PathBuf,
+    pub read_cost: u32,
     /// Its model, if it is emulated.
     pub media: Option<SharedMedia>,
     pub pool: SharedPool,

@@ -67,8 +67,9 @@ impl Reactor {
                 }
                 self.add_new_homes(index, homes);
                 let volume = &mut self.volumes[index];
-                volume.set_home(extent, slot, home);
                 volume.mirror.add(extent, slot, &mut volume.effects);
+                volume.set_home(extent, slot, home);
+                volume.set_read_costs_of(extent);
                 true
             }
             CopyChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),

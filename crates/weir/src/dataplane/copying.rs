@@ -110,6 +110,7 @@ impl Reactor {
     /// Looks after a volume that may have several copies, from now on.
     pub(super) fn begin_copying(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
+        volume.set_read_costs();
         volume.mirror.begin(&mut volume.effects);
         volume.copying.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
         let standings = (0..volume.mirror.extents()).map(|extent| volume.mirror.standings(extent));

@@ -110,6 +110,9 @@ pub struct VolumeHome {
     pub drive: DriveSpec,
     /// The folder that holds the volume's extent files there.
     pub directory: PathBuf,
+    /// How long a read takes there, in any unit that is the same for all homes of the volume: where there are several
+    /// copies, the fastest are read.
+    pub read_cost: u32,
 }
 
 /// How many operations a drive keeps in flight: a number that was chosen always, any other while volumes
@@ -249,6 +252,7 @@ impl DataPlane {
         let new = |home: &VolumeHome| NewHome {
             drive: home.drive.id,
             directory: home.directory.clone(),
+            read_cost: home.read_cost,
             media: home.drive.emulation.map(|emulation| self.media_of(home.drive.id, emulation)),
             pool: self.pool_of(home.drive),
         };

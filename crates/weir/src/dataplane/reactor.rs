@@ -403,6 +403,7 @@ impl Reactor {
     fn take_size(&mut self, index: VolumeIndex, mut resizing: NewSize) {
         self.add_new_homes(index, std::mem::take(&mut resizing.homes));
         self.volumes[index].set_size(resizing);
+        self.volumes[index].set_read_costs();
     }
 
     /// Adds those of a volume's homes that it does not have.

@@ -106,6 +106,8 @@ pub(super) struct Home {
     pub drive: DriveId,
     /// The folder of its extent files.
     pub directory: PathBuf,
+    /// How long a read takes here, beside the other homes.
+    pub read_cost: u32,
     /// Where it stands in line.
     pub place: PoolPlace,
     /// Where what brings copies up to date stands in line, once there was any.
@@ -211,6 +213,23 @@ impl ServedVolume {
         self.copies.resize_with(copies.len().max(self.copies.len()), Copy::default);
         for (copy, homes) in self.copies.iter_mut().zip(copies) {
             copy.homes = homes;
+        }
+    }
+
+    /// Has the fastest copies read.
+    pub fn set_read_costs(&mut self) {
+        if !self.mirror.has_copies() {
+            return;
+        }
+        (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
+    }
+
+    /// Has the fastest copies of an extent read.
+    pub fn set_read_costs_of(&mut self, extent: u32) {
+        for slot in 0..self.copies.len() {
+            let home = self.home_of(slot, extent).and_then(|home| self.homes.get(home));
+            let cost = home.map_or(u32::MAX, |home| home.read_cost);
+            self.mirror.set_read_cost(extent, slot, cost);
         }
     }
 

@@ -99,7 +99,7 @@ impl Reactor {
         homes: Vec<NewHome>,
         path: &[PolicyLevel],
     ) {
-        for NewHome { drive, directory, media, pool } in homes {
+        for NewHome { drive, directory, read_cost, media, pool } in homes {
             let place = PoolPlace::new(pool, path, self.now_ns);
             for connection in self.connections_of(index) {
                 let leaf = place.add_leaf(self.now_ns);
@@ -107,7 +107,7 @@ impl Reactor {
             }
             let volume = &mut self.volumes[index];
             volume.emulated.add_home(media);
-            volume.homes.push(Home { drive, directory, place, copying_leaf: None });
+            volume.homes.push(Home { drive, directory, read_cost, place, copying_leaf: None });
         }
     }
 
