@@ -19,8 +19,7 @@ pub enum BackgroundKind {
 
 impl BackgroundKind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [BackgroundKind; 2] =
-        [BackgroundKind::Cleanup, BackgroundKind::Resynchronisation];
+    pub const ALL: [BackgroundKind; 2] = [BackgroundKind::Cleanup, BackgroundKind::Resynchronisation];
 
     /// The word for it, everywhere outside.
     pub fn name(self) -> &'static str {

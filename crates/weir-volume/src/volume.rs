@@ -389,7 +389,8 @@ impl Volume {
     /// True if nothing is under way in an extent, so that it may be renewed.
     pub fn is_idle(&self, index: u32) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return true };
-        let is_busy = extent.state == State::Opening || extent.sync.is_running() || !extent.allocating.is_empty();
+        let is_busy =
+            extent.state == State::Opening || extent.sync.is_running() || !extent.allocating.is_empty();
         !is_busy && !self.operations.iter().any(|operation| operation.request.extent == index)
     }
 

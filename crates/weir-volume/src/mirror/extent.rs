@@ -168,9 +168,8 @@ impl MirroredExtent {
     /// The copy to read a range from, unless it is one of those that failed to: the fastest, or in turn by stretches of
     /// the extent those that are as fast.
     pub fn read_from(&self, request: &Request, failed: Slots) -> Option<usize> {
-        let candidates = || {
-            self.readable(request.offset, request.length).filter(|slot| !failed.contains(*slot))
-        };
+        let candidates =
+            || self.readable(request.offset, request.length).filter(|slot| !failed.contains(*slot));
         let least = candidates().map(|slot| self.read_costs[slot]).min()?;
         let fastest = || candidates().filter(|slot| self.read_costs[*slot] == least);
         let turn = (request.offset / READ_STRETCH_BYTES) as usize % fastest().count();

@@ -1,15 +1,17 @@
 //! From the words of the API to those of control, with every value checked, and back.
 
 use weir_types::Name;
+use weir_volume::mirror::Standing;
 
 use super::types::{
     BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Tenant,
-    Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeLife, VolumePolicy, VolumeSample,
+    Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeLife, VolumeMoving, VolumePolicy,
+    VolumeReplication, VolumeSample,
 };
 use crate::control::records::{DriveRecord, VolumeState};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{self, ControlError, Outcome, TenantView, VolumeView};
-use crate::statistics::OperationSnapshot;
+use crate::statistics::{CopySnapshot, OperationSnapshot};
 
 /// The point at which a write is stable, while a volume has no profile.
 fn ack_point(replicas: u8) -> String {
@@ -61,6 +63,9 @@ impl From<VolumeView> for Volume {
             number,
             drives: drives.into_iter().map(VolumeDrive::from).collect(),
         };
+        let replication = view.replication.map(VolumeReplication::from);
+        let moving =
+            view.moves.map(|moves| VolumeMoving { extents_left: moves.extents_left, stuck: moves.stuck });
         let record = view.record;
         Volume {
             export_name: record.export_name(),
@@ -71,7 +76,9 @@ impl From<VolumeView> for Volume {
             used_bytes: view.used_bytes,
             drives: view.drives.into_iter().map(VolumeDrive::from).collect(),
             replicas: record.replicas,
-            copies: (0..).zip(view.copies).map(copy).collect(),
+            copies: (0..).zip(view.copies).filter(|(_, drives)| !drives.is_empty()).map(copy).collect(),
+            replication,
+            moving,
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
             class: view.class.map(IoPriority::from),
@@ -83,6 +90,21 @@ impl From<VolumeView> for Volume {
             ack_point: ack_point(record.replicas),
             connections: view.snapshot.map_or(0, |snapshot| snapshot.connections),
             created_at: record.created_at,
+        }
+    }
+}
+
+impl From<CopySnapshot> for VolumeReplication {
+    fn from(copies: CopySnapshot) -> VolumeReplication {
+        let count = |standing: Standing| {
+            let all = copies.standings.iter().flatten();
+            all.filter(|other| **other == standing).count() as u64
+        };
+        VolumeReplication {
+            in_sync: count(Standing::InSync),
+            stale: count(Standing::Stale),
+            bytes_left: copies.bytes_left,
+            bytes_copied: copies.bytes_copied,
         }
     }
 }

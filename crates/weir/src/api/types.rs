@@ -183,6 +183,12 @@ pub struct Volume {
     /// The copies, each with its drives; absent if there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<VolumeCopy>,
+    /// How the copies stand; absent if no extent has, or had, several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication: Option<VolumeReplication>,
+    /// Its copies on their way to where they are wished; absent if they are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<VolumeMoving>,
     /// The class that was asked for; 'low' if none was.
     pub io_priority: IoPriority,
     /// What became of it if that could not be had.
@@ -220,6 +226,29 @@ pub struct VolumeCopy {
     pub number: u8,
     /// The drives that its extents are on.
     pub drives: Vec<VolumeDrive>,
+}
+
+/// How the copies of a volume stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeReplication {
+    /// Copies of extents that have everything.
+    pub in_sync: u64,
+    /// Copies of extents that lack something, and are not read.
+    pub stale: u64,
+    /// Bytes that these lack, as far as they can be reached; what was never written counts until it is looked at.
+    pub bytes_left: u64,
+    /// Bytes that were looked at to bring copies up to date since the volume was opened.
+    pub bytes_copied: u64,
+}
+
+/// Copies on their way to where they are wished.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeMoving {
+    /// Extents whose copies are not all there and up to date.
+    pub extents_left: u64,
+    /// Why it cannot go on, in words; it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<String>,
 }
 
 /// All volumes.
@@ -274,9 +303,16 @@ pub struct VolumeModify {
     /// Another name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Another class.
+    /// Another class: its copies are moved in the background to where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
+    /// What becomes of it if that class cannot be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_policy: Option<VolumeClassPolicy>,
+    /// Another number of copies: they are made, or given up, in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3)]
+    pub replicas: Option<u8>,
     /// The policy group of its tenant to bind it to, or 'none' to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,

@@ -88,6 +88,8 @@ pub(super) async fn modify(
     let request = ModifyVolume {
         name: convert::optional_name(request.name.as_deref())?,
         io_priority: request.io_priority.map(Into::into),
+        class_policy: request.class_policy.map(Into::into),
+        replicas: request.replicas,
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),
             request.qos_adaptive_policy_group.as_deref(),

@@ -377,6 +377,12 @@ pub struct VolumeModifyArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub changes: VolumeChanges,
+    /// Wait until its copies are where they should be
+    #[arg(long)]
+    pub wait: bool,
+    /// What becomes of it if its class cannot be had
+    #[arg(long, value_name = "POLICY", value_enum, ignore_case = true, requires = "io_priority")]
+    pub class_policy: Option<VolumeClassPolicy>,
     /// End the connections of attached clients where the change cannot be made under them, and bind a floor
     /// that the drive's pool does not have, which an alarm shows
     #[arg(long)]
@@ -396,6 +402,9 @@ pub struct VolumeChanges {
     /// Class that it should be in
     #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
     pub io_priority: Option<IoPriority>,
+    /// Copies of each extent, on different drives
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub repl: Option<u8>,
     /// Another name
     #[arg(long, value_name = "NAME")]
     pub new_name: Option<String>,

@@ -25,6 +25,8 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 const CHECK_PAUSE_FACTOR: u32 = 4;
 /// How often it is looked which background work, and which measurements of drives, are finished.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked which copies of extents come or go next, while any do.
+const MOVE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
 const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -54,6 +56,7 @@ impl Supervised {
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
             Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
+            Repeated::start("move", MOVE_INTERVAL, control.clone(), Control::settle_moves)?,
             Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
         let keeper = control.clone();

@@ -166,6 +166,7 @@ impl Control {
         alarms.extend(self.measurement_alarms());
         alarms.extend(self.class_alarms());
         alarms.extend(self.replica_alarms());
+        alarms.extend(self.move_alarms());
         alarms
     }
 

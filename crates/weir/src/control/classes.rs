@@ -184,20 +184,6 @@ impl Model {
         volume.class_policy == ClassPolicy::Any || self.class_of(volume) == Some(volume.io_priority)
     }
 
-    /// Refuses another class for a volume that does not have it: it stays where it lies. Only of one whose class is
-    /// preferred it is recorded, and shown as not met.
-    pub(super) fn refuse_other_class(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if volume.class_policy == ClassPolicy::Prefer || self.has_its_class(volume) {
-            return Ok(());
-        }
-        let (name, wanted) = (&volume.name, volume.io_priority);
-        let class = class_words(self.class_of(volume));
-        Err(ControlError::refused(format!(
-            "volume '{name}' lies where there is {class} and cannot become {wanted}: it would have to be moved; a \
-             new one with --io-priority {wanted} can be made"
-        )))
-    }
-
     /// A place on a drive that is named.
     fn place_on(&self, name: &Name, wish: &Wish, usages: &Usages) -> Outcome<Placement> {
         let Wish { class: wanted, policy, bytes: size_bytes, copies } = *wish;
@@ -287,6 +273,13 @@ impl Control {
         }
         let extents = spread(extent_count(request.size_bytes), copies, &offer.rooms);
         Placement::of(&extents).ok_or_else(|| ControlError::internal("a pool without drives was chosen"))
+    }
+
+    /// The drives that are there, and what they can take.
+    pub(super) fn rooms(&self) -> Vec<Room> {
+        let usages = self.usages();
+        let model = self.model();
+        model.pools().iter().flat_map(|pool| model.offer(pool, &usages).rooms).collect()
     }
 
     /// Places the extents that a volume gains by growing, on the pool that it is in, and forgets those that it loses.

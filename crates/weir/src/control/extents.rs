@@ -116,6 +116,30 @@ impl Control {
         Ok(())
     }
 
+    /// Has the space of one extent given back that is no part of a volume any more, or was not yet.
+    pub(super) fn give_back_extent(&self, volume: &VolumeRecord, drive: DriveId, extent: u32) -> Outcome<()> {
+        if let Some(id) = self.store(drive)?.cut_out(volume.id, &[extent])? {
+            self.give_back_part(id, drive, "a copy of an extent of", volume);
+        }
+        Ok(())
+    }
+
+    /// Gives back extents on drives of a volume that are not recorded there: a move that did not come to its end has
+    /// left them.
+    pub(super) fn cut_out_strays(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if !volume.placement.has_copies() {
+            return Ok(());
+        }
+        for (drive, store) in self.stores_there(volume) {
+            let own: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
+            let strays = store.strays(volume.id, &own)?;
+            if let Some(id) = store.cut_out(volume.id, &strays)? {
+                self.give_back_part(id, drive, "stray extents of", volume);
+            }
+        }
+        Ok(())
+    }
+
     fn give_back_part(&self, id: VolumeId, drive: DriveId, what: &str, volume: &VolumeRecord) {
         let what = format!("{what} volume {}", volume.export_name());
         let begun_at = Timestamp::now();

@@ -22,6 +22,7 @@ mod extents;
 mod ledger;
 mod levels;
 mod model;
+mod moves;
 mod outlook;
 mod placement;
 mod policies;
@@ -59,6 +60,7 @@ pub use error::{ControlError, ErrorKind, Outcome};
 pub use ledger::{Amount, Claim, Ledger};
 pub use levels::{EffectiveField, Level};
 use model::Model;
+use moves::Moves;
 pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
@@ -88,6 +90,7 @@ pub struct Control {
     /// Where classes of drives begin.
     classes: ClassThresholds,
     measurements: Measurements,
+    moves: Moves,
     node: uuid::Uuid,
     started: Instant,
 }

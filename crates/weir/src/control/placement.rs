@@ -87,6 +87,17 @@ impl Placement {
         }
     }
 
+    /// Says where a copy of an extent is from now on, of a volume that has this many extents; another one must be left
+    /// where there is none.
+    pub fn set(&mut self, count: u64, (extent, slot): (u64, usize), drive: Option<DriveId>) {
+        let slots = self.copies.len().max(slot + 1);
+        self.copies.resize(slots, Vec::new());
+        let index = drive.map_or(NO_HOME, |drive| self.index_of(drive));
+        let list = &mut self.copies[slot];
+        list.resize(count as usize, beyond(slot));
+        list[extent as usize] = index;
+    }
+
     /// The drives, at least one.
     pub fn drives(&self) -> &[DriveId] {
         &self.drives
@@ -139,6 +150,15 @@ impl Placement {
         }
         let bytes = |extent: u32| (size_bytes - u64::from(extent) * EXTENT_BYTES).min(EXTENT_BYTES);
         self.extents_on(drive, size_bytes).map(bytes).sum()
+    }
+
+    /// The drives that hold a copy of any extent of a volume of this size.
+    pub fn holders(&self, size_bytes: u64) -> Vec<DriveId> {
+        if self.drives.len() == 1 {
+            return self.drives.clone();
+        }
+        let by_copy = self.drives_by_copy(size_bytes);
+        self.drives.iter().copied().filter(|drive| by_copy.iter().any(|copy| copy.contains(drive))).collect()
     }
 
     /// The drives that hold a copy of any extent of a volume of this size, by the number of the copy.

@@ -112,6 +112,9 @@ pub struct DriveRecord {
     /// What its measurements found, and whether its class was chosen instead.
     #[serde(default, skip_serializing_if = "Measured::is_empty")]
     pub measured: Measured,
+    /// It is being emptied, and takes nothing more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_leaving: bool,
     /// How its pool is used. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,

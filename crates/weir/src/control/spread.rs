@@ -92,6 +92,20 @@ fn spread_one(copies: usize, domains: &Domains, rooms: &mut [Room]) -> Vec<Drive
     chosen.into_iter().map(take).collect()
 }
 
+/// Chooses a drive for one more copy beside others: in another zone than they if it can be, then in another rack, then
+/// where the least would be provisioned for its size. `None` if there is no drive.
+pub fn choose(rooms: &[Room], beside: &[Domain]) -> Option<DriveId> {
+    let shared = |room: &Room| {
+        let zones = beside.iter().filter(|other| other.zone == room.domain.zone).count();
+        let racks = beside.iter().filter(|other| **other == room.domain).count();
+        (zones, racks)
+    };
+    let best = rooms
+        .iter()
+        .min_by(|one, other| shared(one).cmp(&shared(other)).then_with(|| by_fullness(one, other)))?;
+    Some(best.drive)
+}
+
 /// Which of two drives would be less full with one more extent.
 fn by_fullness(one: &Room, other: &Room) -> Ordering {
     let (a, b) = (one.provisioned_bytes + EXTENT_BYTES, other.provisioned_bytes + EXTENT_BYTES);

@@ -15,6 +15,7 @@ use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
 use super::drives::{Drive, Measurements};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
+use super::moves::Moves;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::{Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
@@ -68,6 +69,7 @@ impl Control {
             alarms: Alarms::default(),
             classes: config.classes,
             measurements: Measurements::default(),
+            moves: Moves::default(),
             started: Instant::now(),
         };
         control.add_configured_drives(&config.drives);
@@ -75,6 +77,7 @@ impl Control {
         control.report_drives();
         control.put_background_in_effect()?;
         control.serve_all();
+        control.begin_all_moves();
         control.resume_cleanups(&interrupted)?;
         let alarms = control.over_commit_alarms().into_iter().chain(control.measurement_alarms());
         alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
@@ -101,6 +104,7 @@ impl Control {
     fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         self.cast_off_strays(record)?;
         self.trim(record, record.size_bytes)?;
+        self.cut_out_strays(record)?;
         for (_, store) in self.stores_there(record) {
             let copy = self.record_copy(record)?;
             if store.read_record(record.id)?.as_ref() != Some(&copy.content) {

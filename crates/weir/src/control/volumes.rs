@@ -14,10 +14,11 @@ use super::copies::new_beginnings;
 use super::error::{ControlError, Outcome};
 use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned};
+use super::moves::MoveView;
 use super::outlook::Proposal;
 use super::policies::GroupKind;
 use super::records::{DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
-use crate::statistics::VolumeSnapshot;
+use crate::statistics::{CopySnapshot, VolumeSnapshot};
 
 /// How long a deletion waits for clients that are just leaving before it is refused.
 const LEAVING_CLIENTS_WAIT: Duration = Duration::from_secs(1);
@@ -59,8 +60,12 @@ pub enum PolicyChange {
 pub struct ModifyVolume {
     /// Another name.
     pub name: Option<Name>,
-    /// Another class.
+    /// Another class: copies are moved to where it is.
     pub io_priority: Option<Class>,
+    /// What becomes of it if that cannot be had.
+    pub class_policy: Option<ClassPolicy>,
+    /// Another number of copies.
+    pub replicas: Option<u8>,
     /// Another policy, or none.
     pub policy: Option<PolicyChange>,
     /// Whether clients are kept from changing its data.
@@ -79,6 +84,10 @@ pub struct VolumeView {
     pub drives: Vec<DriveRecord>,
     /// The drives of each copy, as far as they are known, if it has several.
     pub copies: Vec<Vec<DriveRecord>>,
+    /// How its copies stand, if it has, or had, several.
+    pub replication: Option<CopySnapshot>,
+    /// How far copies are from where they are wished, while they are not there.
+    pub moves: Option<MoveView>,
     /// The class that it has: the lowest of its drives'; `None` if one of them has none.
     pub class: Option<Class>,
     /// The policy group that it is bound to.
@@ -97,12 +106,19 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
         record: record.clone(),
         drives: model.drives_of(record).cloned().collect(),
         copies: copies(model, record),
+        replication: model.open.get(&record.id).map(|open| open.copies.snapshot()).filter(is_replicated),
+        moves: None,
         class: model.class_of(record),
         policy: model.policy_of(record).cloned(),
         levels: levels_in_effect(model, record),
         used_bytes: None,
         snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
     }
+}
+
+/// True if there is something to tell of copies.
+fn is_replicated(copies: &CopySnapshot) -> bool {
+    !copies.standings.is_empty()
 }
 
 /// The drives of each copy, if a volume has several.
@@ -169,7 +185,10 @@ impl Control {
         tenant.map(|tenant| self.model().tenant(Some(tenant)).map(|_| ())).transpose()?;
         let mut views = self.volume_records_by_name();
         views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
-        views.iter_mut().for_each(|view| view.used_bytes = self.used_bytes(&view.record));
+        for view in &mut views {
+            view.used_bytes = self.used_bytes(&view.record);
+            view.moves = self.moves_of(view.record.id);
+        }
         Ok(views)
     }
 
@@ -188,6 +207,7 @@ impl Control {
             view(&model, &model.volume(tenant, name)?.record)
         };
         view.used_bytes = self.used_bytes(&view.record);
+        view.moves = self.moves_of(view.record.id);
         Ok(view)
     }
 
@@ -332,6 +352,11 @@ impl Control {
         let (old, revision) = self.usable_volume(tenant, name)?;
         let force = request.force;
         let mut new = self.modified(&old, request)?;
+        if (new.replicas, new.io_priority, new.class_policy)
+            != (old.replicas, old.io_priority, old.class_policy)
+        {
+            self.refuse_unreachable(&new)?;
+        }
         if new.policy_group != old.policy_group {
             self.admit(&Proposal::volume(&new), force)?;
         }
@@ -353,6 +378,7 @@ impl Control {
                 self.publish_access(&new)?;
             }
             self.write_copies([&new])?;
+            self.begin_moves(new.id);
         }
         self.volume(Some(&new.tenant), &new.name)
     }
@@ -374,8 +400,11 @@ impl Control {
         let mut new = old.clone();
         if let Some(class) = request.io_priority {
             new.io_priority = class;
-            new.class_policy = class_policy(Some(class), asked_policy(old))?;
-            model.refuse_other_class(&new)?;
+            new.class_policy = class_policy(Some(class), request.class_policy.or(asked_policy(old)))?;
+        }
+        if let Some(replicas) = request.replicas {
+            check_replicas(replicas)?;
+            new.replicas = replicas;
         }
         new.is_read_only = request.is_read_only.unwrap_or(old.is_read_only);
         if let Some(name) = request.name.filter(|name| *name != old.name) {

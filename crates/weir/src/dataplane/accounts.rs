@@ -57,8 +57,7 @@ impl Reactor {
         volume.outstanding += 1;
         let is_new = volume.known_epochs.get(&extent) != Some(&account.epoch);
         let account = Arc::from(account);
-        let note =
-            Note { volume: index, extent, slots, account, is_new, failed: Slots::default(), left: 0 };
+        let note = Note { volume: index, extent, slots, account, is_new, failed: Slots::default(), left: 0 };
         let note = self.notes.under_way.insert(note);
         if is_new { self.ask_witness(note, false) } else { self.write_accounts(note) }
     }

@@ -34,7 +34,8 @@ impl Reactor {
                 volume.outstanding += 1;
                 if let (Some(operation), Some(owner)) = (action.operation(), owner) {
                     let extent = action.extent().expect("ends are not carried out");
-                    let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
+                    let home =
+                        volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
                     volume.begin_operation(slot, operation, owner, home);
                 }
                 self.queue_for_media(CopyIndex { volume: index, slot }, action);

@@ -201,8 +201,7 @@ impl Reactor {
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
         let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
         let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
-        let all =
-            [deadline_ns, rest_ends_ns, held_ns, background_ns, notes_ns, copying_ns, self.stop_by_ns];
+        let all = [deadline_ns, rest_ends_ns, held_ns, background_ns, notes_ns, copying_ns, self.stop_by_ns];
         let at_ns = all.into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }

@@ -8,8 +8,8 @@ use std::sync::mpsc::SyncSender;
 
 use weir_qos::{Cost, NodeId};
 use weir_reactor::{Buffer, BufferPool, Descriptor, Payload};
-use weir_types::{DriveId, VolumeId};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
+use weir_types::{DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Effect, MirrorId};
 use weir_volume::{Mirror, OperationId};
@@ -341,7 +341,13 @@ impl ServedVolume {
 
     /// The buffer that an operation reads into, on its way to the kernel. An edge is read into a buffer that the
     /// copy may change: where there are others, one of its own with the same content.
-    pub fn lend_buffer(&mut self, slot: usize, operation: OperationId, is_edge: bool, pool: &BufferPool) -> Buffer {
+    pub fn lend_buffer(
+        &mut self,
+        slot: usize,
+        operation: OperationId,
+        is_edge: bool,
+        pool: &BufferPool,
+    ) -> Buffer {
         let is_shared = is_edge && self.copies.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
         let payload = match (context.payload.take(), is_shared) {

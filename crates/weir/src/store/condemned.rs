@@ -96,11 +96,49 @@ impl Store {
     /// Puts the extent files of a volume with an index of `count` and above, and their accounts, among what is to go,
     /// durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
     pub(super) fn cut_off(&self, volume: VolumeId, count: u64) -> Result<Option<VolumeId>, StoreError> {
+        let surplus = surplus(&self.extents(volume), count)?;
+        self.condemn_files(volume, &surplus)
+    }
+
+    /// Takes single extents with their accounts out of a volume: what occupies little is removed at once, the rest is
+    /// put among what is to go as by [`Store::cut_off`]. Extents that are not there are none to take.
+    pub fn cut_out(&self, volume: VolumeId, indices: &[u32]) -> Result<Option<VolumeId>, StoreError> {
         let extents = self.extents(volume);
-        let surplus = surplus(&extents, count)?;
+        let mut large = Vec::new();
+        for index in indices.iter().copied().map(u64::from) {
+            let path = extents.join(extent_file_name(index));
+            let occupied = fs::symlink_metadata(&path).map_or(0, |metadata| occupied_bytes(&metadata));
+            super::remove_if_there(&account::account_path(&extents, index))?;
+            match occupied > CLEANUP_STEP_BYTES {
+                true => large.push(path),
+                false => super::remove_if_there(&path)?,
+            }
+        }
+        if large.is_empty() && !indices.is_empty() && extents.exists() {
+            sync_folder(&extents)?;
+        }
+        self.condemn_files(volume, &large)
+    }
+
+    /// The extents that a volume has here beside its own.
+    pub fn strays(&self, volume: VolumeId, own: &[u32]) -> Result<Vec<u32>, StoreError> {
+        let all = surplus(&self.extents(volume), 0)?;
+        let name = |path: &PathBuf| {
+            let name = path.file_name()?.to_str()?;
+            account::extent_name_of(name).unwrap_or(name).parse().ok()
+        };
+        let mut strays: Vec<u32> = all.iter().filter_map(name).filter(|index| !own.contains(index)).collect();
+        strays.sort_unstable();
+        strays.dedup();
+        Ok(strays)
+    }
+
+    /// Puts files of a volume among what is to go, durably; answers under which identity, if there are any.
+    fn condemn_files(&self, volume: VolumeId, surplus: &[PathBuf]) -> Result<Option<VolumeId>, StoreError> {
         if surplus.is_empty() {
             return Ok(None);
         }
+        let extents = self.extents(volume);
         let id = VolumeId(uuid::Uuid::new_v4());
         let target = self.folder_with(id, DELETED_SUFFIX).join("extents");
         if fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&target).is_err() {
@@ -108,7 +146,7 @@ impl Store {
             surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;
             return sync_folder(&extents).map(|()| None);
         }
-        for path in &surplus {
+        for path in surplus {
             let name = path.file_name().unwrap_or_default();
             fs::rename(path, target.join(name)).context("rename", path)?;
         }

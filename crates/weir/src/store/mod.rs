@@ -196,6 +196,21 @@ impl Store {
         made
     }
 
+    /// Makes the file of one more extent of a volume, which holds nothing, here where it may have none yet.
+    pub fn add_extent(&self, volume: VolumeId, index: u32, record: &[u8]) -> Result<(), StoreError> {
+        if !self.folder(volume).exists() {
+            return self.create(volume, &[index], record, None);
+        }
+        let extents = self.extents(volume);
+        // An account that is left from an earlier copy says nothing of this one.
+        remove_if_there(&account::account_path(&extents, index.into()))?;
+        let made = create_extents(&extents, &[index], None);
+        if made.is_err() {
+            let _ = remove_if_there(&extents.join(extent_file_name(index.into())));
+        }
+        made
+    }
+
     /// Takes from a volume what it holds beyond `size_bytes`: surplus extent files, and the data in the tail of the
     /// last one that stays, so that it reads as zeros if the volume grows again. Does nothing if there is
     /// nothing to take, so it is also what repairs an interrupted resize. Answers the identity under which surplus
@@ -287,6 +302,14 @@ fn punch_tail(path: &Path, offset: u64) -> Result<(), StoreError> {
 /// Makes the names in a folder durable.
 fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     File::open(folder).and_then(|folder| folder.sync_all()).context("make durable", folder)
+}
+
+/// Removes a file, if it exists.
+fn remove_if_there(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.context("remove", path),
+    }
 }
 
 /// Removes a folder with all it holds, if it exists.

@@ -5,6 +5,7 @@ pub mod documents;
 pub mod drive;
 pub mod effect;
 pub mod measuring;
+pub mod moving;
 pub mod policy;
 pub mod policy_set;
 pub mod pool;

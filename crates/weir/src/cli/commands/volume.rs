@@ -7,7 +7,7 @@ use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
-use super::{background, effect, record, statistics};
+use super::{background, effect, moving, record, statistics};
 use crate::api::types::{
     BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCopy, VolumeCreate,
     VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
@@ -97,13 +97,16 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
     let request = VolumeModify {
         name: changes.new_name,
         io_priority: changes.io_priority,
+        class_policy: arguments.class_policy,
+        replicas: changes.repl,
         qos_policy_group: fixed.filter(|name| !name.is_empty()),
         qos_adaptive_policy_group: adaptive,
         read_only: changes.read_only,
         force: arguments.force,
     };
     let query = [("tenant", arguments.tenant.tenant.as_deref())];
-    client.patch::<Volume>(&path(arguments.name.get()), &query, &request).map(|_| ())
+    let volume = client.patch::<Volume>(&path(arguments.name.get()), &query, &request)?;
+    if arguments.wait { moving::wait(client, &volume) } else { Ok(()) }
 }
 
 fn inspect(client: &Client, name: &str, tenant: Option<&str>) -> Result<Inspection, CommandError> {
@@ -226,6 +229,7 @@ fn description(inspection: &Inspection) -> String {
         ("Replicas", volume.replicas.to_string()),
     ];
     fields.extend(copy_fields(volume));
+    fields.extend(moving::fields(volume));
     fields.extend([
         ("State", state(volume.state).to_owned()),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),

@@ -128,9 +128,10 @@ impl Drive {
 }
 
 impl Model {
-    /// The drives that a volume lies on, as far as they are known.
+    /// The drives that hold extents of a volume, as far as they are known.
     pub fn drives_of(&self, volume: &VolumeRecord) -> impl Iterator<Item = &DriveRecord> {
-        volume.placement.drives().iter().filter_map(|drive| Some(&self.drives.get(drive)?.record))
+        let drives = volume.placement.holders(volume.size_bytes);
+        drives.into_iter().filter_map(|drive| Some(&self.drives.get(&drive)?.record))
     }
 
     /// Finds a drive by its name.
@@ -468,6 +469,7 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
 fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> DriveRecord {
     let created_at = Timestamp::now();
     DriveRecord {
+        is_leaving: false,
         id,
         name,
         path,

@@ -1,0 +1,243 @@
+//! Which copy of an extent comes or goes next, so that it ends up where it is wished. Pure.
+//!
+//! One step at a time is decided from what is there, so it does not matter where an earlier attempt ended. A copy goes
+//! only once those that stay have everything: at no time are there fewer good copies than before, or than are wished.
+
+use weir_types::bounds::COPIES_MAX;
+use weir_types::{Class, DriveId};
+use weir_volume::mirror::Standing;
+
+use crate::control::spread::{Room, choose};
+
+/// A copy of an extent, as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyNow {
+    /// Its number.
+    pub slot: usize,
+    /// Its drive; `None` if it is accounted for and recorded nowhere: a change was interrupted.
+    pub drive: Option<DriveId>,
+    /// The class of that.
+    pub class: Option<Class>,
+    /// What it is worth.
+    pub standing: Standing,
+    /// Its drive is to be emptied.
+    pub must_leave: bool,
+}
+
+/// A drive that could take a copy.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The drive and how full it is.
+    pub room: Room,
+    /// Its class.
+    pub class: Option<Class>,
+}
+
+/// The class that a copy is to have, or any.
+pub type Wish = Option<Class>;
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Everything is as it is wished.
+    Done,
+    /// A copy has to be brought up to date first.
+    Wait,
+    /// Make a copy.
+    Add {
+        /// Its number.
+        slot: usize,
+        /// Its drive.
+        drive: DriveId,
+    },
+    /// Give up the copy with this number.
+    Remove(usize),
+    /// No drive can take a copy of this class.
+    Stuck(Wish),
+}
+
+/// Copies that stay, by wish; and those that nobody wishes for.
+struct Matched<'a> {
+    kept: Vec<Option<&'a CopyNow>>,
+    surplus: Vec<&'a CopyNow>,
+}
+
+/// Gives each wish a copy that meets it: one that has everything before one that has not.
+fn match_up<'a>(copies: &'a [CopyNow], wishes: &[Wish]) -> Matched<'a> {
+    let mut free: Vec<&CopyNow> = copies.iter().collect();
+    free.sort_by_key(|copy| copy.standing != Standing::InSync);
+    let mut kept = vec![None; wishes.len()];
+    // Wishes for a class first: the others take what is left.
+    for is_named in [true, false] {
+        for (wish, kept) in wishes.iter().zip(&mut kept).filter(|(wish, _)| wish.is_some() == is_named) {
+            let meets = |copy: &&CopyNow| !copy.must_leave && (wish.is_none() || copy.class == *wish);
+            *kept = free.iter().position(meets).map(|at| free.remove(at));
+        }
+    }
+    Matched { kept, surplus: free }
+}
+
+/// The next step for an extent with these copies.
+pub fn next_step(copies: &[CopyNow], wishes: &[Wish], candidates: &[Candidate]) -> Step {
+    if let Some(lost) = copies.iter().find(|copy| copy.drive.is_none()) {
+        return Step::Remove(lost.slot);
+    }
+    let Matched { kept, surplus } = match_up(copies, wishes);
+    let unmet = wishes.iter().zip(&kept).find(|(_, kept)| kept.is_none());
+    if let Some((wish, _)) = unmet {
+        return make_room_and_add(copies, &surplus, *wish, candidates, wishes.len());
+    }
+    let is_good = |copy: &&CopyNow| copy.standing == Standing::InSync;
+    let all_good = kept.iter().flatten().all(is_good);
+    match surplus.iter().find(|copy| all_good || !is_good(copy)) {
+        Some(copy) => Step::Remove(copy.slot),
+        None if all_good => Step::Done,
+        None => Step::Wait,
+    }
+}
+
+/// Adds a copy for a wish. If all numbers are taken, one that nobody wishes for goes first.
+fn make_room_and_add(
+    copies: &[CopyNow],
+    surplus: &[&CopyNow],
+    wish: Wish,
+    candidates: &[Candidate],
+    wished: usize,
+) -> Step {
+    let good = copies.iter().filter(|copy| copy.standing == Standing::InSync).count();
+    let free = (0..COPIES_MAX).find(|slot| copies.iter().all(|copy| copy.slot != *slot));
+    let Some(slot) = free else {
+        let may_go = |copy: &&&CopyNow| copy.standing != Standing::InSync || good > wished;
+        return surplus.iter().find(may_go).map_or(Step::Wait, |copy| Step::Remove(copy.slot));
+    };
+    let is_free = |candidate: &&Candidate| copies.iter().all(|copy| copy.drive != Some(candidate.room.drive));
+    let suits = |candidate: &&Candidate| wish.is_none() || candidate.class == wish;
+    let rooms: Vec<Room> =
+        candidates.iter().filter(is_free).filter(suits).map(|candidate| candidate.room.clone()).collect();
+    let stay: Vec<DriveId> = copies
+        .iter()
+        .filter(|copy| surplus.iter().all(|other| other.slot != copy.slot))
+        .filter_map(|copy| copy.drive)
+        .collect();
+    let beside = candidates.iter().filter(|candidate| stay.contains(&candidate.room.drive));
+    let beside: Vec<_> = beside.map(|candidate| candidate.room.domain.clone()).collect();
+    choose(&rooms, &beside).map_or(Step::Stuck(wish), |drive| Step::Add { slot, drive })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::spread::Domain;
+    use proptest::prelude::*;
+    use weir_types::bounds::EXTENT_BYTES;
+
+    fn drive(number: usize) -> DriveId {
+        DriveId(uuid::Uuid::from_u128(number as u128))
+    }
+
+    fn candidate(number: usize) -> Candidate {
+        Candidate {
+            room: Room {
+                drive: drive(number),
+                domain: Domain::default(),
+                size_bytes: 10 * EXTENT_BYTES,
+                provisioned_bytes: 0,
+            },
+            class: Some(class_of(number)),
+        }
+    }
+
+    /// Drives 0 to 3 are low, 4 to 7 high.
+    fn class_of(number: usize) -> Class {
+        if number < 4 { Class::Low } else { Class::High }
+    }
+
+    fn copy(slot: usize, number: usize, standing: Standing) -> CopyNow {
+        let class = Some(class_of(number));
+        CopyNow { slot, drive: Some(drive(number)), class, standing, must_leave: false }
+    }
+
+    #[test]
+    fn a_copy_comes_before_another_goes() {
+        use Standing::{InSync, Stale};
+        let all: Vec<Candidate> = (0..8).map(candidate).collect();
+        let low = copy(0, 0, InSync);
+        let wish = [Some(Class::High)];
+        assert_eq!(next_step(&[low], &wish, &all), Step::Add { slot: 1, drive: drive(4) });
+        assert_eq!(next_step(&[low, copy(1, 4, Stale)], &wish, &all), Step::Wait);
+        assert_eq!(next_step(&[low, copy(1, 4, InSync)], &wish, &all), Step::Remove(0));
+        assert_eq!(next_step(&[copy(1, 4, InSync)], &wish, &all), Step::Done);
+        let none = next_step(&[low], &wish, &all[..4]);
+        assert_eq!(none, Step::Stuck(Some(Class::High)));
+        let interrupted = CopyNow { drive: None, ..copy(2, 0, Stale) };
+        assert_eq!(next_step(&[low, interrupted], &wish, &all), Step::Remove(2));
+        let leaving = CopyNow { must_leave: true, ..low };
+        assert_eq!(next_step(&[leaving], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
+    }
+
+    fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+        let wish = prop_oneof![Just(None), Just(Some(Class::Low)), Just(Some(Class::High))];
+        prop::collection::vec(wish, 1..=3)
+    }
+
+    proptest! {
+        #[test]
+        fn wherever_it_begins_it_ends_as_wished_with_no_fewer_good_copies_on_the_way(
+            homes in Just((0..8).collect::<Vec<usize>>()).prop_shuffle(),
+            standings in prop::collection::vec(any::<bool>(), 1..=4),
+            leaving in prop::collection::vec(any::<bool>(), 4),
+            wishes in wishes(),
+            hurries in prop::collection::vec(any::<bool>(), 100),
+        ) {
+            let all: Vec<Candidate> = (0..8).filter(|at| !(leaving[0] && *at == 7)).map(candidate).collect();
+            let mut copies: Vec<CopyNow> = standings
+                .iter()
+                .enumerate()
+                .map(|(slot, is_good)| {
+                    let standing = if *is_good || slot == 0 { Standing::InSync } else { Standing::Stale };
+                    CopyNow { must_leave: leaving[slot], ..copy(slot, homes[slot], standing) }
+                })
+                .collect();
+            let good = |copies: &[CopyNow]| {
+                copies.iter().filter(|copy| copy.standing == Standing::InSync).count()
+            };
+            let least = good(&copies).min(wishes.len());
+            let mut hurries = hurries.into_iter();
+            loop {
+                let free: Vec<Candidate> = all
+                    .iter()
+                    .filter(|one| !copies.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive)))
+                    .cloned()
+                    .collect();
+                let catch_up = |copies: &mut [CopyNow]| {
+                    let stale = copies.iter_mut().find(|copy| copy.standing == Standing::Stale);
+                    stale.map(|copy| copy.standing = Standing::InSync)
+                };
+                match next_step(&copies, &wishes, &free) {
+                    Step::Done => break,
+                    Step::Wait => prop_assert!(catch_up(&mut copies).is_some(), "waits for nothing"),
+                    Step::Add { slot, drive } => {
+                        prop_assert!(copies.iter().all(|c| c.slot != slot && c.drive != Some(drive)));
+                        let number = (0..8).find(|number| self::drive(*number) == drive).unwrap();
+                        copies.push(copy(slot, number, Standing::Stale));
+                    }
+                    Step::Remove(slot) => copies.retain(|copy| copy.slot != slot),
+                    Step::Stuck(wish) => {
+                        prop_assert!(false, "eight drives are enough: {wish:?} {copies:?}");
+                    }
+                }
+                prop_assert!(good(&copies) >= least, "{copies:?}");
+                let Some(is_hurried) = hurries.next() else { prop_assert!(false, "it does not end"); break };
+                if is_hurried {
+                    catch_up(&mut copies);
+                }
+            }
+            prop_assert_eq!(copies.len(), wishes.len());
+            prop_assert!(copies.iter().all(|c| !c.must_leave && c.standing == Standing::InSync));
+            for class in [Class::Low, Class::High] {
+                let wished = wishes.iter().filter(|wish| **wish == Some(class)).count();
+                prop_assert!(copies.iter().filter(|copy| copy.class == Some(class)).count() >= wished);
+            }
+        }
+    }
+}
