@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use weir_types::VolumeId;
+use weir_types::{DriveId, VolumeId};
 
 use super::Control;
+use super::placement::Placement;
 use crate::store::ExtentFault;
 
 /// Who noticed a fault.
@@ -197,17 +198,47 @@ impl Control {
     /// Has the data plane fail what lies on damaged extent files: a file that was shortened would otherwise
     /// grow again under the next write, and what it lost would read as zeroes.
     fn retire_extents(&self, volume: VolumeId, faults: &[ExtentFault]) {
-        let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
-        let Some(placement) = record.map(|record| record.placement) else { return };
-        for fault in faults {
-            let copies = placement.copies_of(fault.extent).count();
-            // Where another copy is whole, the extent is served.
-            if faults.iter().filter(|other| other.extent == fault.extent).count() < copies {
-                continue;
-            }
+        let lost: Vec<&ExtentFault> = {
+            let model = self.model();
+            let Some(record) = model.volumes.get(&volume).map(|volume| &volume.record) else { return };
+            lost(&record.placement, faults, |drive| model.is_there(drive)).collect()
+        };
+        for fault in lost {
             if let Ok(extent) = u32::try_from(fault.extent) {
                 self.data_plane.retire(volume, extent, fault.message.clone());
             }
         }
+    }
+}
+
+/// The faults of extents of which no copy on a drive that is there is without one. While one is, it serves.
+fn lost<'a>(
+    placement: &Placement,
+    faults: &'a [ExtentFault],
+    is_there: impl Fn(DriveId) -> bool,
+) -> impl Iterator<Item = &'a ExtentFault> {
+    faults.iter().filter(move |fault| {
+        let copies = placement.copies_of(fault.extent).filter(|(_, drive)| is_there(*drive)).count();
+        faults.iter().filter(|other| other.extent == fault.extent).count() >= copies
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_is_given_up_when_no_copy_that_is_there_is_whole() {
+        let drives = [1, 2].map(|number| DriveId(uuid::Uuid::from_u128(number)));
+        let single = Placement::on(drives[0]);
+        let copied = Placement::of(&vec![drives.to_vec(); 3]).unwrap();
+        let fault = |extent| ExtentFault { extent, message: String::new() };
+        let faults = [fault(0), fault(2), fault(2)];
+        let extents = |placement: &Placement, is_there: &dyn Fn(DriveId) -> bool| {
+            lost(placement, &faults, is_there).map(|fault| fault.extent).collect::<Vec<_>>()
+        };
+        assert_eq!(extents(&single, &|_| true), [0, 2, 2]);
+        assert_eq!(extents(&copied, &|_| true), [2, 2]);
+        assert_eq!(extents(&copied, &|drive| drive == drives[0]), [0, 2, 2], "the other copy is missing");
     }
 }
