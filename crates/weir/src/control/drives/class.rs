@@ -162,6 +162,7 @@ mod tests {
 
     fn new() -> DriveRecord {
         DriveRecord {
+            is_leaving: false,
             id: DriveId::DEFAULT,
             name: Name::new("d1").unwrap(),
             path: "/srv/d1".into(),
