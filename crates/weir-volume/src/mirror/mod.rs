@@ -250,6 +250,11 @@ impl Mirror {
         slot.is_some_and(|slot| self.copies[slot].is_hole(extent, offset, length))
     }
 
+    /// True if a copy of an extent can be reached and has not failed.
+    pub fn is_there(&self, extent: u32, slot: usize) -> bool {
+        self.extents.get(extent as usize).is_some_and(|extent| extent.is_there[slot])
+    }
+
     /// True if an extent fails everything.
     pub fn is_lost(&self, extent: u32) -> bool {
         self.extents.get(extent as usize).is_none_or(|extent| extent.in_sync().next().is_none())

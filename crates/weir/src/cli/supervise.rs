@@ -27,6 +27,8 @@ const CHECK_PAUSE_FACTOR: u32 = 4;
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked which copies of extents come or go next, while any do.
 const MOVE_INTERVAL: Duration = Duration::from_millis(50);
+/// How often missing drives and copies that failed are looked for.
+const RETURN_INTERVAL: Duration = Duration::from_secs(2);
 /// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
 const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -57,6 +59,7 @@ impl Supervised {
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
             Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
             Repeated::start("move", MOVE_INTERVAL, control.clone(), Control::settle_moves)?,
+            Repeated::start("return", RETURN_INTERVAL, control.clone(), Control::look_for_returns)?,
             Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
         let keeper = control.clone();

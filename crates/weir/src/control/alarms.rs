@@ -9,8 +9,7 @@ use utoipa::ToSchema;
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
-use super::placement::Placement;
-use crate::store::ExtentFault;
+use crate::store::{ExtentFault, Faults};
 
 /// Who noticed a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -163,6 +162,7 @@ impl Control {
             extent: Some(alarm.extent),
             message: alarm.message,
         }));
+        alarms.extend(self.missing_drive_alarms());
         alarms.extend(self.over_commit_alarms());
         alarms.extend(self.measurement_alarms());
         alarms.extend(self.class_alarms());
@@ -190,55 +190,25 @@ impl Control {
                     self.extent_faults(id)
                 }
             };
-            self.retire_extents(id, &faults);
-            self.alarms.set_extents(id, faults);
+            self.retire_copies(id, &faults);
+            let mut shown = Faults::default();
+            faults.into_iter().for_each(|(_, fault)| shown.push(fault));
+            self.alarms.set_extents(id, shown.into_vec());
         }
     }
 
-    /// Has the data plane fail what lies on damaged extent files: a file that was shortened would otherwise
-    /// grow again under the next write, and what it lost would read as zeroes.
-    fn retire_extents(&self, volume: VolumeId, faults: &[ExtentFault]) {
-        let lost: Vec<&ExtentFault> = {
-            let model = self.model();
-            let Some(record) = model.volumes.get(&volume).map(|volume| &volume.record) else { return };
-            lost(&record.placement, faults, |drive| model.is_there(drive)).collect()
+    /// Has the data plane use damaged extent files no more: a file that was shortened would otherwise grow again under
+    /// the next write, and what it lost would read as zeroes.
+    fn retire_copies(&self, volume: VolumeId, faults: &[(DriveId, ExtentFault)]) {
+        let placement = match self.model().volumes.get(&volume) {
+            Some(volume) => volume.record.placement.clone(),
+            None => return,
         };
-        for fault in lost {
-            if let Ok(extent) = u32::try_from(fault.extent) {
-                self.data_plane.retire(volume, extent, fault.message.clone());
+        for (drive, fault) in faults {
+            let slot = placement.copies_of(fault.extent).find(|(_, other)| other == drive);
+            if let (Some((slot, _)), Ok(extent)) = (slot, u32::try_from(fault.extent)) {
+                self.data_plane.retire(volume, (extent, slot), fault.message.clone());
             }
         }
-    }
-}
-
-/// The faults of extents of which no copy on a drive that is there is without one. While one is, it serves.
-fn lost<'a>(
-    placement: &Placement,
-    faults: &'a [ExtentFault],
-    is_there: impl Fn(DriveId) -> bool,
-) -> impl Iterator<Item = &'a ExtentFault> {
-    faults.iter().filter(move |fault| {
-        let copies = placement.copies_of(fault.extent).filter(|(_, drive)| is_there(*drive)).count();
-        faults.iter().filter(|other| other.extent == fault.extent).count() >= copies
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_extent_is_given_up_when_no_copy_that_is_there_is_whole() {
-        let drives = [1, 2].map(|number| DriveId(uuid::Uuid::from_u128(number)));
-        let single = Placement::on(drives[0]);
-        let copied = Placement::of(&vec![drives.to_vec(); 3]).unwrap();
-        let fault = |extent| ExtentFault { extent, message: String::new() };
-        let faults = [fault(0), fault(2), fault(2)];
-        let extents = |placement: &Placement, is_there: &dyn Fn(DriveId) -> bool| {
-            lost(placement, &faults, is_there).map(|fault| fault.extent).collect::<Vec<_>>()
-        };
-        assert_eq!(extents(&single, &|_| true), [0, 2, 2]);
-        assert_eq!(extents(&copied, &|_| true), [2, 2]);
-        assert_eq!(extents(&copied, &|drive| drive == drives[0]), [0, 2, 2], "the other copy is missing");
     }
 }

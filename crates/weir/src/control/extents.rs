@@ -9,7 +9,7 @@ use super::copies::first_account;
 use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
 use crate::dataplane::{VolumeHome, VolumeLayout};
-use crate::store::{ExtentFault, Store, check_extents, extent_count, extents_folder, witness};
+use crate::store::{ExtentFault, Store, extent_count, extent_fault, extents_folder, witness};
 
 impl Control {
     /// The files of all drives of a volume, in the order of its placement.
@@ -170,13 +170,16 @@ impl Control {
     }
 
     /// Extent files of a volume that are not as they must be. That a drive is missing is an alarm of its own.
-    pub(super) fn extent_faults(&self, id: VolumeId) -> Vec<ExtentFault> {
+    pub(super) fn extent_faults(&self, id: VolumeId) -> Vec<(DriveId, ExtentFault)> {
         let record = self.model().volumes.get(&id).map(|volume| volume.record.clone());
         let Some(record) = record.filter(|record| record.state == VolumeState::Online) else {
             return Vec::new();
         };
         let faults = |(drive, store): (DriveId, Store)| {
-            check_extents(&store.extents(id), record.placement.extents_on(drive, record.size_bytes))
+            let folder = store.extents(id);
+            let extents = record.placement.extents_on(drive, record.size_bytes);
+            let faults = extents.filter_map(|extent| extent_fault(&folder, extent));
+            faults.map(|fault| (drive, fault)).collect::<Vec<_>>()
         };
         self.stores_there(&record).into_iter().flat_map(faults).collect()
     }

@@ -93,15 +93,20 @@ impl Control {
 
     fn serve_all(&self) {
         for record in self.records() {
-            if let Err(error) = self.repair(&record).and_then(|()| self.serve(&record)) {
+            if let Err(error) = self.open_again(&record) {
                 let message = format!("volume '{}' cannot be served: {error}", record.export_name());
                 self.alarms.raise_volume(record.id, message);
             }
         }
     }
 
+    /// Serves a volume after what was interrupted there is finished.
+    pub(super) fn open_again(&self, record: &VolumeRecord) -> Outcome<()> {
+        self.repair(record).and_then(|()| self.serve(record))
+    }
+
     /// Finishes an interrupted resize and brings the record copies up to date.
-    fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
+    pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         self.cast_off_strays(record)?;
         self.trim(record, record.size_bytes)?;
         self.cut_out_strays(record)?;

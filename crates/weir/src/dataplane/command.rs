@@ -95,7 +95,7 @@ pub(super) enum Command {
     },
     Retire {
         volume: VolumeId,
-        extent: u32,
+        copy: (u32, usize),
         message: String,
     },
     Serve {

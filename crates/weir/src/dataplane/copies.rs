@@ -77,6 +77,7 @@ impl Reactor {
                 let is_back = volume.mirror.rejoin(extent, slot, &mut volume.effects);
                 if is_back {
                     volume.set_file(slot, extent, None);
+                    volume.publish_away(extent);
                 }
                 is_back
             }

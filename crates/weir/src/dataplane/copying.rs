@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_qos::{Cost, Kind, NodeId, Pace};
-use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, PIECE_BYTES, REGION_BYTES};
+use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, COPIES_MAX, PIECE_BYTES, REGION_BYTES};
 use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{Effect, Standings};
+use weir_volume::mirror::{Effect, Standing, Standings};
 use weir_volume::{Content, Fault, Mirror};
 
 use super::background::plant;
@@ -115,6 +115,7 @@ impl Reactor {
         volume.copying.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
         let standings = (0..volume.mirror.extents()).map(|extent| volume.mirror.standings(extent));
         volume.statistics.copies.begin(standings.collect());
+        (0..volume.mirror.extents()).for_each(|extent| volume.publish_away(extent));
         self.copied_volumes.insert(index);
         self.go_on_copying(index);
     }
@@ -229,6 +230,11 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.copying.look_at(extent);
         volume.statistics.copies.stands(extent, standings);
+        volume.publish_away(extent);
+        let id = volume.id;
+        if !standings.contains(&Standing::Stale) {
+            self.clear_alarms(id, extent);
+        }
         self.answer_changes(index, extent, Some(&standings));
         self.publish_copies(index);
         self.ask_for_copies(index);
@@ -270,6 +276,15 @@ impl Reactor {
 }
 
 impl ServedVolume {
+    /// Lets everybody see which copies of an extent cannot be reached.
+    pub fn publish_away(&self, extent: u32) {
+        let standings = self.mirror.standings(extent);
+        let is_away = |slot: &usize| {
+            standings[*slot] != Standing::Absent && !self.mirror.is_there(extent, *slot)
+        };
+        self.statistics.copies.are_away(extent, (0..COPIES_MAX).filter(is_away).collect());
+    }
+
     /// Has regions leave the accounts that nothing was changed in lately.
     fn tidy(&mut self, now_ns: u64) {
         if now_ns < self.copying.tidy_at_ns {

@@ -306,6 +306,7 @@ impl Reactor {
             false => format!("has a copy that {message}: {}; another one serves", path.display()),
         };
         let is_lost = volume.mirror.is_lost(extent);
+        volume.publish_away(extent);
         let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
         self.raise_alarm(alarm);
         if is_lost {

@@ -504,11 +504,11 @@ impl DataPlane {
         self.commons.forget_credits(scope);
     }
 
-    /// Takes an extent out of service because its file was found damaged: everything on it fails, and the
-    /// fault stands in [`DataPlane::alarms`]. Doing so twice changes nothing.
-    pub fn retire(&self, volume: VolumeId, extent: u32, message: String) {
+    /// Takes a copy of an extent out of service because its file was found damaged: if it was the only one, everything
+    /// on the extent fails. The fault stands in [`DataPlane::alarms`]. Doing so twice changes nothing.
+    pub fn retire(&self, volume: VolumeId, copy: (u32, usize), message: String) {
         if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::Retire { volume, extent, message });
+            self.reactors[reactor].order(Command::Retire { volume, copy, message });
         }
     }
 

@@ -252,7 +252,7 @@ impl Reactor {
                 Command::ChangeCopy { volume, copy, change, done } => {
                     self.change_copy(volume, copy, change, done);
                 }
-                Command::Retire { volume, extent, message } => self.retire(volume, extent, &message),
+                Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
             }
@@ -362,12 +362,12 @@ impl Reactor {
         answer(done);
     }
 
-    fn retire(&mut self, id: VolumeId, extent: u32, message: &str) {
+    fn retire(&mut self, id: VolumeId, (extent, slot): (u32, usize), message: &str) {
         if let Some(&index) = self.by_id.get(&id) {
             let volume = &mut self.volumes[index];
-            if volume.mirror.readable(extent, 0, 1).contains(0) {
+            if volume.mirror.is_there(extent, slot) {
                 volume.fault_message = Some(message.to_owned());
-                volume.mirror.retire(extent, 0, &mut volume.effects);
+                volume.mirror.retire(extent, slot, &mut volume.effects);
                 self.carry_out(index);
             }
         }
@@ -375,7 +375,15 @@ impl Reactor {
 
     pub fn raise_alarm(&self, alarm: Alarm) {
         tracing::error!(volume = %alarm.volume, extent = alarm.extent, "{}", alarm.message);
-        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|known| *known != alarm);
+        alarms.push(alarm);
+    }
+
+    /// All copies of an extent have everything again.
+    pub fn clear_alarms(&self, volume: VolumeId, extent: u32) {
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
     }
 
     /// Does what was put off until a volume is quiet.

@@ -1,15 +1,18 @@
 //! How the copies of a volume stand, for everybody to see. It knows nothing of how they are brought up to date.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
-use weir_volume::mirror::Standings;
+use weir_volume::mirror::{Slots, Standings};
 
 /// What is told of the copies of a volume. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct CopyStatistics {
     standings: Mutex<Vec<Standings>>,
+    /// Extents with copies that cannot be reached.
+    away: Mutex<BTreeMap<u32, Slots>>,
     bytes_copied: AtomicU64,
     bytes_left: AtomicU64,
 }
@@ -47,6 +50,21 @@ impl CopyStatistics {
             all.resize(extent as usize + 1, Standings::default());
         }
         all[extent as usize] = standings;
+    }
+
+    /// These copies of an extent cannot be reached.
+    pub fn are_away(&self, extent: u32, slots: Slots) {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        match slots.is_empty() {
+            true => _ = away.remove(&extent),
+            false => _ = away.insert(extent, slots),
+        }
+    }
+
+    /// True if a copy of an extent cannot be reached.
+    pub fn is_away(&self, extent: u32, slot: usize) -> bool {
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        away.get(&extent).is_some_and(|slots| slots.contains(slot))
     }
 
     /// So many bytes more were copied.

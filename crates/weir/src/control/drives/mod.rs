@@ -1,12 +1,13 @@
 //! Drives: the directories that hold volumes.
 //!
-//! The drive in the state folder always exists. Others are added and removed; one whose directory is not there
-//! when the daemon starts is missing until the next start: its volumes are not served, and an alarm says why.
+//! The drive in the state folder always exists. Others are added and removed; one whose directory is not there when the
+//! daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says why.
 
 mod class;
 mod copy;
 mod measuring;
 mod place;
+mod returning;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 use weir_types::{Class, DriveId, Emulation, Name, VolumeId};
 
 use super::Control;
+use super::alarms::{AlarmSource, StandingAlarm};
 use super::background::refuse_cleanups;
 use super::bounds::DRIVES_MAX;
 use super::catalogue::{Catalogue, Transaction};
@@ -207,29 +209,33 @@ impl Control {
 
     /// Tells which drives are missing, and keeps the copy of what drives there are up to date.
     pub(super) fn report_drives(&self) {
-        let missing: Vec<String> = {
-            let model = self.model();
-            let missing = model.drives.values().filter(|drive| drive.store.is_err());
-            let is_elsewhere = |volume: &&VolumeRecord| {
-                volume.placement.is_covered(volume.size_bytes, |drive| model.is_there(drive))
-            };
-            let alarm = |drive: &Drive| {
-                let volumes = model.volumes_on(drive.record.id);
-                let (elsewhere, lost): (Vec<_>, Vec<_>) = volumes.partition(is_elsewhere);
-                let others = match elsewhere.len() {
-                    0 => String::new(),
-                    count => format!(", {count} more have other copies"),
-                };
-                let remedy = "bring it back and start the daemon anew";
-                let lost = lost.len();
-                format!("{}; its {lost} volumes are not served{others}: {remedy}", drive.unavailable())
-            };
-            missing.map(alarm).collect()
-        };
-        missing.into_iter().for_each(|message| self.alarms.raise(message));
+        self.missing_drive_alarms().iter().for_each(|alarm| tracing::error!("{}", alarm.message));
         if let Err(error) = self.write_drive_copy(None) {
             self.alarms.raise(format!("the copy of the list of drives is not up to date: {error}"));
         }
+    }
+
+    /// An alarm for each drive that is missing.
+    pub(super) fn missing_drive_alarms(&self) -> Vec<StandingAlarm> {
+        let model = self.model();
+        let missing = model.drives.values().filter(|drive| drive.store.is_err());
+        let is_elsewhere = |volume: &&VolumeRecord| {
+            volume.placement.is_covered(volume.size_bytes, |drive| model.is_there(drive))
+        };
+        let alarm = |drive: &Drive| {
+            let volumes = model.volumes_on(drive.record.id);
+            let (elsewhere, lost): (Vec<_>, Vec<_>) = volumes.partition(is_elsewhere);
+            let others = match elsewhere.len() {
+                0 => String::new(),
+                count => format!(", {count} more have other copies"),
+            };
+            let (why, lost) = (drive.unavailable(), lost.len());
+            let message = format!(
+                "{why}; its {lost} volumes are not served{others}: bring it back, and it is used again"
+            );
+            StandingAlarm { source: AlarmSource::Control, volume: None, extent: None, message }
+        };
+        missing.map(alarm).collect()
     }
 
     /// All drives: the default one first, then by name.
@@ -436,14 +442,19 @@ pub fn open_all(
             record.path = state.join(DEFAULT_FOLDER);
             Ok(Store::open(record.path.clone()).and_then(clean)?)
         } else {
-            let marker = Marker::new(node, record.id);
-            let store = Store::open_marked(record.path.clone(), &marker).and_then(clean);
-            store.map_err(|error| error.to_string())
+            open_store(&record, node)
         };
         let (revision, scanned_at) = (entry.revision, Timestamp::now());
         drives.insert(record.id, Drive { record, revision, store, scanned_at });
     }
     Ok(drives)
+}
+
+/// Opens a drive that is not the default one, or says why it is missing.
+fn open_store(record: &DriveRecord, node: uuid::Uuid) -> Result<Store, String> {
+    let marker = Marker::new(node, record.id);
+    let store = Store::open_marked(record.path.clone(), &marker).and_then(clean);
+    store.map_err(|error| error.to_string())
 }
 
 /// Removes what a crash left behind and is small; space is given back later, in the background.

@@ -1,0 +1,108 @@
+//! Drives that come back while the daemon runs, and copies of extents that can be reached again.
+//!
+//! A drive that was missing is used again as soon as it is found. A copy that failed, or that could not be found, is
+//! taken back when its files are whole: it is brought up to date by what it missed alone, and is out of service again
+//! if it fails again.
+
+use jiff::Timestamp;
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::Standing;
+
+use super::super::Control;
+use super::super::records::VolumeRecord;
+use super::open_store;
+use crate::store::account::{self, account_file_name};
+use crate::store::extent_fault;
+
+impl Control {
+    /// Uses drives that are back, and copies that are.
+    pub fn look_for_returns(&self) {
+        for drive in self.missing_drives() {
+            self.take_drive_back(drive);
+        }
+        let volumes: Vec<VolumeRecord> = {
+            let model = self.model();
+            let all = model.volumes.values().map(|volume| &volume.record);
+            all.filter(|volume| volume.placement.has_copies()).cloned().collect()
+        };
+        volumes.iter().for_each(|volume| self.take_copies_back(volume));
+    }
+
+    fn missing_drives(&self) -> Vec<DriveId> {
+        let model = self.model();
+        let missing = model.drives.iter().filter(|(_, drive)| drive.store.is_err());
+        missing.map(|(id, _)| *id).collect()
+    }
+
+    fn take_drive_back(&self, id: DriveId) {
+        let Some(record) = self.model().drives.get(&id).map(|drive| drive.record.clone()) else { return };
+        let store = open_store(&record, self.node);
+        let is_back = store.is_ok();
+        let _change = self.begin_change();
+        self.update(|model| {
+            if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
+                drive.store = store;
+                drive.scanned_at = Timestamp::now();
+            }
+        });
+        if is_back {
+            tracing::info!(drive = %record.name, "the drive is back");
+            self.serve_again(id);
+        }
+    }
+
+    /// Serves volumes that a drive was missing for, and gives back what has to go there.
+    fn serve_again(&self, drive: DriveId) {
+        let volumes: Vec<VolumeRecord> = {
+            let model = self.model();
+            model.volumes_on(drive).cloned().collect()
+        };
+        for volume in volumes {
+            let is_open = self.model().open.contains_key(&volume.id);
+            let outcome = if is_open { self.repair(&volume) } else { self.open_again(&volume) };
+            let message = outcome.err().map(|error| {
+                format!("volume '{}' cannot be served: {error}", volume.export_name())
+            });
+            self.alarms.set_volume(volume.id, message);
+        }
+        if let Err(error) = self.resume_cleanups(&[]) {
+            tracing::warn!(%error, "what has to go from a drive that is back goes at the next start");
+        }
+    }
+
+    /// Takes back copies of a volume whose files are whole and that are stale; those that are there already stay so.
+    fn take_copies_back(&self, volume: &VolumeRecord) {
+        let standings = {
+            let model = self.model();
+            let Some(open) = model.open.get(&volume.id) else { return };
+            open.copies.snapshot().standings
+        };
+        for (extent, standings) in (0..).zip(&standings) {
+            for (slot, drive) in volume.placement.copies_of(extent.into()) {
+                let is_whole = || self.is_whole(volume.id, drive, extent);
+                if standings[slot] == Standing::Absent || !self.is_away(volume.id, extent, slot) || !is_whole() {
+                    continue;
+                }
+                match self.data_plane.rejoin_copy(volume.id, (extent, slot)) {
+                    Ok(true) => tracing::info!(volume = %volume.id, extent, slot, "a copy is back"),
+                    // It is there, or something is still under way there.
+                    Ok(false) => {}
+                    // It was closed meanwhile.
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn is_away(&self, volume: VolumeId, extent: u32, slot: usize) -> bool {
+        self.model().open.get(&volume).is_some_and(|open| open.copies.is_away(extent, slot))
+    }
+
+    /// True if the files of a copy are there and can be used.
+    fn is_whole(&self, volume: VolumeId, drive: DriveId, extent: u32) -> bool {
+        let Ok(store) = self.store(drive) else { return false };
+        let folder = store.extents(volume);
+        let account = folder.join(account_file_name(extent.into()));
+        extent_fault(&folder, extent).is_none() && matches!(account::read(&account), Ok(Some(_)))
+    }
+}
