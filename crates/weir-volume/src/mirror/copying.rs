@@ -203,6 +203,13 @@ impl Mirror {
         }
     }
 
+    /// Takes all regions that it can out of the account, also those that were changed lately: nothing more is to come,
+    /// and what is not marked needs no copying at the next start.
+    pub fn tidy_up(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        self.extents[index as usize].recent = RegionSet::default();
+        self.tidy(index, effects);
+    }
+
     /// True if regions of an extent are marked, so that [`Mirror::tidy`] has something to do, now or next time.
     pub fn is_marked(&self, extent: u32) -> bool {
         !self.extents[extent as usize].wanted.marked.is_empty()

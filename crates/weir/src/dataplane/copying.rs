@@ -120,6 +120,18 @@ impl Reactor {
         self.go_on_copying(index);
     }
 
+    /// Once all clients are gone and the daemon stops: what is stable everywhere leaves the accounts, so that the next
+    /// start has nothing to copy. True if nothing is left to do.
+    pub(super) fn tidy_up_copies(&mut self) -> bool {
+        if !std::mem::replace(&mut self.is_tidying_up, true) {
+            for index in self.copied_volumes.clone() {
+                self.volumes[index].tidy_up();
+                self.carry_out(index);
+            }
+        }
+        self.copied_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
+    }
+
     /// Does for the copies of all volumes what is due.
     pub(super) fn look_at_copying(&mut self) {
         if self.copying_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
@@ -279,10 +291,18 @@ impl ServedVolume {
     /// Lets everybody see which copies of an extent cannot be reached.
     pub fn publish_away(&self, extent: u32) {
         let standings = self.mirror.standings(extent);
-        let is_away = |slot: &usize| {
-            standings[*slot] != Standing::Absent && !self.mirror.is_there(extent, *slot)
-        };
+        let is_away =
+            |slot: &usize| standings[*slot] != Standing::Absent && !self.mirror.is_there(extent, *slot);
         self.statistics.copies.are_away(extent, (0..COPIES_MAX).filter(is_away).collect());
+    }
+
+    /// Has all regions leave the accounts, because nothing more is to come.
+    fn tidy_up(&mut self) {
+        for extent in 0..self.mirror.extents() {
+            if self.mirror.is_marked(extent) {
+                self.mirror.tidy_up(extent, &mut self.effects);
+            }
+        }
     }
 
     /// Has regions leave the accounts that nothing was changed in lately.

@@ -89,6 +89,8 @@ pub(super) struct Reactor {
     /// Volumes with several copies, and when to look at those though nothing happened.
     pub copied_volumes: BTreeSet<VolumeIndex>,
     pub copying_wake_ns: Option<u64>,
+    /// The daemon stops, and accounts of copies were brought to their end.
+    pub is_tidying_up: bool,
     patience: Patience,
     pub spare_effects: Vec<weir_volume::mirror::Effect>,
     pub stop_by_ns: Option<u64>,
@@ -125,6 +127,7 @@ impl Reactor {
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
+            is_tidying_up: false,
             patience: Patience::default(),
             spare_effects: Vec::new(),
             stop_by_ns: None,
@@ -164,10 +167,10 @@ impl Reactor {
         self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
     }
 
-    fn has_stopped(&self) -> bool {
-        let is_late = self.stop_by_ns.is_some_and(|by_ns| self.now_ns >= by_ns);
+    fn has_stopped(&mut self) -> bool {
+        let Some(by_ns) = self.stop_by_ns else { return false };
         let is_quiet = self.connections.is_empty() && self.background.is_quiet();
-        self.stop_by_ns.is_some() && (is_quiet || is_late)
+        self.now_ns >= by_ns || is_quiet && self.tidy_up_copies()
     }
 
     fn wait(&mut self) {

@@ -60,9 +60,9 @@ impl Control {
         for volume in volumes {
             let is_open = self.model().open.contains_key(&volume.id);
             let outcome = if is_open { self.repair(&volume) } else { self.open_again(&volume) };
-            let message = outcome.err().map(|error| {
-                format!("volume '{}' cannot be served: {error}", volume.export_name())
-            });
+            let message = outcome
+                .err()
+                .map(|error| format!("volume '{}' cannot be served: {error}", volume.export_name()));
             self.alarms.set_volume(volume.id, message);
         }
         if let Err(error) = self.resume_cleanups(&[]) {
@@ -80,7 +80,10 @@ impl Control {
         for (extent, standings) in (0..).zip(&standings) {
             for (slot, drive) in volume.placement.copies_of(extent.into()) {
                 let is_whole = || self.is_whole(volume.id, drive, extent);
-                if standings[slot] == Standing::Absent || !self.is_away(volume.id, extent, slot) || !is_whole() {
+                if standings[slot] == Standing::Absent
+                    || !self.is_away(volume.id, extent, slot)
+                    || !is_whole()
+                {
                     continue;
                 }
                 match self.data_plane.rejoin_copy(volume.id, (extent, slot)) {

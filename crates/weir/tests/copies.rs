@@ -1,0 +1,296 @@
+//! Copies of extents under load: they come, go, fail, fill up, come back and move, the daemon is killed meanwhile, and
+//! clients see neither an error nor a wrong byte.
+//!
+//! `WEIR_MOVE_KILLS` is how often the daemon is killed while copies move; `WEIR_SEED` repeats the choices.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::daemon::{Daemon, State};
+use common::nbd::Client;
+use common::program::{PYTHON, has_libnbd, is_root, tool};
+use common::random::Random;
+use common::{setting, wait_until};
+use serde_json::Value;
+
+/// The driver beside this file.
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
+const GIB: u64 = 1 << 30;
+const BLOCK: u64 = 4096;
+/// What is looked at of an extent at a time, when copies are compared.
+const PIECE: usize = 1 << 20;
+
+fn add_drive(daemon: &Daemon, name: &str, class: &str) {
+    let path = daemon.state().beside(name);
+    std::fs::create_dir_all(&path).unwrap();
+    daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", class, "--no-measurement"]);
+}
+
+/// A daemon with drives of class high, and a volume of two extents with so many copies there.
+fn with_copies(drives: &[&str], copies: &str) -> Daemon {
+    let daemon = Daemon::fresh();
+    drives.iter().for_each(|drive| add_drive(&daemon, drive, "high"));
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", copies]);
+    daemon
+}
+
+fn inspect(daemon: &Daemon) -> Value {
+    daemon.json(&["volume", "inspect", "vol1"])
+}
+
+fn count(volume: &Value, what: &str) -> u64 {
+    volume["replication"][what].as_u64().unwrap()
+}
+
+/// True if all copies are where they should be and have everything.
+fn is_settled(volume: &Value) -> bool {
+    volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| count(volume, "stale") == 0)
+}
+
+fn settle(daemon: &Daemon) {
+    wait_until("all copies to have everything", || is_settled(&inspect(daemon)));
+}
+
+/// The files of each extent of a volume, on all drives beside the state folder.
+fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>> {
+    let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for drive in std::fs::read_dir(state.beside("")).unwrap() {
+        let folder =
+            drive.unwrap().path().join("volumes").join(volume["id"].as_str().unwrap()).join("extents");
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            if !name.ends_with("account") {
+                files.entry(name).or_default().push(entry.path());
+            }
+        }
+    }
+    files
+}
+
+/// Compares all copies of each extent, byte by byte; how many each has.
+fn compare_copies(state: &State, volume: &Value) -> Vec<usize> {
+    let compare = |(extent, paths): (String, Vec<PathBuf>)| {
+        let files: Vec<File> = paths.iter().map(|path| File::open(path).unwrap()).collect();
+        let (mut first, mut other) = (vec![0; PIECE], vec![0; PIECE]);
+        for offset in (0..GIB).step_by(PIECE) {
+            files[0].read_exact_at(&mut first, offset).unwrap();
+            for (file, path) in files.iter().zip(&paths).skip(1) {
+                file.read_exact_at(&mut other, offset).unwrap();
+                assert!(
+                    first == other,
+                    "extent {extent} differs near {offset}: {} and {path:?}",
+                    paths[0].display()
+                );
+            }
+        }
+        files.len()
+    };
+    extent_files(state, volume).into_iter().map(compare).collect()
+}
+
+/// What blocks should hold: the first byte of each is its number of writings, and so are all others.
+struct Model {
+    random: Random,
+    blocks: BTreeMap<u64, u8>,
+    /// A block that was being written when the daemon was killed, and with what.
+    open: Option<(u64, u8)>,
+}
+
+impl Model {
+    fn new() -> Model {
+        Model { random: Random::seeded(), blocks: BTreeMap::new(), open: None }
+    }
+
+    /// Writes a block near the beginning or the end of an extent, so that some are written again and again.
+    fn write(&mut self, client: &mut Client) -> bool {
+        let extent = self.random.below(2) * GIB;
+        let offset = extent + self.random.below(2) * (GIB / 2) + self.random.below(2048) * BLOCK;
+        let value = self.blocks.get(&offset).map_or(1, |value| value.wrapping_add(1));
+        self.open = Some((offset, value));
+        let is_written = client.write(offset, &[value; BLOCK as usize]).is_ok();
+        if is_written {
+            self.blocks.insert(offset, value);
+            self.open = None;
+        }
+        is_written
+    }
+
+    /// Reads everything. A write that was not answered may have happened or not, and from now on it is known which.
+    fn check(&mut self, client: &mut Client) {
+        if let Some((offset, value)) = self.open.take() {
+            let found = client.read(offset, BLOCK as u32).unwrap();
+            let before = self.blocks.get(&offset).copied().unwrap_or(0);
+            let is_whole = found.iter().all(|byte| *byte == found[0]);
+            assert!(is_whole && (found[0] == value || found[0] == before), "block {offset} after a kill");
+            self.blocks.insert(offset, found[0]);
+        }
+        for (offset, value) in &self.blocks {
+            let found = client.read(*offset, BLOCK as u32).unwrap();
+            assert!(found.iter().all(|byte| byte == value), "block {offset}: {} and not {value}", found[0]);
+        }
+    }
+}
+
+#[test]
+fn a_model_agrees_while_copies_come_and_go_and_drives_do() {
+    if !has_libnbd() {
+        return;
+    }
+    let daemon = Daemon::fresh();
+    ["one", "two", "three", "four", "five"].iter().for_each(|drive| add_drive(&daemon, drive, "high"));
+    daemon.ok(&["volume", "create", "vol1", "--size", "3", "--io-priority", "high", "--repl", "3"]);
+    let operations = setting("WEIR_MODEL_OPERATIONS", 3000).to_string();
+    let seed = Random::seeded().next().to_string();
+    let mut command = Command::new(PYTHON);
+    command.args([MODEL, &daemon.uri("vol1"), &seed, &operations, "structured"]);
+    let mut client = command.stdout(Stdio::null()).spawn().unwrap();
+    let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
+    let mut random = Random::seeded();
+    while client.try_wait().unwrap().is_none() {
+        let copies = random.pick(&["1", "2", "3"]).to_owned();
+        daemon.ok(&["volume", "update", "vol1", "--repl", copies, "--wait"]);
+        if copies != "1" {
+            std::fs::rename(&here, &away).unwrap();
+            daemon.ok(&["volume", "list"]);
+            std::fs::rename(&away, &here).unwrap();
+        }
+    }
+    assert!(client.wait().unwrap().success());
+    daemon.ok(&["volume", "update", "vol1", "--repl", "3", "--wait"]);
+    settle(&daemon);
+    let volume = inspect(&daemon);
+    let state = daemon.stop();
+    assert_eq!(compare_copies(&state, &volume), [3, 3, 3]);
+}
+
+#[test]
+fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
+    let daemon = with_copies(&["one", "two", "three"], "3");
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    for piece in 0..64 {
+        client.write(piece << 20, &vec![piece as u8; 1 << 20]).unwrap();
+    }
+    client.disconnect();
+    // A daemon that is stopped knows that all this is stable everywhere.
+    let daemon = daemon.stop().start(&[]);
+    assert_eq!(count(&inspect(&daemon), "stale"), 0);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
+    std::fs::rename(&here, &away).unwrap();
+    wait_until("the copies to be found missing", || count(&inspect(&daemon), "stale") == 2);
+    let before = count(&inspect(&daemon), "bytes_copied");
+    for piece in [3, 40] {
+        client.write(piece << 20, &[0xaa; 4096]).unwrap();
+    }
+    client.write(GIB, &[0xbb; 4096]).unwrap();
+    assert_eq!(client.read(3 << 20, 4096).unwrap(), [0xaa; 4096]);
+    std::fs::rename(&away, &here).unwrap();
+    settle(&daemon);
+    let volume = inspect(&daemon);
+    assert_eq!(count(&volume, "bytes_copied") - before, 3 << 18, "three regions of 256 KiB were changed");
+    let state = daemon.stop();
+    assert_eq!(compare_copies(&state, &volume), [3, 3]);
+}
+
+#[test]
+fn two_of_three_may_be_lost() {
+    let daemon = with_copies(&["one", "two", "three"], "3");
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    let mut model = Model::new();
+    (0..500).for_each(|_| assert!(model.write(&mut client)));
+    for drive in ["one", "three"] {
+        std::fs::remove_dir_all(daemon.state().beside(drive)).unwrap();
+        (0..200).for_each(|_| assert!(model.write(&mut client)));
+    }
+    wait_until("both to be found missing", || count(&inspect(&daemon), "stale") == 4);
+    model.check(&mut client);
+    client.disconnect();
+    let daemon = daemon.kill().start(&[]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.check(&mut client);
+    (0..200).for_each(|_| assert!(model.write(&mut client)));
+    model.check(&mut client);
+    daemon.stop();
+}
+
+#[test]
+fn a_copy_whose_filesystem_is_full_is_made_up_for_once_it_is_not() {
+    if !is_root() {
+        return common::skip("a filesystem of its own needs root");
+    }
+    let daemon = Daemon::fresh();
+    let small = daemon.state().beside("small");
+    std::fs::create_dir_all(&small).unwrap();
+    tool("mount", &["-t", "tmpfs", "-o", "size=48m", "none", small.to_str().unwrap()]);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fill_up(&daemon)));
+    drop(daemon);
+    tool("umount", &["-l", small.to_str().unwrap()]);
+    outcome.unwrap();
+}
+
+fn fill_up(daemon: &Daemon) {
+    ["one", "small", "two"].iter().for_each(|drive| add_drive(daemon, drive, "high"));
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", "3"]);
+    let filler = daemon.state().beside("small").join("filler");
+    std::fs::write(&filler, vec![1; 40 << 20]).unwrap();
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    for piece in 0..24_u64 {
+        client.write(piece << 20, &vec![piece as u8; 1 << 20]).unwrap();
+    }
+    client.flush().unwrap();
+    assert!(count(&inspect(daemon), "stale") > 0, "it could not take all of it");
+    std::fs::remove_file(filler).unwrap();
+    settle(daemon);
+    for piece in 0..24_u64 {
+        assert_eq!(client.read(piece << 20, 4096).unwrap(), [piece as u8; 4096]);
+    }
+    client.disconnect();
+    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [3, 3]);
+}
+
+#[test]
+fn moves_go_on_after_kills_and_end_right() {
+    let mut daemon = Daemon::fresh();
+    ["fast1", "fast2", "fast3"].iter().for_each(|drive| add_drive(&daemon, drive, "high"));
+    ["slow1", "slow2", "slow3"].iter().for_each(|drive| add_drive(&daemon, drive, "low"));
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", "2"]);
+    let mut model = Model::new();
+    let changes: [&[&str]; 5] = [
+        &["--repl", "3"],
+        &["--io-priority", "low"],
+        &["--repl", "1"],
+        &["--io-priority", "high"],
+        &["--repl", "3", "--io-priority", "low"],
+    ];
+    for round in 0..setting("WEIR_MOVE_KILLS", 20) {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        model.check(&mut client);
+        let change = changes[round as usize % changes.len()];
+        daemon.ok(&[&["volume", "update", "vol1"], change].concat());
+        for _ in 0..model.random.below(400) {
+            assert!(model.write(&mut client), "a write failed in round {round}");
+        }
+        daemon = daemon.kill().start(&[]);
+    }
+    daemon.ok(&["volume", "update", "vol1", "--repl", "3", "--io-priority", "high", "--wait"]);
+    settle(&daemon);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.check(&mut client);
+    client.disconnect();
+    let volume = inspect(&daemon);
+    assert_eq!((count(&volume, "in_sync"), volume["class"].as_str()), (6, Some("high")));
+    let state = daemon.stop();
+    assert_eq!(compare_copies(&state, &volume), [3, 3]);
+    for drive in ["slow1", "slow2", "slow3"] {
+        let left = std::fs::read_dir(state.beside(drive).join("volumes")).unwrap().count();
+        assert!(left <= 1, "{left} folders are left on {drive}");
+    }
+}
