@@ -6,8 +6,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Programs with the Debian package that holds each.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 15] = [
     ("fio", "fio"),
+    ("losetup", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
@@ -18,6 +21,7 @@ const PACKAGES: [(&str, &str); 11] = [
     ("qemu-storage-daemon", "qemu-system-common"),
     ("setpriv", "util-linux"),
     ("sqlite3", "sqlite3"),
+    ("xfs_io", "xfsprogs"),
 ];
 /// libnbd's Python module belongs to the system's own interpreter, whichever `python3` comes first in PATH.
 const SYSTEM_PYTHON: &str = "/usr/bin/python3";
@@ -65,6 +69,7 @@ fn packages_of(programs: &[&str]) -> Vec<&'static str> {
         .filter(|(program, _)| programs.contains(program))
         .map(|(_, package)| *package)
         .collect();
+    packages.sort_unstable();
     packages.dedup();
     packages
 }
@@ -113,6 +118,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_reported_with_its_package() {
         assert_eq!(packages_of(&["qemu-nbd", "qemu-io", "fio"]), ["fio", "qemu-utils"]);
+        assert_eq!(packages_of(&["xfs_io", "qemu-nbd", "mkfs.xfs"]), ["qemu-utils", "xfsprogs"]);
         assert!(require(&["sh"]).is_ok());
         assert!(require(&["no-such-program-anywhere"]).is_err());
     }

@@ -22,7 +22,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
     Ok(Json(DriveList { drives: views.into_iter().map(Drive::from).collect() }))
 }
 
-/// Make a directory a drive.
+/// Make a directory a drive, or a block device that is formatted for that.
 #[utoipa::path(
     post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
     responses((status = 201, description = "The new drive", body = Drive),
@@ -34,6 +34,7 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<Drive>), ApiError> {
     let request = AddDrive {
         path: request.path.into(),
+        format: request.format,
         name: convert::optional_name(request.name.as_deref())?,
         emulation: request.emulation.map(emulation).transpose()?,
         queue_target: request.queue_target.filter(|target| *target > 0),
@@ -105,7 +106,7 @@ pub(super) async fn measure(
     Ok((StatusCode::ACCEPTED, Json(view.into())))
 }
 
-/// Remove a drive that holds no volumes. Its directory stays.
+/// Remove a drive that holds no volumes. Its directory stays; a block device is unmounted and keeps its filesystem.
 #[utoipa::path(
     delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
     params(("name" = String, Path, description = "The drive")),

@@ -13,6 +13,22 @@ pub const DRIVES_MAX: usize = 255;
 /// Copies of each extent that can be asked for: one less than there can be, for one that takes the place of another.
 pub const REPLICAS_MAX: u8 = weir_types::bounds::COPIES_MAX as u8 - 1;
 
+/// Smallest block device that can be a drive, in bytes: the least that an XFS filesystem is made on.
+pub const DEVICE_BYTES_MIN: u64 = 300 << 20;
+
+/// Block devices that are formatted at a time: they leave most of the API's workers to everybody else.
+pub const DEVICE_FORMATS_MAX: usize = 2;
+
+/// Filesystems that were begun on block devices and came to nothing that are remembered: as many as there can be
+/// drives.
+pub const UNFINISHED_FORMATS_MAX: usize = DRIVES_MAX;
+
+/// What is kept of what a program of the system prints, in bytes: many times what those say that are run.
+pub const PROGRAM_OUTPUT_BYTES_MAX: u64 = 64 << 10;
+
+/// Longest table of the system that is read, in bytes: that of a hundred thousand mounts, which is all that Linux has.
+pub const SYSTEM_TABLE_BYTES_MAX: u64 = 64 << 20;
+
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
 
@@ -46,6 +62,7 @@ pub const API_CONNECTIONS_MAX: usize = 64;
 
 /// API requests that run at a time; further ones wait.
 pub const API_WORKERS_MAX: usize = 8;
+const _: () = assert!(2 * DEVICE_FORMATS_MAX < API_WORKERS_MAX);
 
 /// Alarms that one answer shows; the number of all of them is always told.
 pub const ALARMS_SHOWN_MAX: usize = 256;

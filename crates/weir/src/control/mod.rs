@@ -53,8 +53,8 @@ pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView
 use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
-use drives::Measurements;
 pub use drives::{AddDrive, ClassChange, DriveView, ModifyDrive};
+use drives::{Formats, Measurements};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use ledger::{Amount, Claim, Ledger};
@@ -91,6 +91,7 @@ pub struct Control {
     classes: ClassThresholds,
     measurements: Measurements,
     moves: Moves,
+    formats: Formats,
     node: uuid::Uuid,
     started: Instant,
 }

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_types::{
     AdaptiveTerms, Class, ClassPolicy, DriveId, Emulation, Name, PolicyGroupId, Terms, VolumeId,
 };
 
 use super::placement::Placement;
 
-pub use super::drives::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
+pub use super::drives::{ClassChoice, DatedMeasurement, DeviceRecord, Measured, MeasurementFailure};
 
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
@@ -101,8 +101,11 @@ pub struct DriveRecord {
     pub id: DriveId,
     /// Its name.
     pub name: Name,
-    /// Its folder, without symbolic links. That of the default drive follows the state folder.
+    /// Its folder, without symbolic links. That of the default drive, and of a block device, follows the state folder.
     pub path: PathBuf,
+    /// The block device that is mounted there, if the drive is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceRecord>,
     /// How it behaves, if it is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
@@ -208,6 +211,13 @@ pub struct NodeRecord {
     pub id: uuid::Uuid,
 }
 
+impl DriveRecord {
+    /// Where it is for whoever gave it: its block device or its folder.
+    pub fn place(&self) -> &Path {
+        self.device.as_ref().map_or(&self.path, |device| &device.path)
+    }
+}
+
 impl PolicyGroupRecord {
     /// The terms of a member of these sizes, as far as they are its own: a shared group's are not.
     pub fn own_terms(&self, allocated_bytes: u64, used_bytes: u64) -> Terms {
@@ -253,6 +263,8 @@ pub mod keys {
     pub const DRIVES: &str = "drive/";
     /// Prefix of the policies of background work that are not the built-in ones.
     pub const BACKGROUND_POLICIES: &str = "background-policy/";
+    /// Prefix of filesystems that were begun on block devices and are no drive's yet.
+    pub const DEVICE_FORMATS: &str = "device-format/";
     /// Prefix of all volumes.
     pub const VOLUMES: &str = "volume/";
     /// The highest number that a policy group ever had.
@@ -278,6 +290,11 @@ pub mod keys {
     /// Key of a drive.
     pub fn drive(id: DriveId) -> String {
         format!("{DRIVES}{id}")
+    }
+
+    /// Key of a filesystem that was begun.
+    pub fn device_format(filesystem: uuid::Uuid) -> String {
+        format!("{DEVICE_FORMATS}{filesystem}")
     }
 
     /// Key of a volume.

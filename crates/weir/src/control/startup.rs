@@ -12,7 +12,7 @@ use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 use super::alarms::Alarms;
 use super::background::load_policies;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
-use super::drives::{Drive, Measurements};
+use super::drives::{Drive, Formats, Measurements};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::moves::Moves;
@@ -70,6 +70,7 @@ impl Control {
             classes: config.classes,
             measurements: Measurements::default(),
             moves: Moves::default(),
+            formats: Formats::default(),
             started: Instant::now(),
         };
         control.add_configured_drives(&config.drives);

@@ -10,7 +10,7 @@ use weir_types::{Emulation, EmulationKind, UnitError};
 use super::IoPriority;
 use super::measurements::{DriveMeasurement, MeasurementProgress};
 use crate::control::DriveView;
-use crate::control::records::DriveRecord;
+use crate::control::records::{DeviceRecord, DriveRecord};
 
 /// How an emulated drive behaves: operations take turns of 1 / `iops` or of the time that their bytes need,
 /// whichever is longer, and of `seek_ns` more where one does not begin where the one before it ended. They
@@ -90,11 +90,23 @@ pub struct DriveEmulationCreate {
 pub enum DriveState {
     /// It can be used.
     Online,
-    /// Its directory was not there when the daemon started, or cannot be examined now.
+    /// Its directory or device was not there when the daemon started, or cannot be examined now.
     Missing,
 }
 
-/// A drive: a directory that holds volumes.
+/// The block device that a drive lies on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveDevice {
+    /// Its path; if the drive is missing, where it was seen last.
+    #[schema(example = "/dev/sdb")]
+    pub path: String,
+    /// The UUID of the XFS filesystem on it, by which it is found again under another path.
+    pub filesystem: Uuid,
+    /// Whether it rotates, as far as the kernel knows.
+    pub is_rotational: bool,
+}
+
+/// A drive: a directory that holds volumes, or a block device that is mounted as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drive {
     /// Its identity, which never changes; that of the default drive is all zeroes.
@@ -103,6 +115,9 @@ pub struct Drive {
     pub name: String,
     /// Its folder.
     pub path: String,
+    /// The block device that is mounted there, if the drive is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DriveDevice>,
     /// How it behaves, if it is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
@@ -160,10 +175,13 @@ pub struct DriveList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveCreate {
-    /// An existing directory on the daemon's host, as an absolute path.
+    /// An existing directory or block device on the daemon's host, as an absolute path.
     #[schema(example = "/srv/drive1")]
     pub path: String,
-    /// Its name; that of the directory if absent.
+    /// Whether to make an XFS filesystem on it, which a block device needs. It is refused if anything is on the device.
+    #[serde(default)]
+    pub format: bool,
+    /// Its name; that of the directory or device if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How it should behave, if it is to be emulated.
@@ -254,6 +272,13 @@ impl DriveEmulationCreate {
     }
 }
 
+impl From<DeviceRecord> for DriveDevice {
+    fn from(record: DeviceRecord) -> DriveDevice {
+        let DeviceRecord { path, filesystem, is_rotational } = record;
+        DriveDevice { path: path.display().to_string(), filesystem, is_rotational }
+    }
+}
+
 impl From<DriveRecord> for VolumeDrive {
     fn from(record: DriveRecord) -> VolumeDrive {
         let emulation = record.emulation.map(DriveEmulation::from);
@@ -271,6 +296,7 @@ impl From<DriveView> for Drive {
             id: view.record.id.0,
             name: view.record.name.into(),
             path: view.record.path.display().to_string(),
+            device: view.record.device.map(DriveDevice::from),
             emulation: view.record.emulation.map(DriveEmulation::from),
             state: if usage.is_some() { DriveState::Online } else { DriveState::Missing },
             reason,

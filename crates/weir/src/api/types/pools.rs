@@ -9,7 +9,7 @@ use weir_types::Rate;
 
 use super::IoPriority;
 use super::LevelScope;
-use super::drives::{DriveEmulation, DriveState};
+use super::drives::{DriveDevice, DriveEmulation, DriveState};
 use crate::control::{Amount, Claim, DriveView, PoolView};
 use crate::dataplane::PoolDepth;
 
@@ -31,6 +31,9 @@ pub struct PoolDrive {
     pub name: String,
     /// Its folder.
     pub path: String,
+    /// The block device that is mounted there, if the drive is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DriveDevice>,
     /// How it behaves, if it is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
@@ -200,6 +203,7 @@ impl From<DriveView> for PoolDrive {
             id: record.id.0,
             name: record.name.into(),
             path: record.path.display().to_string(),
+            device: record.device.map(DriveDevice::from),
             emulation: record.emulation.map(DriveEmulation::from),
             state: state(usage.is_some()),
             size_bytes: usage.map(|usage| usage.size_bytes),

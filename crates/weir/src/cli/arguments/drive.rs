@@ -27,14 +27,18 @@ pub struct DriveChanges {
 /// What to do with drives.
 #[derive(Debug, Subcommand)]
 pub enum DriveCommand {
-    /// Make an existing directory a drive
+    /// Make an existing directory a drive, or a block device that is formatted for that
     #[command(
-        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /srv/old --class low --no-measurement\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
+        after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /dev/sdb --format\n  weir drive add /srv/old --class low --no-measurement\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
     )]
     Add {
-        /// The directory, on the daemon's host
+        /// The directory or block device, on the daemon's host
         directory: PathBuf,
-        /// Name of the drive [default: that of the directory]
+        /// Make an XFS filesystem on the block device, mount it and use that. It is refused if anything is on the
+        /// device or anybody uses it
+        #[arg(long)]
+        format: bool,
+        /// Name of the drive [default: that of the directory or device]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         /// Behave like a drive of this many operations per second, this bandwidth [default: none] and this
@@ -103,7 +107,7 @@ pub enum DriveCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Remove a drive that holds no volumes; its directory stays
+    /// Remove a drive that holds no volumes; its directory, or the filesystem on its block device, stays
     #[command(visible_alias = "delete", after_help = "Example:\n  weir drive remove slow")]
     Remove {
         /// The drive

@@ -10,7 +10,9 @@ use super::super::arguments::{DriveChanges, DriveCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
 use super::measuring;
-use crate::api::types::{Drive, DriveCreate, DriveEmulation, DriveList, DriveModify, DriveState};
+use crate::api::types::{
+    Drive, DriveCreate, DriveDevice, DriveEmulation, DriveList, DriveModify, DriveState,
+};
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
@@ -20,6 +22,7 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     match command {
         DriveCommand::Add {
             directory,
+            format,
             name,
             emulate,
             queue_target,
@@ -31,7 +34,8 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
         } => {
             let measure = !no_measurement;
             let (path, emulation) = (absolute(&directory)?, emulate.map(Into::into));
-            let request = DriveCreate { path, name, emulation, queue_target, class, zone, rack, measure };
+            let request =
+                DriveCreate { path, format, name, emulation, queue_target, class, zone, rack, measure };
             let drive: Drive = client.post("/v1/drives", &[], &request)?;
             output::print(&drive.name)?;
             if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
@@ -88,15 +92,29 @@ fn absolute(directory: &Path) -> Result<String, CommandError> {
 }
 
 /// What kind of drive it is; of an emulated one with its kind's name, or its parameters if no kind has these.
-pub fn media(emulation: Option<DriveEmulation>) -> String {
-    emulation.map_or("directory".to_owned(), |emulation| format!("emulated {}", Emulation::from(emulation)))
+pub fn media(emulation: Option<DriveEmulation>, device: Option<&DriveDevice>) -> String {
+    match (emulation, device) {
+        (Some(emulation), _) => format!("emulated {}", Emulation::from(emulation)),
+        (None, Some(device)) => kind(device).to_owned(),
+        (None, None) => "directory".to_owned(),
+    }
+}
+
+/// What the kernel says that a block device is.
+fn kind(device: &DriveDevice) -> &'static str {
+    if device.is_rotational { "rotating device" } else { "solid-state device" }
+}
+
+/// Where a drive is for whoever gave it: its block device or its folder.
+pub fn location(path: &str, device: Option<&DriveDevice>) -> String {
+    device.map_or(path, |device| &device.path).to_owned()
 }
 
 /// A drive by its name, and if it is emulated, that and how.
 pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
     match emulation {
         None => name.to_owned(),
-        Some(_) => format!("{name} ({})", media(emulation)),
+        Some(_) => format!("{name} ({})", media(emulation, None)),
     }
 }
 
@@ -135,8 +153,8 @@ fn table(list: &DriveList) -> String {
     let row = |drive: &Drive| {
         vec![
             drive.name.clone(),
-            drive.path.clone(),
-            media(drive.emulation),
+            location(&drive.path, drive.device.as_ref()),
+            media(drive.emulation, drive.device.as_ref()),
             measuring::class(drive),
             place(&drive.zone),
             place(&drive.rack),
@@ -150,13 +168,18 @@ fn table(list: &DriveList) -> String {
     output::table(&columns, list.drives.iter().map(row))
 }
 
+fn described(device: &DriveDevice) -> String {
+    format!("{}, {}, XFS filesystem {}", device.path, kind(device), device.filesystem)
+}
+
 fn description(drive: &Drive) -> String {
     let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let mut fields = vec![
         ("Drive", drive.name.clone()),
         ("Drive ID", drive.id.to_string()),
         ("Path", drive.path.clone()),
-        ("Media Type", media(drive.emulation)),
+        ("Device", drive.device.as_ref().map_or("-".to_owned(), described)),
+        ("Media Type", media(drive.emulation, drive.device.as_ref())),
         ("Emulation", drive.emulation.map_or("-".to_owned(), |of| Emulation::from(of).parameters())),
         ("State", format!("{}{reason}", state(drive.state))),
         ("Size", optional_size(drive.size_bytes)),
@@ -182,6 +205,7 @@ pub(super) mod tests {
             id: uuid::Uuid::nil(),
             name: "slow".to_owned(),
             path: "/srv/slow".to_owned(),
+            device: None,
             emulation,
             state: DriveState::Missing,
             reason: Some("there is none".to_owned()),
@@ -230,6 +254,30 @@ pub(super) mod tests {
         for words in ["Media Type: directory\n", "State: missing: there is none\n", "Size: -\n", "2GiB\n"] {
             assert!(text.contains(words), "{words} in {text}");
         }
+    }
+
+    #[test]
+    fn a_block_device_is_shown_by_its_path_and_kind() {
+        let device = DriveDevice {
+            path: "/dev/sdb".to_owned(),
+            filesystem: uuid::Uuid::from_u128(1),
+            is_rotational: true,
+        };
+        let rotating = Drive { device: Some(device.clone()), ..drive(None) };
+        let text = description(&rotating);
+        for words in [
+            "Path: /srv/slow\n",
+            "Device: /dev/sdb, rotating device, XFS filesystem 00000000-0000-0000-0000-000000000001\n",
+            "Media Type: rotating device\n",
+        ] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+        let shown = table(&DriveList { drives: vec![rotating.clone()] });
+        assert!(shown.contains("/dev/sdb") && !shown.contains("/srv/slow"), "{shown}");
+        let solid = DriveDevice { is_rotational: false, ..device };
+        assert_eq!(media(None, Some(&solid)), "solid-state device");
+        let emulation = weir_types::EmulationKind::Nvme.emulation();
+        assert_eq!(media(Some(emulation.into()), Some(&solid)), "emulated nvme");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, rough_size};
-use super::drive::{media, state};
+use super::drive::{location, media, state};
 use super::volume::class;
 use crate::api::types::{Pool, PoolDrive, PoolList};
 
@@ -36,6 +36,11 @@ fn drive(drive: &PoolDrive, number: usize) -> String {
         (Some(used), Some(size)) => format!("{} used of {}", rough_size(used), rough_size(size)),
         _ => "of unknown size".to_owned(),
     };
-    let media = drive.emulation.map(|_| format!(", {}", media(drive.emulation))).unwrap_or_default();
-    format!("\t{number}: {}, {space}, {}{media}\n", drive.path, state(drive.state))
+    let device = drive.device.as_ref();
+    // That a drive is a directory is seen from its path.
+    let media = match (drive.emulation, device) {
+        (None, None) => String::new(),
+        (emulation, device) => format!(", {}", media(emulation, device)),
+    };
+    format!("\t{number}: {}, {space}, {}{media}\n", location(&drive.path, device), state(drive.state))
 }

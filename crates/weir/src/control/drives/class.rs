@@ -166,6 +166,7 @@ mod tests {
             id: DriveId::DEFAULT,
             name: Name::new("d1").unwrap(),
             path: "/srv/d1".into(),
+            device: None,
             emulation: None,
             class: None,
             measured: Measured::default(),

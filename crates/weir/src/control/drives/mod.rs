@@ -1,10 +1,12 @@
-//! Drives: the directories that hold volumes.
+//! Drives: the directories that hold volumes, and block devices that are formatted and mounted to be such.
 //!
-//! The drive in the state folder always exists. Others are added and removed; one whose directory is not there when the
-//! daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says why.
+//! The drive in the state folder always exists. Others are added and removed; one whose directory or device is not there
+//! when the daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says
+//! why.
 
 mod class;
 mod copy;
+mod device;
 mod measuring;
 mod place;
 mod returning;
@@ -31,6 +33,7 @@ use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, Marker, Store};
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
+pub use device::{DeviceRecord, Formats};
 pub use measuring::{ClassChange, Measurements};
 
 /// Name of the default drive's folder in the state folder.
@@ -55,9 +58,11 @@ pub struct Drive {
 /// What a new drive should be.
 #[derive(Clone, Debug)]
 pub struct AddDrive {
-    /// The directory, as an absolute path.
+    /// The directory, or the block device that is to be formatted, as an absolute path.
     pub path: PathBuf,
-    /// The name; that of the directory if none is given.
+    /// Whether to make a filesystem on a block device.
+    pub format: bool,
+    /// The name; that of the directory or device if none is given.
     pub name: Option<Name>,
     /// How it should behave, if it is to be emulated.
     pub emulation: Option<Emulation>,
@@ -105,11 +110,21 @@ pub struct DriveView {
     pub domain: Domain,
 }
 
+/// A folder that is to be a drive.
+struct NewDrive {
+    id: DriveId,
+    name: Name,
+    path: PathBuf,
+    /// The block device that is mounted there, if it was formatted for that.
+    device: Option<DeviceRecord>,
+}
+
 impl AddDrive {
     /// A drive at a path that asks for nothing, and not to be measured.
     pub fn new(path: PathBuf) -> AddDrive {
         AddDrive {
             path,
+            format: false,
             name: None,
             emulation: None,
             queue_target: None,
@@ -125,7 +140,7 @@ impl Drive {
     /// Says that and why the drive is missing.
     pub fn unavailable(&self) -> String {
         let why = self.store.as_ref().err().map_or("", String::as_str);
-        format!("drive '{}' at {} is missing: {why}", self.record.name, self.record.path.display())
+        format!("drive '{}' at {} is missing: {why}", self.record.name, self.record.place().display())
     }
 }
 
@@ -269,20 +284,37 @@ impl Control {
         self.stores().into_iter().map(|(drive, store)| (drive, usage(&store))).collect()
     }
 
-    /// Makes a directory a drive.
+    /// Makes a directory a drive, or a block device that is formatted for that.
     ///
     /// # Errors
     /// Invalid if it is not a directory that can be used; conflict if it is a drive already or the name is
-    /// taken; refused if it overlaps another drive or belongs to another installation.
+    /// taken; refused if it overlaps another drive or belongs to another installation; for a block device also
+    /// invalid if it is not to be formatted, and refused if anything is on it or anybody uses it.
     pub fn add_drive(&self, request: AddDrive) -> Outcome<DriveView> {
+        if let Some(wanted) = device::wanted(&request.path)? {
+            return self.add_device(request, &wanted);
+        }
         let _change = self.begin_change();
         let path = place::directory(&request.path)?;
-        let name = request.name.map_or_else(|| place::name_of(&path), Ok)?;
+        if request.format {
+            return Err(ControlError::invalid(format!(
+                "'{}' is a directory and cannot be formatted; with --format a block device is accepted",
+                request.path.display()
+            )));
+        }
+        let name = request.name.clone().map_or_else(|| place::name_of(&path), Ok)?;
         let id = self.place_for(&path, &name)?;
+        self.take_on(request, NewDrive { id, name, path, device: None })
+    }
+
+    /// Makes a folder that nothing speaks against the drive that was asked for.
+    fn take_on(&self, request: AddDrive, new: NewDrive) -> Outcome<DriveView> {
+        let NewDrive { id, name, path, device } = new;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
         let AddDrive { emulation, zone, rack, .. } = request;
-        let record = DriveRecord { emulation, zone, rack, ..new_record(id, name, path.clone(), pool) };
+        let new = new_record(id, name, path.clone(), pool);
+        let record = DriveRecord { emulation, zone, rack, device, ..new };
         let record = match request.class {
             Some(class) => self.model().joined(record.with_chosen_class(class, &self.classes)),
             None => record,
@@ -317,7 +349,8 @@ impl Control {
         for ConfiguredDrive { path, emulation } in drives {
             let canonical = path.canonicalize();
             let is_known = |drive: &Drive| {
-                drive.record.path == *path || canonical.as_ref().ok() == Some(&drive.record.path)
+                let place = drive.record.place();
+                place == *path || canonical.as_ref().is_ok_and(|canonical| place == *canonical)
             };
             if self.model().drives.values().any(is_known) {
                 continue;
@@ -334,22 +367,32 @@ impl Control {
     fn place_for(&self, path: &Path, name: &Name) -> Outcome<DriveId> {
         let known: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
         place::refuse_overlap(path, &known)?;
+        self.refuse_name(name)?;
+        place::identity(path, self.node, &known)
+    }
+
+    /// Refuses a name that cannot be a new drive's, and one drive too many.
+    fn refuse_name(&self, name: &Name) -> Outcome<()> {
         if Class::ALL.iter().any(|class| class.to_string() == name.as_str()) {
             return Err(ControlError::invalid(format!(
                 "'{name}' is the name of the pool of that class; choose another name with --name"
             )));
         }
-        if known.iter().any(|drive| drive.name == *name) {
+        let (is_taken, known) = {
+            let drives = &self.model().drives;
+            (drives.values().any(|drive| drive.record.name == *name), drives.len())
+        };
+        if is_taken {
             return Err(ControlError::conflict(format!(
                 "drive '{name}' exists already; choose another name with --name"
             )));
         }
-        if known.len() >= DRIVES_MAX {
+        if known >= DRIVES_MAX {
             return Err(ControlError::full(format!(
                 "there are {DRIVES_MAX} drives already, which is the most"
             )));
         }
-        place::identity(path, self.node, &known)
+        self.refuse_reserved(name)
     }
 
     /// Writes the copy first: a drive that only the copy knows is forgotten at the next start, but one that only
@@ -357,7 +400,9 @@ impl Control {
     fn record_drive(&self, record: &DriveRecord) -> Outcome<u64> {
         self.write_drive_copy(Some(record))?;
         let key = keys::drive(record.id);
-        Ok(self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, record)?)?)
+        let transaction = Transaction::default().compare(&key, 0).put(&key, record)?;
+        let format = record.device.iter().map(|device| keys::device_format(device.filesystem));
+        Ok(self.catalogue.commit(format.fold(transaction, Transaction::delete))?)
     }
 
     fn write_drive_copy(&self, new: Option<&DriveRecord>) -> Outcome<()> {
@@ -373,18 +418,19 @@ impl Control {
         }
     }
 
-    /// Gives a drive's directory back.
+    /// Gives a drive's directory back; a block device's filesystem is unmounted, and stays on it.
     ///
     /// # Errors
     /// Refused for the default drive and while volumes are on it, which are named.
     pub fn remove_drive(&self, name: &Name) -> Outcome<()> {
         let _change = self.begin_change();
-        let (id, revision, store) = {
+        let (record, revision, store) = {
             let model = self.model();
             let drive = model.drive(name)?;
             refuse_used(&model, &drive.record)?;
-            (drive.record.id, drive.revision, drive.store.clone())
+            (drive.record.clone(), drive.revision, drive.store.clone())
         };
+        let id = record.id;
         self.measurements.stop(id, name)?;
         let key = keys::drive(id);
         let cleanups = self.model().cleaned_up_only_on(id);
@@ -399,6 +445,9 @@ impl Control {
         self.bring_drive_copy_up_to_date();
         if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
             tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
+        }
+        if record.device.is_some() {
+            device::release(&record.path);
         }
         Ok(())
     }
@@ -436,23 +485,32 @@ pub fn open_all(
         make_default_drive(state, catalogue)?;
     }
     let mut drives = BTreeMap::new();
-    for entry in catalogue.range(keys::DRIVES)? {
-        let mut record: DriveRecord = entry.decode()?;
+    let entries = catalogue.range(keys::DRIVES)?;
+    let records: Vec<DriveRecord> = entries.iter().map(|entry| entry.decode()).collect::<Result<_, _>>()?;
+    device::release_strangers(state, &records.iter().map(|record| record.id).collect());
+    for (mut record, entry) in records.into_iter().zip(entries) {
+        let mut revision = entry.revision;
         let store = if record.id == DriveId::DEFAULT {
             record.path = state.join(DEFAULT_FOLDER);
             Ok(Store::open(record.path.clone()).and_then(clean)?)
         } else {
-            open_store(&record, node)
+            open_store((state, catalogue), node, &mut record, &mut revision)
         };
-        let (revision, scanned_at) = (entry.revision, Timestamp::now());
+        let scanned_at = Timestamp::now();
         drives.insert(record.id, Drive { record, revision, store, scanned_at });
     }
     Ok(drives)
 }
 
 /// Opens a drive that is not the default one, or says why it is missing.
-fn open_store(record: &DriveRecord, node: uuid::Uuid) -> Result<Store, String> {
+fn open_store(
+    (state, catalogue): (&Path, &dyn Catalogue),
+    node: uuid::Uuid,
+    record: &mut DriveRecord,
+    revision: &mut u64,
+) -> Result<Store, String> {
     let marker = Marker::new(node, record.id);
+    device::bring(state, catalogue, record, revision)?;
     let store = Store::open_marked(record.path.clone(), &marker).and_then(clean);
     store.map_err(|error| error.to_string())
 }
@@ -484,6 +542,7 @@ fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> Dri
         id,
         name,
         path,
+        device: None,
         emulation: None,
         class: None,
         measured: Measured::default(),

@@ -24,12 +24,14 @@ pub fn directory(path: &Path) -> Outcome<PathBuf> {
     }
     let canonical = path.canonicalize().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            invalid("does not exist; an existing directory is accepted".to_owned())
+            invalid("does not exist; an existing directory or block device is accepted".to_owned())
         }
         _ => invalid(format!("cannot be examined: {error}")),
     })?;
     if !canonical.is_dir() {
-        return Err(invalid("is not a directory; an existing directory is accepted".to_owned()));
+        return Err(invalid(
+            "is not a directory; an existing directory or block device is accepted".to_owned(),
+        ));
     }
     if canonical.to_str().is_none() {
         return Err(invalid("has a path that is not UTF-8".to_owned()));

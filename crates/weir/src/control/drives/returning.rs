@@ -10,7 +10,7 @@ use weir_volume::mirror::Standing;
 
 use super::super::Control;
 use super::super::records::VolumeRecord;
-use super::open_store;
+use super::{Drive, open_store};
 use crate::store::account::{self, account_file_name};
 use crate::store::extent_fault;
 
@@ -35,14 +35,15 @@ impl Control {
     }
 
     fn take_drive_back(&self, id: DriveId) {
-        let Some(record) = self.model().drives.get(&id).map(|drive| drive.record.clone()) else { return };
-        let store = open_store(&record, self.node);
-        let is_back = store.is_ok();
         let _change = self.begin_change();
+        let known = self.model().drives.get(&id).map(|drive| (drive.record.clone(), drive.revision));
+        let Some((mut record, mut revision)) = known else { return };
+        let places = (self.state.as_path(), &*self.catalogue);
+        let store = open_store(places, self.node, &mut record, &mut revision);
+        let is_back = store.is_ok();
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
-                drive.store = store;
-                drive.scanned_at = Timestamp::now();
+                *drive = Drive { record: record.clone(), revision, store, scanned_at: Timestamp::now() };
             }
         });
         if is_back {

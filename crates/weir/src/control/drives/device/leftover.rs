@@ -1,0 +1,79 @@
+//! What a format that was begun and never became a drive left on a device: whether it may be formatted over.
+//!
+//! That this daemon made the filesystem does not say that nobody used it since: it can be mounted by hand. So it is
+//! looked into, and only one that was never finished, or that holds nothing, is given up.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::super::super::error::{ControlError, Outcome};
+use super::mount;
+use super::probe::BlockDevice;
+use crate::store::{MARKER_FILE, VOLUMES_FOLDER};
+
+/// Refuses a device whose filesystem was finished and holds anything. It is mounted at `folder` for the look.
+///
+/// # Errors
+/// Refused also if it cannot be told.
+pub fn refuse_used(device: &BlockDevice, shown: &str, folder: &Path) -> Outcome<()> {
+    let path = device.path.display();
+    let refused = |what: String| {
+        ControlError::refused(format!(
+            "{shown} has a filesystem that was made to be a drive and never became one, and {what}; if nothing of that \
+             is needed any more, 'wipefs --all {path}' takes it away, and the device is accepted then"
+        ))
+    };
+    let unclear = |why: String| refused(format!("whether it holds anything cannot be told: {why}"));
+    if device.is_half_made().map_err(|error| unclear(error.to_string()))? {
+        return Ok(());
+    }
+    let looked = mount::mount(&device.path, folder).map_err(|error| error.to_string());
+    let looked = looked.and_then(|()| stranger(folder).map_err(|error| error.to_string()));
+    mount::release(folder);
+    match looked.map_err(unclear)? {
+        Some(name) => Err(refused(format!("it holds '{name}'"))),
+        None => Ok(()),
+    }
+}
+
+/// The name of something in a folder that is not of a drive without volumes, if there is anything.
+fn stranger(folder: &Path) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = if name == VOLUMES_FOLDER {
+            fs::read_dir(entry.path())?.next().is_none()
+        } else {
+            Path::new(&name).file_stem() == Path::new(MARKER_FILE).file_stem()
+        };
+        if !is_ours {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_never_had_a_volume_holds_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = || stranger(folder.path()).unwrap();
+        assert_eq!(found(), None);
+        for marker in [MARKER_FILE, "weir-drive.new"] {
+            fs::write(folder.path().join(marker), "{").unwrap();
+        }
+        let volumes = folder.path().join(VOLUMES_FOLDER);
+        fs::create_dir(&volumes).unwrap();
+        assert_eq!(found(), None);
+        fs::create_dir(volumes.join("one")).unwrap();
+        assert_eq!(found().as_deref(), Some(VOLUMES_FOLDER));
+        fs::remove_dir(volumes.join("one")).unwrap();
+        fs::write(folder.path().join("letter"), "").unwrap();
+        assert_eq!(found().as_deref(), Some("letter"));
+        assert!(stranger(&volumes.join("nowhere")).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! Raw block devices as drives: an XFS filesystem is made on one and mounted, and its folder is a drive like any other.
+//!
+//! Looking at a device, making a filesystem and mounting it take their time, and no change waits for that: the device
+//! and the drive's name are reserved meanwhile. Before anything is written to the device it is noted in the catalogue,
+//! and the note goes in the same transaction in which the drive is recorded. So a daemon that is killed in between
+//! leaves a filesystem that a second try knows as its own. Nothing here knows what a drive holds.
+
+mod formats;
+mod leftover;
+mod mount;
+mod probe;
+mod program;
+mod tables;
+mod verdict;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use weir_types::{DriveId, Name};
+
+use super::super::Control;
+use super::super::catalogue::{Catalogue, Transaction};
+use super::super::error::{ControlError, Outcome};
+use super::super::records::{DriveRecord, PoolSettings, keys};
+use super::{AddDrive, Drive, DriveView, NewDrive, place};
+pub use formats::Formats;
+use formats::UnfinishedFormat;
+pub use mount::{release, release_strangers};
+use probe::{BlockDevice, KnownDrive};
+use program::MKFS_XFS;
+
+/// Label of the filesystems that are made; XFS has room for 12 bytes.
+const LABEL: &str = "weir";
+
+/// The block device that a drive lies on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRecord {
+    /// Where it was seen last, such as `/dev/sdb`; it is found by its filesystem and not by this.
+    pub path: PathBuf,
+    /// The UUID of the filesystem that was made on it.
+    pub filesystem: Uuid,
+    /// Whether it rotates, as far as the kernel knows.
+    pub is_rotational: bool,
+}
+
+/// A device that was asked for.
+pub(super) struct Wanted {
+    device: BlockDevice,
+    /// How it is called in answers.
+    shown: String,
+}
+
+/// The block device at a path, if there is one.
+///
+/// # Errors
+/// Refused if the system does not know it.
+pub(super) fn wanted(path: &Path) -> Outcome<Option<Wanted>> {
+    let Some(number) = probe::number_at(path).filter(|_| path.is_absolute()) else { return Ok(None) };
+    let named = path.display();
+    let device = BlockDevice::with(number).map_err(|error| {
+        ControlError::refused(format!("'{named}' is a block device that is not known: {error}"))
+    })?;
+    let shown = match device.path == path {
+        true => format!("'{named}'"),
+        false => format!("'{named}' ({})", device.path.display()),
+    };
+    Ok(Some(Wanted { device, shown }))
+}
+
+/// Sees to it that the filesystem of a drive is mounted, if the drive is a device, and notes what has changed.
+///
+/// # Errors
+/// Why the drive is missing, in words.
+pub fn bring(
+    state: &Path,
+    catalogue: &dyn Catalogue,
+    record: &mut DriveRecord,
+    revision: &mut u64,
+) -> Result<(), String> {
+    let known = record.clone();
+    let there = mount::bring(state, record);
+    if *record != known {
+        let key = keys::drive(record.id);
+        let noted = Transaction::default().compare(&key, *revision).put(&key, record);
+        match noted.and_then(|noted| catalogue.commit(noted)) {
+            Ok(now) => *revision = now,
+            // It helps to find the device, and is looked for again at the next start.
+            Err(error) => {
+                tracing::warn!(drive = %record.name, %error, "where its device is could not be noted")
+            }
+        }
+    }
+    there
+}
+
+impl Control {
+    /// Makes a filesystem on a block device, and that a drive.
+    ///
+    /// # Errors
+    /// Invalid if that was not asked for; conflict if it is a drive or the name is taken; refused if anything is on the
+    /// device or anybody uses it, or the filesystem cannot be made or mounted.
+    pub(super) fn add_device(&self, request: AddDrive, wanted: &Wanted) -> Outcome<DriveView> {
+        let Wanted { device, shown } = wanted;
+        if !request.format {
+            return Err(verdict::refuse_unasked(shown, &device.path));
+        }
+        let name = request.name.clone().map_or_else(|| place::name_of(&device.path), Ok)?;
+        PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() }.check()?;
+        let _formatting = {
+            let _change = self.begin_change();
+            self.refuse_name(&name)?;
+            self.formats.begin(shown, device.number, name.clone())?
+        };
+        let filesystem = self.format(wanted)?;
+        let id = DriveId(Uuid::new_v4());
+        let path = mount::folder(&self.state, id);
+        mount::mount(&device.path, &path)
+            .map_err(|error| ControlError::refused(format!("{shown} was formatted, but {error}")))?;
+        let is_rotational = device.is_rotational();
+        let record = DeviceRecord { path: device.path.clone(), filesystem, is_rotational };
+        let new = NewDrive { id, name, path: path.clone(), device: Some(record) };
+        let _change = self.begin_change();
+        let added = self.take_on(request, new);
+        if !self.model().drives.contains_key(&id) {
+            mount::release(&path);
+        }
+        added
+    }
+
+    /// Makes a filesystem on a device that nobody uses and that nothing is on; answers its UUID.
+    fn format(&self, Wanted { device, shown }: &Wanted) -> Outcome<Uuid> {
+        let found = device.look(shown, &self.known_drives())?;
+        let unfinished = formats::unfinished(&*self.catalogue)?;
+        let unfinished: Vec<_> = unfinished.into_iter().map(|format| format.filesystem).collect();
+        let leftover = verdict::allow(&found, &unfinished)?;
+        if leftover.is_some() {
+            leftover::refuse_used(device, shown, &mount::folder(&self.state, DriveId(Uuid::new_v4())))?;
+        }
+        let filesystem = leftover.unwrap_or_else(Uuid::new_v4);
+        let begun = UnfinishedFormat { filesystem, device: device.path.clone(), begun_at: Timestamp::now() };
+        formats::note(&*self.catalogue, &begun)?;
+        let (path, metadata) = (device.path.to_string_lossy(), format!("reflink=1,uuid={filesystem}"));
+        // Discarding all of a large drive may take minutes, and leaves it faster than it will be in use.
+        let mut arguments = vec!["-q", "-K", "-L", LABEL, "-m", &metadata];
+        // Where nothing should be, mkfs looks once more by itself.
+        arguments.extend(leftover.map(|_| "-f"));
+        arguments.push(&path);
+        tracing::info!(device = %path, %filesystem, "formatting");
+        let made = MKFS_XFS.run(&arguments);
+        made.map_err(|error| ControlError::refused(format!("{shown} cannot be formatted: {error}")))?;
+        Ok(filesystem)
+    }
+
+    /// All drives, as far as it matters for who uses a device.
+    fn known_drives(&self) -> Vec<KnownDrive> {
+        let drives: Vec<_> = {
+            let model = self.model();
+            let drive = |drive: &Drive| (drive.record.clone(), drive.store.is_ok());
+            model.drives.values().map(drive).collect()
+        };
+        let known = |(record, is_there): (DriveRecord, bool)| {
+            // Of one that is missing, something else may be in its place.
+            let found = record.path.metadata().ok().filter(|_| is_there);
+            KnownDrive {
+                name: record.name,
+                folder: record.path,
+                filesystem: record.device.map(|device| device.filesystem),
+                number: found.map(|found| found.dev().into()),
+            }
+        };
+        drives.into_iter().map(known).collect()
+    }
+
+    /// Refuses a name that a drive has, or will have that is being made.
+    pub(super) fn refuse_reserved(&self, name: &Name) -> Outcome<()> {
+        match self.formats.names().contains(name) {
+            true => Err(ControlError::conflict(format!(
+                "drive '{name}' is being made; choose another name with --name"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::new_record;
+    use super::*;
+    use weir_types::DriveId;
+
+    fn record(device: Option<DeviceRecord>) -> DriveRecord {
+        let new = new_record(
+            DriveId(Uuid::from_u128(1)),
+            Name::new("d1").unwrap(),
+            "/srv/d1".into(),
+            PoolSettings::default(),
+        );
+        DriveRecord { device, ..new }
+    }
+
+    #[test]
+    fn records_keep_the_device_and_those_from_before_have_none() {
+        let device =
+            DeviceRecord { path: "/dev/sdb".into(), filesystem: Uuid::from_u128(2), is_rotational: true };
+        let on_device = record(Some(device));
+        let value = serde_json::to_value(&on_device).unwrap();
+        assert_eq!(serde_json::from_value::<DriveRecord>(value).unwrap(), on_device);
+        assert_eq!(on_device.place(), Path::new("/dev/sdb"));
+        let value = serde_json::to_value(record(None)).unwrap();
+        assert!(value.get("device").is_none());
+        let directory = serde_json::from_value::<DriveRecord>(value).unwrap();
+        assert_eq!((directory.place(), &directory.device), (Path::new("/srv/d1"), &None));
+    }
+
+    #[test]
+    fn a_drive_whose_device_is_not_there_is_missing_and_one_without_a_device_is_left_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let mut directory = record(None);
+        assert_eq!(mount::bring(state.path(), &mut directory), Ok(()));
+        assert_eq!(directory.path, Path::new("/srv/d1"));
+        let device = DeviceRecord {
+            path: "/dev/no-such-device".into(),
+            filesystem: Uuid::from_u128(2),
+            is_rotational: false,
+        };
+        let mut missing = record(Some(device.clone()));
+        assert!(mount::bring(state.path(), &mut missing).is_err());
+        assert_eq!(missing.device, Some(device), "it is still looked for where it was");
+        assert_eq!(missing.path, mount::folder(state.path(), missing.id));
+        assert!(!missing.path.exists(), "nothing is made where the drive should be");
+    }
+
+    #[test]
+    fn only_block_devices_are_wanted_as_such() {
+        for path in ["/", "/dev/null", "/no/such/place", "relative"] {
+            assert!(wanted(Path::new(path)).unwrap().is_none(), "{path}");
+        }
+    }
+}
