@@ -19,6 +19,13 @@ pub struct Queued<T> {
     granted_due_ns: u64,
 }
 
+impl<T: Copy> Queued<T> {
+    /// What it is known by.
+    pub fn ticket(&self) -> T {
+        self.ticket
+    }
+}
+
 /// An operation that waited and may go to the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted<T> {

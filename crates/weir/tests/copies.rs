@@ -294,3 +294,43 @@ fn moves_go_on_after_kills_and_end_right() {
         assert!(left <= 1, "{left} folders are left on {drive}");
     }
 }
+
+#[test]
+fn a_drive_that_stalls_is_given_up_and_made_up_for_once_it_answers() {
+    if !is_root() {
+        return common::skip("a filesystem of its own needs root");
+    }
+    let daemon = Daemon::fresh();
+    let frozen = daemon.state().beside("frozen");
+    let image = daemon.state().beside("image");
+    std::fs::create_dir_all(&frozen).unwrap();
+    File::create(&image).unwrap().set_len(400 << 20).unwrap();
+    let (image, mount) = (image.to_str().unwrap().to_owned(), frozen.to_str().unwrap().to_owned());
+    tool("mkfs.xfs", &["-q", &image]);
+    tool("mount", &["-o", "loop", &image, &mount]);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stall(&daemon, &mount)));
+    // It does no harm to thaw what is not frozen.
+    let _ = Command::new("fsfreeze").args(["--unfreeze", &mount]).output();
+    drop(daemon);
+    tool("umount", &["-l", &mount]);
+    outcome.unwrap();
+}
+
+fn stall(daemon: &Daemon, mount: &str) {
+    ["one", "frozen", "two"].iter().for_each(|drive| add_drive(daemon, drive, "high"));
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", "3"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    let mut model = Model::new();
+    (0..300).for_each(|_| assert!(model.write(&mut client)));
+    client.flush().unwrap();
+    tool("fsfreeze", &["--freeze", mount]);
+    // The first of these waits until the drive is given up.
+    (0..300).for_each(|_| assert!(model.write(&mut client)));
+    assert!(count(&inspect(daemon), "stale") > 0, "the copies there are out of service");
+    model.check(&mut client);
+    tool("fsfreeze", &["--unfreeze", mount]);
+    settle(daemon);
+    model.check(&mut client);
+    client.disconnect();
+    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [3, 3]);
+}

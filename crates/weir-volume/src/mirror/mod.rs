@@ -255,6 +255,11 @@ impl Mirror {
         self.extents.get(extent as usize).is_some_and(|extent| extent.is_there[slot])
     }
 
+    /// True if another copy of an extent has everything and can be reached.
+    pub fn has_other(&self, extent: u32, slot: usize) -> bool {
+        self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().any(|other| other != slot))
+    }
+
     /// True if an extent fails everything.
     pub fn is_lost(&self, extent: u32) -> bool {
         self.extents.get(extent as usize).is_none_or(|extent| extent.in_sync().next().is_none())

@@ -17,6 +17,7 @@ use super::locked;
 use super::reactor::Reactor;
 use super::served_volume::{Home, Owner, Purpose, ServedVolume};
 use super::sharing::{PoolState, without_ceilings};
+use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
 /// The kind of work that this is.
@@ -138,10 +139,12 @@ impl Reactor {
             return;
         }
         for index in self.copied_volumes.clone() {
+            self.look_for_stalls(index);
             self.go_on_copying(index);
         }
         let volumes = self.copied_volumes.iter().map(|index| &self.volumes[*index].copying);
-        self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).min();
+        let look_ns = (!self.copied_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).chain(look_ns).min();
     }
 
     /// Has copying looked at again at an instant, or before.

@@ -21,6 +21,7 @@ mod send;
 mod serve;
 mod served_volume;
 mod sharing;
+mod stalls;
 mod token;
 mod turns;
 

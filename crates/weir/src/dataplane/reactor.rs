@@ -265,11 +265,13 @@ impl Reactor {
     fn take_answers(&mut self) {
         while let Some(answer) = self.helper.next_answer() {
             match answer {
-                Answer::Opened { copy, extent, result } => self.extent_opened(copy, extent, result),
+                Answer::Opened { copy, number, extent, result } => {
+                    self.extent_opened((copy, number), extent, result);
+                }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
                 Answer::Witnessed { note, is_there, result } => self.witnessed(note, is_there, result),
-                Answer::Accounted { note, slot, due_ns, result } => {
-                    self.account_answered(note, slot, due_ns, result);
+                Answer::Accounted { note, copy, number, due_ns, result } => {
+                    self.account_answered(note, (copy, number), due_ns, result);
                 }
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
