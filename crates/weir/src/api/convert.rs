@@ -96,13 +96,9 @@ impl From<VolumeView> for Volume {
 
 impl From<CopySnapshot> for VolumeReplication {
     fn from(copies: CopySnapshot) -> VolumeReplication {
-        let count = |standing: Standing| {
-            let all = copies.standings.iter().flatten();
-            all.filter(|other| **other == standing).count() as u64
-        };
         VolumeReplication {
-            in_sync: count(Standing::InSync),
-            stale: count(Standing::Stale),
+            in_sync: copies.count(Standing::InSync),
+            stale: copies.count(Standing::Stale),
             bytes_left: copies.bytes_left,
             bytes_copied: copies.bytes_copied,
         }

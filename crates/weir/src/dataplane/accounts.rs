@@ -31,13 +31,16 @@ struct Note {
     due_ns: u64,
 }
 
+/// That an account was written beside a copy, or why it could not be.
+type Written = (u64, CopyIndex, Result<(), String>);
+
 /// A reactor's accounts that are being written: at most one for each extent.
 #[derive(Default)]
 pub(super) struct Notes {
     under_way: BTreeMap<u64, Note>,
     count: u64,
     /// Answers that emulated drives have not given yet, by when they do.
-    held: BTreeMap<(u64, AskNumber), (u64, CopyIndex, Result<(), String>)>,
+    held: BTreeMap<(u64, AskNumber), Written>,
 }
 
 impl Notes {
