@@ -160,9 +160,10 @@ impl Control {
             let wished = wishes.iter().filter(|other| *other == wish).count();
             if there < wished {
                 let name = &volume.name;
-                let class = wish.map_or("any class".to_owned(), |class| format!("class {class}"));
+                let class = wish.map_or(String::new(), |class| format!("class {class} in "));
+                let replicas = if wished == 1 { "replica" } else { "replicas" };
                 return Err(ControlError::refused(format!(
-                    "volume '{name}' cannot have {wished} copies of {class}: there are {there} such drives, and \
+                    "volume '{name}' cannot have {class}{wished} {replicas}: there are {there} such drives, and \
                      copies of an extent are on distinct ones"
                 )));
             }
