@@ -196,8 +196,10 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this.
+    /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this; with more, if their
+    /// accounts know of more.
     pub fn new(size_bytes: u64, copies: usize, extents: Vec<Beginning>) -> Mirror {
+        let copies = extents.iter().map(Beginning::places).max().unwrap_or(0).max(copies);
         Mirror {
             copies: (0..copies).map(|_| Volume::new(size_bytes)).collect(),
             extents: extents.into_iter().map(MirroredExtent::new).collect(),

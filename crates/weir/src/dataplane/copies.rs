@@ -1,7 +1,8 @@
 //! Copies of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
 //! known beside the copies, or that it cannot be now.
 
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
 use weir_types::VolumeId;
 use weir_volume::mirror::{Standing, Standings};
@@ -10,6 +11,11 @@ use super::command::{Command, NewHome};
 use super::reactor::Reactor;
 use super::token::VolumeIndex;
 use super::{DataPlane, DataPlaneError, VolumeHome};
+
+/// How long control waits until a change is durably known. It holds up all others meanwhile, and a drive that does not
+/// answer, and that no other copy can stand in for, must not do so for ever. Whether the change came about is seen then
+/// from how copies stand.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What becomes of a copy of an extent.
 pub(super) enum CopyChange {
@@ -153,6 +159,9 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         let (done, answer) = std::sync::mpsc::sync_channel(1);
         self.reactors[reactor].order(Command::ChangeCopy { volume, copy, change, done });
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+        answer.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
+            RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
+        })
     }
 }

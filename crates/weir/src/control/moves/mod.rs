@@ -145,7 +145,7 @@ impl Control {
     pub(super) fn begin_all_moves(&self) {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
-        volumes.filter(|volume| volume.placement.has_copies()).for_each(|volume| self.begin_moves(volume.id));
+        volumes.filter(|volume| self.has_accounts(volume)).for_each(|volume| self.begin_moves(volume.id));
     }
 
     /// Refuses what copies of a volume could not be moved to, as far as drives and their classes go.
