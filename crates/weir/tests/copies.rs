@@ -334,3 +334,41 @@ fn stall(daemon: &Daemon, mount: &str) {
     client.disconnect();
     assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [3, 3]);
 }
+
+#[test]
+fn a_damaged_copy_is_made_anew_and_growth_and_shrinking_lose_none() {
+    let daemon = with_copies(&["one", "two", "three"], "2");
+    daemon.ok(&["volume", "resize", "vol1", "--size", "4"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    for extent in 0..4 {
+        client.write(extent * GIB, &[extent as u8 + 1; 4096]).unwrap();
+    }
+    client.flush().unwrap();
+    // Of an extent that came by growing; the look at extent files finds it.
+    let damaged = extent_files(daemon.state(), &inspect(&daemon))["00000003"][0].clone();
+    File::options().write(true).open(&damaged).unwrap().set_len(4096).unwrap();
+    wait_until("the damage to be found", || count(&inspect(&daemon), "in_sync") == 7);
+    daemon.ok(&["volume", "modify", "vol1", "--new-name", "vol2"]);
+    daemon.ok(&["volume", "modify", "vol2", "--new-name", "vol1"]);
+    wait_until("another copy to be made", || {
+        let volume = inspect(&daemon);
+        is_settled(&volume) && count(&volume, "in_sync") == 8
+    });
+    for extent in 0..4 {
+        assert_eq!(client.read(extent * GIB, 4096).unwrap(), [extent as u8 + 1; 4096]);
+    }
+    client.disconnect();
+    daemon.ok(&["volume", "resize", "vol1", "--size", "1", "--force"]);
+    daemon.ok(&["volume", "resize", "vol1", "--size", "3"]);
+    daemon.ok(&["volume", "update", "vol1", "--repl", "3", "--wait"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    assert_eq!(client.read(2 * GIB, 4096).unwrap(), [0; 4096]);
+    client.disconnect();
+    let daemon = daemon.kill().start(&[]);
+    settle(&daemon);
+    let volume = inspect(&daemon);
+    assert_eq!(count(&volume, "in_sync"), 9);
+    let state = daemon.stop();
+    assert_eq!(compare_copies(&state, &volume), [3, 3, 3]);
+}

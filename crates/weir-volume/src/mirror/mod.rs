@@ -227,8 +227,10 @@ impl Mirror {
         self.fallen.retain(|(_, extent)| (*extent as usize) < count);
         self.extents.truncate(count);
         let missing = count - self.extents.len();
+        let places = new.iter().map(Beginning::places).max().unwrap_or(0);
         let new = new.into_iter().chain(std::iter::repeat_with(|| Beginning::alone(0))).take(missing);
         self.extents.extend(new.map(MirroredExtent::new));
+        (0..places).for_each(|slot| self.make_room(slot));
     }
 
     /// True if there are places for more than one copy.
@@ -283,6 +285,11 @@ impl Mirror {
     /// The standings of an extent's copies as they are, durably or not.
     pub fn standings(&self, extent: u32) -> Standings {
         self.extents[extent as usize].wanted.standings
+    }
+
+    /// The standings of an extent's copies as they durably are.
+    pub fn durable_standings(&self, extent: u32) -> Standings {
+        self.extents[extent as usize].noted.standings
     }
 
     /// The copies of an extent that may be read in a range.

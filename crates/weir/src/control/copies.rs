@@ -121,7 +121,7 @@ impl Control {
 
     /// Notes durably that the accounts of extents from this one on are new.
     pub(super) fn begin_witnesses(&self, volume: &VolumeRecord, first: u64) -> Outcome<()> {
-        if !volume.placement.has_copies() {
+        if !self.has_accounts(volume) {
             return Ok(());
         }
         let epoch = first_account(volume).map_or(0, |account| account.epoch);

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_volume::mirror::{Account, Slots};
+use weir_volume::mirror::{Account, Slots, Standing};
 
+use super::Alarm;
 use super::helper::Job;
 use super::reactor::Reactor;
 use super::stalls::{Ghost, NO_ANSWER};
@@ -32,7 +33,7 @@ struct Note {
 }
 
 /// That an account was written beside a copy, or why it could not be.
-type Written = (u64, CopyIndex, Result<(), String>);
+type Written = (u64, CopyIndex, AskNumber, Result<(), String>);
 
 /// A reactor's accounts that are being written: at most one for each extent.
 #[derive(Default)]
@@ -40,7 +41,9 @@ pub(super) struct Notes {
     under_way: BTreeMap<u64, Note>,
     count: u64,
     /// Answers that emulated drives have not given yet, by when they do.
-    held: BTreeMap<(u64, AskNumber), Written>,
+    held: BTreeMap<(u64, u64), Written>,
+    /// Those whose witness could not take note: it is asked again, because nobody may rely on them before.
+    unwitnessed: Vec<(u64, bool)>,
 }
 
 impl Notes {
@@ -52,8 +55,10 @@ impl Notes {
     /// The accounts of a volume whose writing was due before an instant, beside some copies at least.
     fn stalled(&self, volume: VolumeIndex, before_ns: u64) -> Vec<u64> {
         let is_late = |note: &Note| {
-            let has_others = note.waiting.len() < note.slots.iter().count();
-            note.volume == volume && !note.waiting.is_empty() && has_others && note.due_ns < before_ns
+            let has_it = |slot: usize| !note.waiting.contains_key(&slot) && !note.failed.contains(slot);
+            let counts = |slot: usize| note.account.standings[slot] == Standing::InSync && has_it(slot);
+            let is_late = !note.waiting.is_empty() && note.due_ns < before_ns;
+            note.volume == volume && is_late && note.slots.iter().any(counts)
         };
         self.under_way.iter().filter(|(_, note)| is_late(note)).map(|(key, _)| *key).collect()
     }
@@ -104,9 +109,10 @@ impl Reactor {
         let note = self.under_way(key);
         let (volume, extent, epoch) = (note.volume, note.extent, note.account.epoch);
         if let Err(message) = result {
-            note.failed = note.slots;
-            self.volumes[volume].fault_message = Some(message);
-            return self.end_note(key);
+            self.notes.unwitnessed.push((key, is_there));
+            let message = format!("waits, because it cannot be kept account of: {message}");
+            let alarm = Alarm { volume: self.volumes[volume].id, extent: extent.into(), message };
+            return self.raise_alarm(alarm);
         }
         if is_there {
             self.volumes[volume].known_epochs.insert(extent, epoch);
@@ -143,7 +149,9 @@ impl Reactor {
         result: Result<(), String>,
     ) {
         if due_ns > self.now_ns && self.stop_by_ns.is_none() && !self.volumes[copy.volume].is_ending() {
-            self.notes.held.insert((due_ns, number), (key, copy, result));
+            self.notes.count += 1;
+            let order = self.notes.count;
+            self.notes.held.insert((due_ns, order), (key, copy, number, result));
         } else {
             self.account_written(key, copy, number, result);
         }
@@ -170,6 +178,13 @@ impl Reactor {
             (false, _) => {}
             (true, true) => self.ask_witness(key, true),
             (true, false) => self.end_note(key),
+        }
+    }
+
+    /// Asks witnesses again that could not take note.
+    pub(super) fn ask_witnesses_again(&mut self) {
+        for (key, is_there) in std::mem::take(&mut self.notes.unwitnessed) {
+            self.ask_witness(key, is_there);
         }
     }
 
@@ -203,7 +218,7 @@ impl Reactor {
     pub(super) fn pass_on_due_notes(&mut self) {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(first) = self.notes.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
-            let ((_, number), (key, copy, result)) = first.remove_entry();
+            let (_, (key, copy, number, result)) = first.remove_entry();
             self.account_written(key, copy, number, result);
         }
     }

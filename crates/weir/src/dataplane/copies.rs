@@ -55,6 +55,9 @@ impl Reactor {
             return tell(done, false);
         }
         let is_there_after = !matches!(change, CopyChange::Remove);
+        if !self.copied_volumes.contains(&index) {
+            self.volumes[index].publish_standings();
+        }
         if !self.begin_change(index, (extent, slot), change) {
             return tell(done, false);
         }
@@ -75,7 +78,8 @@ impl Reactor {
                 if !volume.mirror.can_add(extent, slot) {
                     return false;
                 }
-                self.add_new_homes(index, homes);
+                let places = self.add_new_homes(index, homes);
+                let home = places[usize::from(home)];
                 let volume = &mut self.volumes[index];
                 volume.mirror.add(extent, slot, &mut volume.effects);
                 volume.set_home(extent, slot, home);

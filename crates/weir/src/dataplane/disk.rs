@@ -204,9 +204,17 @@ impl Reactor {
                 let is_wanted = self.volumes[copy.volume].is_wanted(copy.slot, operation, number);
                 !is_wanted && self.is_ghost(copy, number)
             }
-            Token::Allocate { copy, number, .. } | Token::Sync { copy, number, .. } => {
+            Token::Sync { copy, number, .. } => {
                 let is_wanted = self.volumes[copy.volume].answered(copy.slot, number);
                 !is_wanted && self.is_ghost(copy, number)
+            }
+            Token::Allocate { copy, number, extent, piece } => {
+                if self.volumes[copy.volume].answered(copy.slot, number) {
+                    return false;
+                }
+                // Before the copy may be renewed: until then it waits for this.
+                self.tell(copy, Answer::Allocated(extent, piece));
+                self.is_ghost(copy, number)
             }
             Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => false,
         }

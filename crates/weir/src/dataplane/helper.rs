@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::fs::{SeekFrom, seek};
 use weir_reactor::{Descriptor, Waker};
@@ -21,6 +22,10 @@ use weir_volume::mirror::Account;
 use super::background::{Done, Outcome, Step};
 use super::token::{AskNumber, CopyIndex};
 use crate::store::{Condemned, account, witness};
+
+/// How often, and after which pause, an account is written again while the system is short of something.
+const SHORTAGE_TRIES: u32 = 50;
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Work for a helper. Each job belongs to one extent being opened, one request of a client or one step of background
 /// work, all of which are bounded, so the queue is.
@@ -235,11 +240,22 @@ fn perform(job: Job) -> Answer {
             Answer::Witnessed { note, is_there, result }
         }
         Job::Account { note, copy, number, path, account, due_ns, .. } => {
-            let result = account::write(&path, &account);
+            let result = patiently(|| account::write(&path, &account));
             let result = result.map_err(|error| format!("account {}: {error}", path.display()));
             Answer::Accounted { note, copy, number, due_ns, result }
         }
     }
+}
+
+/// Does again for some seconds what fails for a shortage that is nobody's fault: a copy must not be given up for it.
+fn patiently(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..SHORTAGE_TRIES {
+        match act() {
+            Err(error) if is_shortage(&error) => std::thread::sleep(SHORTAGE_PAUSE),
+            result => return result,
+        }
+    }
+    act()
 }
 
 fn is_shortage(error: &io::Error) -> bool {

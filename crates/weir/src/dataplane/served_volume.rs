@@ -22,7 +22,7 @@ use super::recording::Tap;
 use super::sharing::{PoolPlace, Shaping};
 use super::stalls::{Ghost, Ghosts};
 use super::token::{AskNumber, ConnectionIndex};
-use super::{NO_HOME, VolumeSpec};
+use super::{NO_HOME, VolumeSpec, locked};
 use crate::statistics::VolumeStatistics;
 
 /// A request of a connection: the connection's index and the request's index there.
@@ -294,6 +294,7 @@ impl ServedVolume {
         self.set_layout(copies);
         self.mirror.resize(size_bytes, beginnings);
         let count = self.mirror.extents() as usize;
+        self.known_epochs.retain(|extent, _| (*extent as usize) < count);
         self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
         self.copying.look_at_all(&self.mirror);
     }
@@ -371,9 +372,17 @@ impl ServedVolume {
     /// Copies of extents of which something was asked before an instant and was not answered.
     pub fn stalled(&self, before_ns: u64) -> Vec<(usize, u32)> {
         let mut stalled = Vec::new();
+        let is_silent = |home: &Home| locked(&home.place.pool).pool.is_silent_since(before_ns);
+        let silent: Vec<bool> = self.homes.iter().map(is_silent).collect();
+        // What waits in line for a drive that answers nobody has no turn to come.
+        let since_ns = |context: &Context| match context.asked_ns {
+            0 if silent[context.home] => Some(context.at_media_since_ns),
+            0 => None,
+            asked_ns => Some(asked_ns),
+        };
         for (slot, copy) in self.copies.iter().enumerate() {
-            let operations = copy.contexts.iter().flatten().filter(|context| context.asked_ns > 0);
-            let operations = operations.map(|context| (context.extent, context.asked_ns));
+            let operations = copy.contexts.iter().flatten();
+            let operations = operations.filter_map(|context| Some((context.extent, since_ns(context)?)));
             let others = copy.asked.values().copied();
             let late = operations.chain(others).filter(|(_, since_ns)| *since_ns < before_ns);
             stalled.extend(late.map(|(extent, _)| (slot, extent)));

@@ -53,13 +53,11 @@ impl CopyStatistics {
         *self.standings.lock().unwrap_or_else(PoisonError::into_inner) = standings;
     }
 
-    /// How an extent stands now.
+    /// How an extent stands now, of those that were told of at the beginning.
     pub fn stands(&self, extent: u32, standings: Standings) {
         let mut all = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() <= extent as usize {
-            all.resize(extent as usize + 1, Standings::default());
-        }
-        all[extent as usize] = standings;
+        let known = all.get_mut(extent as usize).expect("all extents are told of before one changes");
+        *known = standings;
     }
 
     /// These copies of an extent cannot be reached.
@@ -69,6 +67,11 @@ impl CopyStatistics {
             true => _ = away.remove(&extent),
             false => _ = away.insert(extent, slots),
         }
+    }
+
+    /// The extents of which copies cannot be reached.
+    pub fn extents_away(&self) -> Vec<u32> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// True if a copy of an extent cannot be reached.
