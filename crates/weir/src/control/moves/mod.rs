@@ -1,5 +1,5 @@
 //! Bringing copies of volumes' extents to where they are wished, under running I/O: another number of copies, another
-//! class, a drive that is to be emptied.
+//! class, another template, a drive that is to be emptied.
 //!
 //! What is next is decided in [`plan`] from what there is; here it is carried out. Nothing is kept of a move: whoever
 //! looks again, in this daemon or the next, goes on from what it finds.
@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_types::bounds::COPIES_MAX;
-use weir_types::{Class, ClassPolicy, DriveId, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
 use weir_volume::mirror::{Standing, Standings};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
-use super::records::VolumeRecord;
+use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::extent_count;
 use plan::{Candidate, CopyNow, Step, Wish, next_step};
@@ -106,6 +106,9 @@ impl Look {
 impl Model {
     /// Where the copies of each extent of a volume should be.
     fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
+        if let Some(template) = self.template_of(volume) {
+            return wishes_of(template);
+        }
         let wanted = Some(volume.io_priority);
         let is_to_be_had = || {
             let drives = self.drives_of(volume).any(|drive| drive.class == wanted);
@@ -125,7 +128,7 @@ impl Model {
         let is_leaving = |drive: DriveId| self.drives.get(&drive).is_some_and(|d| d.record.is_leaving);
         let rooms = rooms.into_iter().filter(|room| !is_leaving(room.drive));
         let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
-        if volume.class_policy != ClassPolicy::Any {
+        if volume.template.is_some() || volume.class_policy != ClassPolicy::Any {
             return all;
         }
         let own: BTreeSet<Option<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
@@ -136,16 +139,21 @@ impl Model {
 }
 
 impl Control {
-    /// Has it looked whether the copies of a volume are where they are wished.
+    /// Has it looked whether the copies of a volume are where they are wished. What was found before is forgotten: it
+    /// was about other wishes.
     pub(super) fn begin_moves(&self, volume: VolumeId) {
-        self.moves.unsettled().entry(volume).or_default();
+        self.moves.unsettled().insert(volume, MoveView::default());
     }
 
     /// Has it looked at all volumes whose extents have, or had, several copies: a move may have been interrupted.
     pub(super) fn begin_all_moves(&self) {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
-        volumes.filter(|volume| self.has_accounts(volume)).for_each(|volume| self.begin_moves(volume.id));
+        // Also those that may have been interrupted before their first step.
+        let may_move = |volume: &&VolumeRecord| {
+            self.has_accounts(volume) || volume.replicas > 1 || volume.template.is_some()
+        };
+        volumes.filter(may_move).for_each(|volume| self.begin_moves(volume.id));
     }
 
     /// Refuses what copies of a volume could not be moved to, as far as drives and their classes go.
@@ -153,22 +161,18 @@ impl Control {
         let rooms = self.rooms();
         let model = self.model();
         let candidates = model.candidates(volume, rooms);
-        let wishes = model.wishes(volume, &candidates);
-        for wish in &wishes {
-            let suits = |class: Option<Class>| wish.is_none() || class == *wish;
-            let there = candidates.iter().filter(|candidate| suits(candidate.class)).count();
-            let wished = wishes.iter().filter(|other| *other == wish).count();
-            if there < wished {
-                let name = &volume.name;
-                let class = wish.map_or(String::new(), |class| format!("class {class} in "));
-                let replicas = if wished == 1 { "replica" } else { "replicas" };
-                return Err(ControlError::refused(format!(
-                    "volume '{name}' cannot have {class}{wished} {replicas}: there are {there} such drives, and \
-                     copies of an extent are on distinct ones"
-                )));
-            }
-        }
-        Ok(())
+        refuse_unmet(&volume.name, &model.wishes(volume, &candidates), &candidates)
+    }
+
+    /// Refuses what copies of a volume that follows a template could not be moved to if that became another.
+    pub(super) fn refuse_unreachable_by(
+        &self,
+        volume: &VolumeRecord,
+        template: &TemplateRecord,
+    ) -> Outcome<()> {
+        let rooms = self.rooms();
+        let candidates = self.model().candidates(volume, rooms);
+        refuse_unmet(&volume.name, &wishes_of(template), &candidates)
     }
 
     /// How far the copies of a volume are from where they are wished; `None` if they are there.
@@ -180,25 +184,34 @@ impl Control {
     pub fn settle_moves(&self) {
         let volumes: Vec<VolumeId> = self.moves.unsettled().keys().copied().collect();
         for volume in volumes {
-            let moved = self.move_copies(volume).unwrap_or_else(|error| {
+            if let Err(error) = self.move_copies(volume) {
                 let stuck = Some(error.message);
-                Some(MoveView { extents_left: 1, stuck })
-            });
-            let mut unsettled = self.moves.unsettled();
-            match moved {
-                None => _ = unsettled.remove(&volume),
-                Some(view) => _ = unsettled.insert(volume, view),
+                self.moves.unsettled().insert(volume, MoveView { extents_left: 1, stuck });
             }
         }
     }
 
-    /// Takes steps for the copies of one volume; `None` if all are where they are wished.
-    fn move_copies(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
+    /// Notes how far the copies of a volume are, under the lock of all changes: what is asked for next is not forgotten
+    /// because all was well before.
+    fn note_moves(&self, volume: VolumeId, view: MoveView) {
+        let mut unsettled = self.moves.unsettled();
+        if view.extents_left > 0 {
+            unsettled.insert(volume, view)
+        } else {
+            unsettled.remove(&volume)
+        };
+    }
+
+    /// Takes steps for the copies of one volume, and notes how far they are from where they are wished.
+    fn move_copies(&self, volume: VolumeId) -> Outcome<()> {
         for _ in 0..STEPS_AT_ONCE {
             // One step at a time, each under the lock of all changes and from a new look.
             let _change = self.begin_change();
-            let Some(look) = self.look_at_copies(volume) else { return Ok(None) };
             let mut view = MoveView::default();
+            let Some(look) = self.look_at_copies(volume) else {
+                self.note_moves(volume, view);
+                return Ok(());
+            };
             let mut next = None;
             for extent in 0..extent_count(look.record.size_bytes) as u32 {
                 let step = match look.gone(extent) {
@@ -216,12 +229,13 @@ impl Control {
                 }
                 view.extents_left += 1;
             }
+            self.note_moves(volume, view);
             match next {
                 Some((extent, step)) if self.take_step(&look, extent, step)? => {}
-                _ => return Ok((view.extents_left > 0).then_some(view)),
+                _ => return Ok(()),
             }
         }
-        Ok(Some(self.moves_of(volume).unwrap_or_default()))
+        Ok(())
     }
 
     fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
@@ -302,6 +316,29 @@ impl Control {
         };
         stuck.map(alarm).collect()
     }
+}
+
+/// Where the copies of an extent should be by a template.
+fn wishes_of(template: &TemplateRecord) -> Vec<Wish> {
+    template.replicas.iter().copied().map(Some).collect()
+}
+
+/// Refuses wishes for which there are too few drives.
+fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Outcome<()> {
+    for wish in wishes {
+        let suits = |class: Option<Class>| wish.is_none() || class == *wish;
+        let there = candidates.iter().filter(|candidate| suits(candidate.class)).count();
+        let wished = wishes.iter().filter(|other| *other == wish).count();
+        if there < wished {
+            let class = wish.map_or(String::new(), |class| format!("class {class} in "));
+            let replicas = if wished == 1 { "replica" } else { "replicas" };
+            return Err(ControlError::refused(format!(
+                "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and copies \
+                 of an extent are on distinct ones"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn stuck_words(wish: Wish, replicas: usize) -> String {

@@ -224,7 +224,10 @@ fn another_class_is_taken_where_it_is_to_be_had_and_shown_or_refused_elsewhere()
     };
     for text in ["any", "strict"] {
         let (kind, message) = error(ask(text, Class::High));
-        assert!(kind == ErrorKind::Refused && message.contains("cannot have class high in 1 replica"), "{message}");
+        assert!(
+            kind == ErrorKind::Refused && message.contains("cannot have class high in 1 replica"),
+            "{message}"
+        );
         assert_eq!(ask(text, Class::Low).unwrap().record.class_policy, ClassPolicy::Strict);
     }
     assert_eq!(world.control.alarms(), []);
