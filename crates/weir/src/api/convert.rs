@@ -79,6 +79,7 @@ impl From<VolumeView> for Volume {
             copies: (0..).zip(view.copies).filter(|(_, drives)| !drives.is_empty()).map(copy).collect(),
             replication,
             moving,
+            template: record.template.map(String::from),
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
             class: view.class.map(IoPriority::from),

@@ -98,6 +98,13 @@ impl Reactor {
         }
     }
 
+    /// Has other copies of a volume read from now on.
+    pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[u32]) {
+        if let Some(&index) = self.by_id.get(&id) {
+            self.volumes[index].take_read_costs(read_costs);
+        }
+    }
+
     /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
     /// everything.
     pub(super) fn answer_changes(&mut self, index: VolumeIndex, extent: u32, standings: Option<&Standings>) {
@@ -116,6 +123,16 @@ fn tell(done: SyncSender<bool>, is_so: bool) {
 }
 
 impl DataPlane {
+    /// Says how long reads take on the drives of a volume, in the order of its homes: the copies on those with the least
+    /// are read. Holds from the answer on.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<u32>) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+    }
+
     /// Adds a copy of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
     /// there, and it is brought up to date in the background. False if it cannot be added now: something of an earlier
     /// one there is still under way, or no copy is left to copy from.

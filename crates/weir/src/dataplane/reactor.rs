@@ -255,6 +255,10 @@ impl Reactor {
                 Command::ChangeCopy { volume, copy, change, done } => {
                     self.change_copy(volume, copy, change, done);
                 }
+                Command::SetReadCosts { volume, read_costs, done } => {
+                    self.set_read_costs(volume, &read_costs);
+                    answer(done);
+                }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),

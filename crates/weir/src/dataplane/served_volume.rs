@@ -240,6 +240,12 @@ impl ServedVolume {
         (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
     }
 
+    /// Takes over how long reads take on its drives, in their order.
+    pub fn take_read_costs(&mut self, read_costs: &[u32]) {
+        self.homes.iter_mut().zip(read_costs).for_each(|(home, cost)| home.read_cost = *cost);
+        self.set_read_costs();
+    }
+
     /// Has the fastest copies of an extent read.
     pub fn set_read_costs_of(&mut self, extent: u32) {
         for slot in 0..self.copies.len() {

@@ -1,5 +1,5 @@
 //! Bringing copies of volumes' extents to where they are wished, under running I/O: another number of copies, another
-//! class, a drive that is to be emptied.
+//! class, another template, a drive that is to be emptied.
 //!
 //! What is next is decided in [`plan`] from what there is; here it is carried out. Nothing is kept of a move: whoever
 //! looks again, in this daemon or the next, goes on from what it finds.
@@ -14,14 +14,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_types::bounds::COPIES_MAX;
-use weir_types::{Class, ClassPolicy, DriveId, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
 use weir_volume::mirror::{Standing, Standings};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
-use super::records::VolumeRecord;
+use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::extent_count;
 use plan::{Candidate, CopyNow, Step, Wish, next_step};
@@ -143,6 +143,9 @@ impl Look {
 impl Model {
     /// Where the copies of each extent of a volume should be.
     fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
+        if let Some(template) = self.template_of(volume) {
+            return wishes_of(template);
+        }
         let wanted = Some(volume.io_priority);
         let is_to_be_had = || {
             let drives = self.drives_of(volume).any(|drive| drive.class == wanted);
@@ -162,7 +165,7 @@ impl Model {
         let is_leaving = |drive: DriveId| self.drives.get(&drive).is_some_and(|d| d.record.is_leaving);
         let rooms = rooms.into_iter().filter(|room| !is_leaving(room.drive));
         let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
-        if volume.class_policy != ClassPolicy::Any {
+        if volume.template.is_some() || volume.class_policy != ClassPolicy::Any {
             return all;
         }
         let own: BTreeSet<Option<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
@@ -173,7 +176,8 @@ impl Model {
 }
 
 impl Control {
-    /// Has it looked whether the copies of a volume are where they are wished.
+    /// Has it looked whether the copies of a volume are where they are wished. What was found before is forgotten: it
+    /// was about other wishes.
     pub(super) fn begin_moves(&self, volume: VolumeId) {
         let unsettled = Unsettled { view: MoveView::default(), next_at: Instant::now() };
         self.moves.unsettled().insert(volume, unsettled);
@@ -184,7 +188,9 @@ impl Control {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let is_elsewhere = |volume: &VolumeRecord| {
-            volume.replicas > 1 || volume.class_policy == ClassPolicy::Strict && !model.has_its_class(volume)
+            let is_strict = volume.class_policy == ClassPolicy::Strict;
+            let has_more = volume.replicas > 1 || volume.template.is_some();
+            has_more || is_strict && !model.has_its_class(volume)
         };
         let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.has_accounts(volume));
         unsettled.for_each(|volume| self.begin_moves(volume.id));
@@ -195,22 +201,18 @@ impl Control {
         let rooms = self.rooms();
         let model = self.model();
         let candidates = model.candidates(volume, rooms);
-        let wishes = model.wishes(volume, &candidates);
-        for wish in &wishes {
-            let suits = |class: Option<Class>| wish.is_none() || class == *wish;
-            let there = candidates.iter().filter(|candidate| suits(candidate.class)).count();
-            let wished = wishes.iter().filter(|other| *other == wish).count();
-            if there < wished {
-                let name = &volume.name;
-                let class = wish.map_or(String::new(), |class| format!("class {class} in "));
-                let replicas = if wished == 1 { "replica" } else { "replicas" };
-                return Err(ControlError::refused(format!(
-                    "volume '{name}' cannot have {class}{wished} {replicas}: there are {there} such drives, and \
-                     copies of an extent are on distinct ones"
-                )));
-            }
-        }
-        Ok(())
+        refuse_unmet(&volume.name, &model.wishes(volume, &candidates), &candidates)
+    }
+
+    /// Refuses what copies of a volume that follows a template could not be moved to if that became another.
+    pub(super) fn refuse_unreachable_by(
+        &self,
+        volume: &VolumeRecord,
+        template: &TemplateRecord,
+    ) -> Outcome<()> {
+        let rooms = self.rooms();
+        let candidates = self.model().candidates(volume, rooms);
+        refuse_unmet(&volume.name, &wishes_of(template), &candidates)
     }
 
     /// How far the copies of a volume are from where they are wished; `None` if they are there.
@@ -350,6 +352,29 @@ impl Control {
         };
         stuck.map(alarm).collect()
     }
+}
+
+/// Where the copies of an extent should be by a template.
+fn wishes_of(template: &TemplateRecord) -> Vec<Wish> {
+    template.replicas.iter().copied().map(Some).collect()
+}
+
+/// Refuses wishes for which there are too few drives.
+fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Outcome<()> {
+    for wish in wishes {
+        let suits = |class: Option<Class>| wish.is_none() || class == *wish;
+        let there = candidates.iter().filter(|candidate| suits(candidate.class)).count();
+        let wished = wishes.iter().filter(|other| *other == wish).count();
+        if there < wished {
+            let class = wish.map_or(String::new(), |class| format!("class {class} in "));
+            let replicas = if wished == 1 { "replica" } else { "replicas" };
+            return Err(ControlError::refused(format!(
+                "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and copies \
+                 of an extent are on distinct ones"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn stuck_words(wish: Wish, replicas: usize) -> String {
