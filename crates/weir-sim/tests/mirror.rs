@@ -27,6 +27,15 @@ fn promises_hold_whatever_drives_do() {
     assert!(sum(&reports, |report| report.acknowledged) > 150_000);
 }
 
+/// Worlds that once broke a promise. 6766: one copy was short of memory and the other failed, and a client was told of
+/// the failure alone.
+#[test]
+fn promises_hold_where_they_once_did_not() {
+    for seed in [6766] {
+        run(Settings::all_at_once(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_traces() {
     for seed in 0..20 {

@@ -306,6 +306,10 @@ impl Mirror {
         extent.rejoin(slot);
         self.copies[slot].renew(index);
         self.fallen.retain(|fallen| *fallen != (slot, index));
+        // Reads that it failed before may come to it once more.
+        let reads = self.operations.iter_mut().flatten();
+        let reads = reads.filter(|one| one.request.extent == index && one.request.kind == Kind::Read);
+        reads.for_each(|read| read.failed.remove(slot));
         self.note(index, effects);
         true
     }

@@ -29,6 +29,11 @@ impl Slots {
         self.0 |= 1 << slot;
     }
 
+    /// Takes a copy out.
+    pub fn remove(&mut self, slot: usize) {
+        self.0 &= !(1 << slot);
+    }
+
     /// True if there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

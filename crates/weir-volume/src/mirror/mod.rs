@@ -287,9 +287,15 @@ impl Mirror {
         self.extents[extent as usize].wanted.standings
     }
 
-    /// The standings of an extent's copies as they durably are.
-    pub fn durable_standings(&self, extent: u32) -> Standings {
-        self.extents[extent as usize].noted.standings
+    /// What can be relied on of an extent's copies: one is in sync, or gone, if that is so and durably known; any other
+    /// that is durably known of counts as stale.
+    pub fn reliable_standings(&self, extent: u32) -> Standings {
+        let MirroredExtent { wanted, noted, .. } = &self.extents[extent as usize];
+        std::array::from_fn(|slot| match noted.standings[slot] {
+            Standing::Absent => Standing::Absent,
+            known if known == wanted.standings[slot] => known,
+            _ => Standing::Stale,
+        })
     }
 
     /// The copies of an extent that may be read in a range.
@@ -472,7 +478,9 @@ impl Mirror {
             Ok(_) => operation.succeeded.insert(slot),
             Err(fault) => {
                 operation.failed.insert(slot);
-                operation.fault = Some(worse(operation.fault, fault));
+                let is_passing = is_read && operation.fault == Some(Fault::NoMemory);
+                operation.fault =
+                    Some(if is_passing { Fault::NoMemory } else { worse(operation.fault, fault) });
             }
         }
         let (left, step) = (operation.left, operation.step);
@@ -671,7 +679,8 @@ impl Mirror {
     }
 }
 
-/// Which of two faults the client is told, or what follows from is decided by: the one that promises least.
+/// Which of two faults the client is told, or what follows from is decided by: the one that promises least. (Of a read
+/// that one copy failed for a shortage the client is told of that: it may come again.)
 fn worse(known: Option<Fault>, fault: Fault) -> Fault {
     match known {
         Some(Fault::Unsupported) => Fault::Unsupported,

@@ -295,9 +295,9 @@ impl Reactor {
 }
 
 impl ServedVolume {
-    /// Lets everybody see how all copies durably stand.
+    /// Lets everybody see how all copies stand.
     pub fn publish_standings(&self) {
-        let standings = (0..self.mirror.extents()).map(|extent| self.mirror.durable_standings(extent));
+        let standings = (0..self.mirror.extents()).map(|extent| self.mirror.reliable_standings(extent));
         self.statistics.copies.begin(standings.collect());
         (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
     }
