@@ -160,7 +160,10 @@ mod tests {
     fn kinds_are_found_by_name() {
         assert_eq!("Cleanup".parse(), Ok(BackgroundKind::Cleanup));
         let error = "scrubbing".parse::<BackgroundKind>().unwrap_err().to_string();
-        assert_eq!(error, "'scrubbing' is not a kind of background work; there are: cleanup, resynchronisation");
+        assert_eq!(
+            error,
+            "'scrubbing' is not a kind of background work; there are: cleanup, resynchronisation"
+        );
     }
 
     #[test]
