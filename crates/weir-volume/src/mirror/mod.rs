@@ -94,6 +94,9 @@ pub enum Effect {
     },
 }
 
+/// What a single copy needs, and most of what several do, is passed on for each request.
+const _: () = assert!(size_of::<Effect>() <= 64);
+
 /// An answer of the executor to an action.
 #[derive(Clone, Debug)]
 pub enum Answer {

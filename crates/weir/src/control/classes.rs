@@ -279,9 +279,14 @@ impl Control {
 
     /// The drives that are there, and what they can take.
     pub(super) fn rooms(&self) -> Vec<Room> {
+        self.offers().into_iter().flat_map(|offer| offer.rooms).collect()
+    }
+
+    /// What all pools offer.
+    fn offers(&self) -> Vec<Offer> {
         let usages = self.usages();
         let model = self.model();
-        model.pools().iter().flat_map(|pool| model.offer(pool, &usages).rooms).collect()
+        model.pools().iter().map(|pool| model.offer(pool, &usages)).collect()
     }
 
     /// Places the extents that a volume gains by growing, on the pool that it is in, and forgets those that it loses.

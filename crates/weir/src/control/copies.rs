@@ -44,19 +44,12 @@ pub(super) fn first_account(volume: &VolumeRecord) -> Option<Account> {
     (copies > 1).then(|| Account { epoch: FIRST_EPOCH, standings, ..Account::default() })
 }
 
-/// How an extent begins that has a single copy and never had another.
-fn alone(slot: usize, epoch_reserved: u64) -> Beginning {
-    let mut beginning = Beginning { epoch_reserved, is_confirmed: true, ..Beginning::default() };
-    (beginning.account.standings[slot], beginning.is_there[slot]) = (Standing::InSync, true);
-    beginning
-}
-
 /// How an extent begins of whose copies this was found.
 fn settle(found: Vec<(usize, Found)>, witness: Witness) -> Result<Beginning, Unservable> {
     if let [(slot, Found::Bare)] = found[..]
         && witness.known == 0
     {
-        return Ok(alone(slot, witness.reserved));
+        return Ok(Beginning { epoch_reserved: witness.reserved, ..Beginning::alone(slot) });
     }
     let mut accounts: [Option<Account>; COPIES_MAX] = Default::default();
     for (slot, found) in found {
@@ -195,7 +188,7 @@ pub(super) fn new_beginnings(volume: &VolumeRecord, from_bytes: u64) -> Vec<Begi
         return Vec::new();
     }
     let beginning = || match first_account(volume) {
-        None => alone(0, 0),
+        None => Beginning::alone(0),
         Some(account) => Beginning {
             is_there: account.standings.map(|standing| standing == Standing::InSync),
             epoch_reserved: account.epoch,

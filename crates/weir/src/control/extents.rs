@@ -60,7 +60,8 @@ impl Control {
         if !self.model().open.contains_key(&volume.id) {
             return Ok(());
         }
-        let read_costs = self.homes(volume)?.iter().map(|home| home.read_cost).collect();
+        let homes = self.homes(volume)?;
+        let read_costs = homes.iter().map(|home| (home.drive.id, home.read_cost)).collect();
         Ok(self.data_plane.set_read_costs(volume.id, read_costs)?)
     }
 

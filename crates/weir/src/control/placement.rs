@@ -9,7 +9,7 @@ use weir_types::DriveId;
 use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
 
 use super::bounds::DRIVES_MAX;
-use crate::dataplane::NO_HOME;
+use crate::dataplane::{NO_HOME, home_beyond_list};
 use crate::store::extent_count;
 
 /// A copy's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
@@ -57,7 +57,7 @@ impl Placement {
         self.copies.resize(slots, Vec::new());
         for (slot, list) in self.copies.iter_mut().enumerate() {
             // The list must reach as far as the volume before it goes on.
-            list.resize(count as usize, beyond(slot));
+            list.resize(count as usize, home_beyond_list(slot));
         }
         for homes in more {
             for slot in 0..slots {
@@ -94,7 +94,7 @@ impl Placement {
         self.copies.resize(slots, Vec::new());
         let index = drive.map_or(NO_HOME, |drive| self.index_of(drive));
         let list = &mut self.copies[slot];
-        list.resize(count as usize, beyond(slot));
+        list.resize(count as usize, home_beyond_list(slot));
         list[extent as usize] = index;
     }
 
@@ -120,7 +120,7 @@ impl Placement {
     }
 
     fn index(&self, slot: usize, extent: u64) -> u8 {
-        self.copies[slot].get(extent as usize).copied().unwrap_or(beyond(slot))
+        self.copies[slot].get(extent as usize).copied().unwrap_or(home_beyond_list(slot))
     }
 
     /// The copies of an extent: their numbers and drives, in the order of the numbers.
@@ -183,11 +183,6 @@ impl Placement {
             |slot: usize, extent: u64| is_there.get(usize::from(self.index(slot, extent))) == Some(&true);
         (0..extent_count(size_bytes)).all(|extent| (0..self.copies.len()).any(|slot| has(slot, extent)))
     }
-}
-
-/// What an extent beyond the list of a copy has there.
-fn beyond(slot: usize) -> u8 {
-    if slot == 0 { 0 } else { NO_HOME }
 }
 
 impl From<Placement> for Form {

@@ -93,10 +93,10 @@ pub(super) enum Command {
         change: CopyChange,
         done: SyncSender<bool>,
     },
-    /// Read from other copies: how long reads take on the volume's drives, in their order.
+    /// Read from other copies: how long reads take on the volume's drives.
     SetReadCosts {
         volume: VolumeId,
-        read_costs: Vec<u32>,
+        read_costs: Vec<(DriveId, u32)>,
         done: SyncSender<()>,
     },
     Retire {

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use weir_types::VolumeId;
+use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::{Standing, Standings};
 
 use super::command::{Command, NewHome};
@@ -99,7 +99,7 @@ impl Reactor {
     }
 
     /// Has other copies of a volume read from now on.
-    pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[u32]) {
+    pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[(DriveId, u32)]) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].take_read_costs(read_costs);
         }
@@ -123,12 +123,16 @@ fn tell(done: SyncSender<bool>, is_so: bool) {
 }
 
 impl DataPlane {
-    /// Says how long reads take on the drives of a volume, in the order of its homes: the copies on those with the least
-    /// are read. Holds from the answer on.
+    /// Says how long reads take on the drives of a volume, in any unit: the copies on those with the least are read. Holds
+    /// from the answer on.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<u32>) -> Result<(), DataPlaneError> {
+    pub fn set_read_costs(
+        &self,
+        volume: VolumeId,
+        read_costs: Vec<(DriveId, u32)>,
+    ) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
     }

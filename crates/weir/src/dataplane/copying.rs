@@ -9,7 +9,7 @@ use weir_qos::{Cost, Kind, NodeId, Pace};
 use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, COPIES_MAX, PIECE_BYTES, REGION_BYTES};
 use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{Effect, Standing, Standings};
+use weir_volume::mirror::{Standing, Standings};
 use weir_volume::{Content, Fault, Mirror};
 
 use super::background::plant;
@@ -140,6 +140,10 @@ impl Reactor {
         for index in self.copied_volumes.clone() {
             self.look_for_stalls(index);
             self.go_on_copying(index);
+            // It may have been closed by what it just did.
+            if self.volumes.contains(index) {
+                self.publish_copies(index);
+            }
         }
         let volumes = self.copied_volumes.iter().map(|index| &self.volumes[*index].copying);
         let look_ns = (!self.copied_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
@@ -240,7 +244,6 @@ impl Reactor {
             }
             _ => volume.copying.rest((extent, slot), now_ns),
         }
-        self.publish_copies(index);
         self.ask_for_copies(index);
     }
 
@@ -259,8 +262,9 @@ impl Reactor {
         self.ask_for_copies(index);
     }
 
-    /// Lets everybody see how much there is left to copy.
-    fn publish_copies(&mut self, index: VolumeIndex) {
+    /// Lets everybody see how much there is left to copy. It looks at all that copies lack, so it is not done for each
+    /// step.
+    fn publish_copies(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
         let lacking = |extent: &u32| {
             let slots = volume.mirror.wanting(*extent);
@@ -354,6 +358,3 @@ fn with_pace<T>(home: &Home, policy: BackgroundPolicy, now_ns: u64, act: impl Fn
     }
     act(pace)
 }
-
-/// An effect that is no larger than what a single copy needs.
-const _: () = assert!(size_of::<Effect>() <= 64);

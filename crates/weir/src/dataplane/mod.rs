@@ -91,6 +91,11 @@ pub struct VolumeLayout {
 /// Stands for a copy of an extent that there is not.
 pub const NO_HOME: u8 = u8::MAX;
 
+/// What an extent beyond the list of a copy has there.
+pub fn home_beyond_list(slot: usize) -> u8 {
+    if slot == 0 { 0 } else { NO_HOME }
+}
+
 /// A drive as the data plane needs to know it; the same for all that is done there.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveSpec {

@@ -22,7 +22,7 @@ use super::recording::Tap;
 use super::sharing::{PoolPlace, Shaping};
 use super::stalls::{Ghost, Ghosts};
 use super::token::{AskNumber, ConnectionIndex};
-use super::{NO_HOME, VolumeSpec, locked};
+use super::{NO_HOME, VolumeSpec, home_beyond_list, locked};
 use crate::statistics::VolumeStatistics;
 
 /// A request of a connection: the connection's index and the request's index there.
@@ -240,9 +240,12 @@ impl ServedVolume {
         (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
     }
 
-    /// Takes over how long reads take on its drives, in their order.
-    pub fn take_read_costs(&mut self, read_costs: &[u32]) {
-        self.homes.iter_mut().zip(read_costs).for_each(|(home, cost)| home.read_cost = *cost);
+    /// Takes over how long reads take on its drives.
+    pub fn take_read_costs(&mut self, read_costs: &[(DriveId, u32)]) {
+        for (drive, cost) in read_costs {
+            let home = self.homes.iter_mut().find(|home| home.drive == *drive);
+            home.into_iter().for_each(|home| home.read_cost = *cost);
+        }
         self.set_read_costs();
     }
 
@@ -259,17 +262,16 @@ impl ServedVolume {
     pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
         self.copies.resize_with(self.copies.len().max(slot + 1), Copy::default);
         let count = self.mirror.extents() as usize;
-        let nowhere = if slot == 0 { 0 } else { NO_HOME };
         let copy = &mut self.copies[slot];
-        copy.homes.resize(count.max(copy.homes.len()), nowhere);
+        copy.homes.resize(count.max(copy.homes.len()), home_beyond_list(slot));
         copy.homes[extent as usize] = home;
         self.set_file(slot, extent, None);
     }
 
     /// The home of a copy of an extent, if there is such a copy.
     pub fn home_of(&self, slot: usize, extent: u32) -> Option<usize> {
-        let nowhere = if slot == 0 { 0 } else { NO_HOME };
-        let home = self.copies.get(slot)?.homes.get(extent as usize).copied().unwrap_or(nowhere);
+        let home = self.copies.get(slot)?.homes.get(extent as usize).copied();
+        let home = home.unwrap_or(home_beyond_list(slot));
         (home != NO_HOME).then_some(home.into())
     }
 
@@ -408,16 +410,10 @@ impl ServedVolume {
             copy.asked.remove(&number);
             self.ghosts.add(slot, number, Ghost { extent, media: None });
         }
-        let is_here = |context: &Option<Context>| context.as_ref().is_some_and(|one| one.extent == extent);
-        let operations: Vec<usize> = copy
-            .contexts
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| is_here(one))
-            .map(|(index, _)| index)
-            .collect();
-        for index in &operations {
-            let Some(context) = self.copies[slot].contexts[*index].take() else { continue };
+        let mut operations = Vec::new();
+        for (index, context) in (0..).zip(&mut copy.contexts) {
+            let Some(context) = context.take_if(|context| context.extent == extent) else { continue };
+            operations.push(OperationId(index));
             let media = context.cost.map(|cost| (context.home, cost));
             self.ghosts.add(slot, context.number, Ghost { extent, media });
             let owner = self.owners[context.owner.0 as usize].as_mut();
@@ -428,7 +424,7 @@ impl ServedVolume {
                 owner.payload = Some(Payload::Own(fresh(bytes, pool)));
             }
         }
-        operations.into_iter().map(|index| OperationId(index as u32)).collect()
+        operations
     }
 
     /// An operation of a copy has ended, if it ever began: its owner gets what it had.

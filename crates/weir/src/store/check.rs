@@ -50,6 +50,7 @@ impl Faults {
 
 /// Compares the extent files in `extents` with what must be there: each of these indices is there, is a regular
 /// file, and has the size of an extent.
+#[cfg(test)]
 pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<ExtentFault> {
     let mut faults = Faults::default();
     indices.filter_map(|index| extent_fault(extents, index)).for_each(|fault| faults.push(fault));

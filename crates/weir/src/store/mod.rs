@@ -26,7 +26,9 @@ use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::Account;
 
-pub use check::{ExtentFault, Faults, check_extents, extent_fault};
+#[cfg(test)]
+pub use check::check_extents;
+pub use check::{ExtentFault, Faults, extent_fault};
 pub use condemned::{Condemned, Given, Survey};
 use condemned::{index_of, surplus};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};

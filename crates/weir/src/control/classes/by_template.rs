@@ -46,12 +46,6 @@ impl Control {
         volume.placement.extend(old, &spread_over(&chosen, template, new - old));
         Ok(())
     }
-
-    fn offers(&self) -> Vec<Offer> {
-        let usages = self.usages();
-        let model = self.model();
-        model.pools().iter().map(|pool| model.offer(pool, &usages)).collect()
-    }
 }
 
 /// The pool for each copy of a template.

@@ -51,7 +51,7 @@ pub struct Drive {
     pub revision: u64,
     /// Its files, or why they are not there.
     pub store: Result<Store, String>,
-    /// When it was added, or last looked for by a daemon that started.
+    /// When it was added, last looked for by a daemon that started, or found again.
     pub scanned_at: Timestamp,
 }
 
@@ -100,7 +100,7 @@ pub struct DriveView {
     pub volumes: usize,
     /// What they may come to occupy there, in bytes.
     pub provisioned_bytes: u64,
-    /// When it was added, or last looked for by a daemon that started.
+    /// When it was added, last looked for by a daemon that started, or found again.
     pub scanned_at: Timestamp,
     /// Why it has the class that it has, or has none.
     pub class_reason: String,

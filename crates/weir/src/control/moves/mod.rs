@@ -20,7 +20,7 @@ use weir_volume::mirror::{Standing, Standings};
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::error::{ControlError, Outcome};
-use super::model::Model;
+use super::model::{Model, Versioned};
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::extent_count;
@@ -266,12 +266,10 @@ impl Control {
 
     fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
         let rooms = self.rooms();
-        let record = self.model().volumes.get(&volume)?.record.clone();
+        let Versioned { record, revision } = self.model().volumes.get(&volume)?.clone();
         let damaged = self.damaged_copies(&record);
         let model = self.model();
-        let versioned = model.volumes.get(&volume)?;
         let standings = model.open.get(&volume)?.copies.snapshot().standings;
-        let record = versioned.record.clone();
         let candidates = model.candidates(&record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -280,7 +278,7 @@ impl Control {
             classes: drives().map(|drive| (drive.id, drive.class)).collect(),
             leaving: drives().filter(|drive| drive.is_leaving).map(|drive| drive.id).collect(),
             damaged,
-            revision: versioned.revision,
+            revision,
             record,
             standings,
         })
