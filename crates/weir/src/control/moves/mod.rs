@@ -72,7 +72,9 @@ impl Look {
             copies.for_each(|(slot, _)| standings[slot] = Standing::InSync);
             standings
         };
-        self.standings.get(extent as usize).copied().unwrap_or_else(recorded)
+        // Of an extent that never had several copies nothing is told, but it may be told of one behind it.
+        let is_told = |standings: &Standings| standings.iter().any(|standing| *standing != Standing::Absent);
+        self.standings.get(extent as usize).copied().filter(is_told).unwrap_or_else(recorded)
     }
 
     fn drive(&self, extent: u32, slot: usize) -> Option<DriveId> {
