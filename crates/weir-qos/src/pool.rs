@@ -19,6 +19,13 @@ pub struct Queued<T> {
     granted_due_ns: u64,
 }
 
+impl<T: Copy> Queued<T> {
+    /// What it is known by.
+    pub fn ticket(&self) -> T {
+        self.ticket
+    }
+}
+
 /// An operation that waited and may go to the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted<T> {
@@ -42,6 +49,8 @@ pub struct Pool<T> {
     media: MediaModel,
     depth: Depth,
     in_flight_ns: u64,
+    /// When the last operation came back.
+    completed_at_ns: u64,
     /// Media time of all operations that were let go from the queue, and of those for which a floor was due.
     granted_ns: u64,
     granted_due_ns: u64,
@@ -57,6 +66,7 @@ impl<T: Copy> Pool<T> {
             media,
             depth: Depth::new(queue_target, now_ns),
             in_flight_ns: 0,
+            completed_at_ns: now_ns,
             granted_ns: 0,
             granted_due_ns: 0,
             last_leaf: None,
@@ -85,6 +95,7 @@ impl<T: Copy> Pool<T> {
 
     /// An operation that was in flight has ended; [`Pool::release`] may have others now.
     pub fn completed(&mut self, now_ns: u64, cost: Cost) {
+        self.completed_at_ns = now_ns;
         self.in_flight_ns -= u64::from(cost.media_ns);
         self.depth.completed(now_ns, cost.media_ns, self.tree.waiting() > 0);
     }
@@ -135,6 +146,11 @@ impl<T: Copy> Pool<T> {
     /// Takes out everything that waits at a leaf.
     pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> impl Iterator<Item = T> {
         self.tree.drain(now_ns, leaf).into_iter().map(|(queued, ..)| queued.ticket)
+    }
+
+    /// True if something is at the media and nothing has come back from there since an instant.
+    pub fn is_silent_since(&self, since_ns: u64) -> bool {
+        self.in_flight_ns > 0 && self.completed_at_ns < since_ns
     }
 
     /// How many are kept in flight while several workloads compete, and how that is known.

@@ -12,6 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
+use weir_volume::mirror::Standing;
 
 use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
@@ -68,12 +69,18 @@ struct Subject {
 }
 
 /// What the gauges mean.
-const GAUGES: [(&str, &str); 7] = [
+const GAUGES: [(&str, &str); 10] = [
     ("queue_depth", "Requests received and not yet answered"),
     ("queue_depth_delayed", "Requests held back by a ceiling now"),
     ("connections", "Open connections"),
     ("size_bytes", "Size"),
     ("used_bytes", "Space occupied on the drive"),
+    (
+        "extent_copies_in_sync",
+        "Copies of extents that have everything, of a volume that has, or had, several",
+    ),
+    ("extent_copies_stale", "Copies of extents that lack something and are not read"),
+    ("copies_left_bytes", "Bytes to look at until all copies that can be reached have everything"),
     ("policy_bound", "1 if a policy group is bound, else 0"),
     ("workloads", "Volumes that are bound"),
 ];
@@ -135,6 +142,11 @@ impl Subject {
             ("policy_bound", u64::from(view.policy.is_some())),
         ];
         gauges.extend(view.used_bytes.map(|used| ("used_bytes", used)));
+        if let Some(copies) = &view.replication {
+            gauges.push(("extent_copies_in_sync", copies.count(Standing::InSync)));
+            gauges.push(("extent_copies_stale", copies.count(Standing::Stale)));
+            gauges.push(("copies_left_bytes", copies.bytes_left));
+        }
         Subject {
             labels: vec![("tenant", view.record.tenant.into()), ("volume", view.record.name.into())],
             totals: Totals::from(&snapshot),

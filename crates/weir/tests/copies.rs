@@ -294,3 +294,81 @@ fn moves_go_on_after_kills_and_end_right() {
         assert!(left <= 1, "{left} folders are left on {drive}");
     }
 }
+
+#[test]
+fn a_drive_that_stalls_is_given_up_and_made_up_for_once_it_answers() {
+    if !is_root() {
+        return common::skip("a filesystem of its own needs root");
+    }
+    let daemon = Daemon::fresh();
+    let frozen = daemon.state().beside("frozen");
+    let image = daemon.state().beside("image");
+    std::fs::create_dir_all(&frozen).unwrap();
+    File::create(&image).unwrap().set_len(400 << 20).unwrap();
+    let (image, mount) = (image.to_str().unwrap().to_owned(), frozen.to_str().unwrap().to_owned());
+    tool("mkfs.xfs", &["-q", &image]);
+    tool("mount", &["-o", "loop", &image, &mount]);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stall(&daemon, &mount)));
+    // It does no harm to thaw what is not frozen.
+    let _ = Command::new("fsfreeze").args(["--unfreeze", &mount]).output();
+    drop(daemon);
+    tool("umount", &["-l", &mount]);
+    outcome.unwrap();
+}
+
+fn stall(daemon: &Daemon, mount: &str) {
+    ["one", "frozen", "two"].iter().for_each(|drive| add_drive(daemon, drive, "high"));
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", "3"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    let mut model = Model::new();
+    (0..300).for_each(|_| assert!(model.write(&mut client)));
+    client.flush().unwrap();
+    tool("fsfreeze", &["--freeze", mount]);
+    // The first of these waits until the drive is given up.
+    (0..300).for_each(|_| assert!(model.write(&mut client)));
+    assert!(count(&inspect(daemon), "stale") > 0, "the copies there are out of service");
+    model.check(&mut client);
+    tool("fsfreeze", &["--unfreeze", mount]);
+    settle(daemon);
+    model.check(&mut client);
+    client.disconnect();
+    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [3, 3]);
+}
+
+#[test]
+fn a_damaged_copy_is_made_anew_and_growth_and_shrinking_lose_none() {
+    let daemon = with_copies(&["one", "two", "three"], "2");
+    daemon.ok(&["volume", "resize", "vol1", "--size", "4"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    for extent in 0..4 {
+        client.write(extent * GIB, &[extent as u8 + 1; 4096]).unwrap();
+    }
+    client.flush().unwrap();
+    // Of an extent that came by growing; the look at extent files finds it.
+    let damaged = extent_files(daemon.state(), &inspect(&daemon))["00000003"][0].clone();
+    File::options().write(true).open(&damaged).unwrap().set_len(4096).unwrap();
+    wait_until("the damage to be found", || count(&inspect(&daemon), "in_sync") == 7);
+    daemon.ok(&["volume", "modify", "vol1", "--new-name", "vol2"]);
+    daemon.ok(&["volume", "modify", "vol2", "--new-name", "vol1"]);
+    wait_until("another copy to be made", || {
+        let volume = inspect(&daemon);
+        is_settled(&volume) && count(&volume, "in_sync") == 8
+    });
+    for extent in 0..4 {
+        assert_eq!(client.read(extent * GIB, 4096).unwrap(), [extent as u8 + 1; 4096]);
+    }
+    client.disconnect();
+    daemon.ok(&["volume", "resize", "vol1", "--size", "1", "--force"]);
+    daemon.ok(&["volume", "resize", "vol1", "--size", "3"]);
+    daemon.ok(&["volume", "update", "vol1", "--repl", "3", "--wait"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    assert_eq!(client.read(2 * GIB, 4096).unwrap(), [0; 4096]);
+    client.disconnect();
+    let daemon = daemon.kill().start(&[]);
+    settle(&daemon);
+    let volume = inspect(&daemon);
+    assert_eq!(count(&volume, "in_sync"), 9);
+    let state = daemon.stop();
+    assert_eq!(compare_copies(&state, &volume), [3, 3, 3]);
+}

@@ -253,7 +253,7 @@ impl Mirror {
     }
 
     /// Sees to it that there is a place for copies with this number.
-    fn make_room(&mut self, slot: usize) {
+    pub(super) fn make_room(&mut self, slot: usize) {
         while self.copies.len() <= slot {
             // What was asked of the others before does not concern it.
             self.copies.push(Volume::new(self.extents.len() as u64 * EXTENT_BYTES));

@@ -196,8 +196,10 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this.
+    /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this; with more, if their
+    /// accounts know of more.
     pub fn new(size_bytes: u64, copies: usize, extents: Vec<Beginning>) -> Mirror {
+        let copies = extents.iter().map(Beginning::places).max().unwrap_or(0).max(copies);
         Mirror {
             copies: (0..copies).map(|_| Volume::new(size_bytes)).collect(),
             extents: extents.into_iter().map(MirroredExtent::new).collect(),
@@ -225,8 +227,10 @@ impl Mirror {
         self.fallen.retain(|(_, extent)| (*extent as usize) < count);
         self.extents.truncate(count);
         let missing = count - self.extents.len();
+        let places = new.iter().map(Beginning::places).max().unwrap_or(0);
         let new = new.into_iter().chain(std::iter::repeat_with(|| Beginning::alone(0))).take(missing);
         self.extents.extend(new.map(MirroredExtent::new));
+        (0..places).for_each(|slot| self.make_room(slot));
     }
 
     /// True if there are places for more than one copy.
@@ -255,6 +259,11 @@ impl Mirror {
         self.extents.get(extent as usize).is_some_and(|extent| extent.is_there[slot])
     }
 
+    /// True if another copy of an extent has everything and can be reached.
+    pub fn has_other(&self, extent: u32, slot: usize) -> bool {
+        self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().any(|other| other != slot))
+    }
+
     /// True if an extent fails everything.
     pub fn is_lost(&self, extent: u32) -> bool {
         self.extents.get(extent as usize).is_none_or(|extent| extent.in_sync().next().is_none())
@@ -276,6 +285,11 @@ impl Mirror {
     /// The standings of an extent's copies as they are, durably or not.
     pub fn standings(&self, extent: u32) -> Standings {
         self.extents[extent as usize].wanted.standings
+    }
+
+    /// The standings of an extent's copies as they durably are.
+    pub fn durable_standings(&self, extent: u32) -> Standings {
+        self.extents[extent as usize].noted.standings
     }
 
     /// The copies of an extent that may be read in a range.

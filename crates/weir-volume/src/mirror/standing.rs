@@ -88,6 +88,12 @@ impl Beginning {
         beginning
     }
 
+    /// Number of places up to the last copy that is accounted for.
+    pub(super) fn places(&self) -> usize {
+        let mut standings = self.account.standings.iter();
+        standings.rposition(|standing| *standing != Standing::Absent).map_or(0, |last| last + 1)
+    }
+
     /// What follows from the accounts of the copies that can be reached. The newest counts; those as new as that
     /// may have marked different regions when the power failed, so all marks of them count.
     ///

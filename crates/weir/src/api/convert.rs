@@ -79,6 +79,7 @@ impl From<VolumeView> for Volume {
             copies: (0..).zip(view.copies).filter(|(_, drives)| !drives.is_empty()).map(copy).collect(),
             replication,
             moving,
+            template: record.template.map(String::from),
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
             class: view.class.map(IoPriority::from),
@@ -96,13 +97,9 @@ impl From<VolumeView> for Volume {
 
 impl From<CopySnapshot> for VolumeReplication {
     fn from(copies: CopySnapshot) -> VolumeReplication {
-        let count = |standing: Standing| {
-            let all = copies.standings.iter().flatten();
-            all.filter(|other| **other == standing).count() as u64
-        };
         VolumeReplication {
-            in_sync: count(Standing::InSync),
-            stale: count(Standing::Stale),
+            in_sync: copies.count(Standing::InSync),
+            stale: copies.count(Standing::Stale),
             bytes_left: copies.bytes_left,
             bytes_copied: copies.bytes_copied,
         }

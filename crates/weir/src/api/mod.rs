@@ -17,6 +17,7 @@ mod pools;
 mod recordings;
 mod statistics;
 mod status;
+mod templates;
 mod tenants;
 pub mod types;
 mod volumes;
@@ -82,6 +83,7 @@ struct Context {
         (name = "status", description = "How the daemon is"),
         (name = "drives", description = "Directories that hold volumes"),
         (name = "pools", description = "Drives that volumes share, and the floors that are bound there"),
+        (name = "templates", description = "Where each copy of volumes lives, and which is read"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
         (name = "policy groups", description = "Named terms, fixed or following a size"),
@@ -100,6 +102,8 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(drives::keep))
         .routes(routes!(pools::list))
         .routes(routes!(pools::inspect, pools::modify))
+        .routes(routes!(templates::list, templates::create))
+        .routes(routes!(templates::inspect, templates::modify, templates::delete))
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::inspect, tenants::modify, tenants::delete))
         .routes(routes!(volumes::list, volumes::create))

@@ -414,9 +414,53 @@ fn every_operation_answers_as_described() {
     adapt(api);
     export_and_apply(api);
     call_pools(api);
+    call_templates(api);
     api.call("DELETE", VOLUME, "vol1", None, 204);
     api.call("DELETE", GROUP, "gold", None, 204);
     assert_eq!(api.called, api.described(), "called and described operations differ");
+}
+
+fn call_templates(api: &mut World) {
+    const TEMPLATES: &str = "/v1/templates";
+    const TEMPLATE: &str = "/v1/templates/{name}";
+    let folder = tempfile::tempdir().unwrap();
+    let body = json!({"path": folder.path(), "name": "fast", "class": "high", "measure": false});
+    api.call("POST", "/v1/drives", "", Some(body), 201);
+    let body = json!({"name": "single", "replicas": ["high"], "read_from": "high"});
+    let made = api.call("POST", TEMPLATES, "", Some(body.clone()), 201);
+    assert_eq!((&made["read_from"], &made["built_in"]), (&json!("high"), &json!(false)));
+    api.call("POST", TEMPLATES, "", Some(body), 409);
+    let volume = api.call("POST", VOLUMES, "", Some(volume_with("template", "single")), 201);
+    assert_eq!((&volume["template"], &volume["replicas"]), (&json!("single"), &json!(1)));
+    let templates = api.call("GET", TEMPLATES, "", None, 200)["templates"].clone();
+    let names: Vec<_> = templates.as_array().unwrap().iter().map(|template| &template["name"]).collect();
+    assert_eq!(names, [&json!("hdd"), &json!("hybrid"), &json!("nvme"), &json!("single")]);
+    let body = json!({"read_from": "fastest", "qos_policy_group": "gold"});
+    let changed = api.call("PATCH", TEMPLATE, "single", Some(body), 200);
+    assert_eq!((&changed["read_from"], &changed["qos_policy_group"]), (&json!("fastest"), &json!("gold")));
+    assert_eq!(api.call("GET", TEMPLATE, "single", None, 200)["volumes"], 1);
+    let mut both = volume_with("template", "single");
+    both["replicas"] = json!(2);
+    let post = |body, status, kind, words| ("POST", TEMPLATES, "", body, status, kind, words);
+    check_refused(
+        api,
+        [
+            ("POST", VOLUMES, "", both, 400, "invalid", "--repl"),
+            ("PATCH", VOLUME, "x", json!({"replicas": 2}), 409, "refused", "follows template 'single'"),
+            ("PATCH", VOLUME, "x", json!({"template": "no"}), 404, "not_found", "there are: hdd, hybrid"),
+            ("PATCH", VOLUME, "x", json!({"template": "hdd"}), 409, "refused", "class low in 3 replicas"),
+            ("DELETE", TEMPLATE, "single", Value::Null, 409, "refused", "the volumes: x"),
+            ("PATCH", TEMPLATE, "hybrid", json!({"read_from": "low"}), 409, "refused", "built in"),
+            post(json!({"name": "n", "replicas": []}), 400, "invalid", "0 replicas; 1 to 3"),
+            post(json!({"name": "n", "replicas": ["best"]}), 422, "invalid", "best"),
+        ],
+    );
+    let released = api.call("PATCH", VOLUME, "x", Some(json!({"template": "none"})), 200);
+    assert_eq!((released.get("template"), &released["class_policy"]), (None, &json!("any")));
+    api.call("DELETE", TEMPLATE, "single", None, 204);
+    api.call("DELETE", VOLUME, "x", None, 204);
+    crate::control::tests::settle(&api.control);
+    api.call("DELETE", "/v1/drives/{name}", "fast", None, 204);
 }
 
 /// Exports all policies, changes them, and applies what was exported.

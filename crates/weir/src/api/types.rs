@@ -6,6 +6,7 @@ mod measurements;
 mod pools;
 mod reasons;
 mod recordings;
+mod templates;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,7 @@ pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
 pub use recordings::{RecordingCreate, TraceFile};
+pub use templates::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
 
 /// What a volume, pool or drive delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
@@ -190,6 +192,9 @@ pub struct Volume {
     /// Its copies on their way to where they are wished; absent if they are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving: Option<VolumeMoving>,
+    /// The template that it follows: which class each copy is of, and which is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// The class that was asked for; 'low' if none was.
     pub io_priority: IoPriority,
     /// What became of it if that could not be had.
@@ -276,13 +281,19 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
+    /// The template to follow, which says how many copies there are and of which class each is: a number of replicas, a
+    /// class, a class policy or a drive does not go with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hybrid")]
+    pub template: Option<String>,
     /// Its class; if absent, it is where nothing better is taken unasked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
     /// What becomes of it if that class cannot be had; 'strict' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// The policy group of its tenant to bind it to, or 'none'; its tenant's template if absent.
+    /// The policy group of its tenant to bind it to, or 'none'; if absent, that of its template, or what new volumes of
+    /// its tenant get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
     /// The drive to hold it; if absent, those of the pool of its class.
@@ -314,6 +325,10 @@ pub struct VolumeModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
+    /// The template to follow, or 'none': then it stays as it is, and a number of replicas and a class can be asked for.
+    /// Its copies are moved in the background to where the template says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// The policy group of its tenant to bind it to, or 'none' to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,

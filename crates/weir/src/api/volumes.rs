@@ -40,7 +40,8 @@ pub(super) async fn create(
         tenant: convert::optional_name(request.tenant.as_deref())?,
         name: convert::name(&request.name)?,
         size_bytes: request.size_bytes,
-        replicas: request.replicas.unwrap_or(1),
+        replicas: request.replicas,
+        template: convert::optional_name(request.template.as_deref())?,
         io_priority: request.io_priority.map(Into::into),
         class_policy: request.class_policy.map(Into::into),
         drive: convert::optional_name(request.drive.as_deref())?,
@@ -71,7 +72,7 @@ pub(super) async fn inspect(
     Ok(Json(view.into()))
 }
 
-/// Change a volume's policy, class, name or access while it is in use.
+/// Change a volume's policy, template, class, copies, name or access while it is in use.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "modifyVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeModify,
@@ -90,6 +91,7 @@ pub(super) async fn modify(
         io_priority: request.io_priority.map(Into::into),
         class_policy: request.class_policy.map(Into::into),
         replicas: request.replicas,
+        template: convert_policy::name_or_none(request.template.as_deref())?,
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),
             request.qos_adaptive_policy_group.as_deref(),

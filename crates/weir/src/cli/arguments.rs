@@ -5,6 +5,7 @@ mod drive;
 mod dry_run;
 mod pool;
 mod reasons;
+mod template;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use pool::{PoolChanges, PoolCommand};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
+pub use template::TemplateCommand;
 
 /// Block storage with exact limits.
 ///
@@ -84,6 +86,15 @@ pub enum Command {
         /// What to do with volumes.
         #[command(subcommand)]
         command: VolumeCommand,
+    },
+    /// Make, show and change templates: where each copy of volumes lives, and which is read
+    #[command(
+        after_help = "Example:\n  weir template create mixed --replicas high,low --read-from high\n  weir volume modify vol1 --template mixed --wait"
+    )]
+    Template {
+        /// What to do with templates.
+        #[command(subcommand)]
+        command: TemplateCommand,
     },
     /// Make and show tenants, the owners of volumes and policy groups
     #[command(visible_alias = "vserver", after_help = "Example:\n  weir tenant create svm01")]
@@ -271,7 +282,7 @@ pub enum ServiceDriveCommand {
 pub enum VolumeCommand {
     /// Make a volume
     #[command(
-        after_help = "Example:\n  weir volume create --io_priority high test-high --size 8\n  weir volume create vol1 --size 8 --repl 2"
+        after_help = "Example:\n  weir volume create --io_priority high test-high --size 8\n  weir volume create vol1 --size 8 --repl 2\n  weir volume create vol2 --size 8 --template hybrid"
     )]
     Create {
         #[command(flatten)]
@@ -288,6 +299,9 @@ pub enum VolumeCommand {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)),
               allow_negative_numbers = true)]
         repl: Option<u8>,
+        /// Template to follow, which says how many copies there are and of which class each is
+        #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["repl", "io_priority", "class_policy", "drive"])]
+        template: Option<String>,
         /// Class that it should be in: low, medium or high [default: where nothing better is taken unasked]
         #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
         io_priority: Option<IoPriority>,
@@ -300,7 +314,7 @@ pub enum VolumeCommand {
             hide_possible_values = true
         )]
         class_policy: Option<VolumeClassPolicy>,
-        /// Policy group of its tenant to bind it to [default: the tenant's template]
+        /// Policy group of its tenant to bind it to [default: that of its template, or the tenant's for new volumes]
         #[arg(long, value_name = "POLICY_GROUP|none", conflicts_with = "qos_adaptive_policy_group")]
         qos_policy_group: Option<String>,
         /// Adaptive policy group of its tenant to bind it to
@@ -329,10 +343,10 @@ pub enum VolumeCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change a volume's policy, class, name or access while it is in use
+    /// Change a volume's policy, template, class, copies, name or access while it is in use
     #[command(
         visible_alias = "update",
-        after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none\n  weir vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2"
+        after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none\n  weir vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2\n  weir volume modify vol1 --template hybrid --wait"
     )]
     Modify(VolumeModifyArguments),
     /// Change a volume's size
@@ -405,6 +419,9 @@ pub struct VolumeChanges {
     /// Copies of each extent, on different drives
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
     pub repl: Option<u8>,
+    /// Template to follow: its copies are moved there while it is in use; or 'none', and it stays as it is
+    #[arg(long, value_name = "TEMPLATE|none")]
+    pub template: Option<String>,
     /// Another name
     #[arg(long, value_name = "NAME")]
     pub new_name: Option<String>,

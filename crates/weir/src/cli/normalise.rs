@@ -57,7 +57,7 @@ impl Normaliser<'_> {
             return Some(is_short && !text.contains('=') && self.short_takes_value(name));
         }
         let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
-        let canonical = canonical_option(name);
+        let canonical = self.canonical_option(name);
         let Some(option) = self.find(|option| option.get_long() == Some(canonical.as_str())) else {
             // With two dashes, or the parser would complain about its first letter only.
             let text = if self.short_takes_value(name) { text.to_owned() } else { format!("--{name}") };
@@ -85,7 +85,7 @@ impl Normaliser<'_> {
 
     fn named(&self, text: &str) -> Option<&Arg> {
         let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
-        let canonical = canonical_option(name.split('=').next().unwrap_or(name));
+        let canonical = self.canonical_option(name.split('=').next().unwrap_or(name));
         self.find(|option| option.get_long() == Some(canonical.as_str()))
     }
 
@@ -128,14 +128,16 @@ impl Normaliser<'_> {
         }
     }
 
+    /// The name of an option as it is defined. A word of other systems is ours where an option is called so.
+    fn canonical_option(&self, name: &str) -> String {
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        let is_ours = self.find(|option| option.get_long() == Some(name.as_str())).is_some();
+        let synonym = OPTION_SYNONYMS.iter().find(|(theirs, _)| *theirs == name && !is_ours);
+        synonym.map_or(name, |(_, ours)| (*ours).to_owned())
+    }
+
     /// An option of the commands named so far, the innermost first.
     fn find(&self, is_wanted: impl Fn(&Arg) -> bool) -> Option<&Arg> {
         self.path.iter().rev().flat_map(|command| command.get_arguments()).find(|option| is_wanted(option))
     }
-}
-
-fn canonical_option(name: &str) -> String {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    let synonym = OPTION_SYNONYMS.iter().find(|(theirs, _)| *theirs == name);
-    synonym.map_or(name, |(_, ours)| (*ours).to_owned())
 }

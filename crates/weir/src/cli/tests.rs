@@ -1,5 +1,7 @@
 //! Command lines of the documents, and how other spellings are understood.
 
+mod templates;
+
 use std::ffi::OsString;
 
 use clap::CommandFactory;

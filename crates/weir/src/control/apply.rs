@@ -11,6 +11,7 @@ use weir_types::{
 };
 
 use super::Control;
+use super::background::refuse_deadline;
 use super::bounds::POLICY_GROUPS_MAX;
 use super::built_in::refuse_built_in_name;
 use super::catalogue::Transaction;
@@ -301,11 +302,11 @@ impl Plan {
     fn take_background(&mut self, entries: &[BackgroundEntry]) -> Outcome<()> {
         self.background.clear();
         entries.iter().try_for_each(|entry| {
-            let taken = entry.policy.check().map_err(ControlError::from).and_then(|()| {
-                match self.background.insert(entry.kind, entry.policy) {
-                    None => Ok(()),
-                    Some(_) => Err(ControlError::conflict(format!("'{}' is there twice", entry.kind))),
-                }
+            let checked = entry.policy.check().map_err(ControlError::from);
+            let checked = checked.and_then(|()| refuse_deadline(entry.kind, &entry.policy));
+            let taken = checked.and_then(|()| match self.background.insert(entry.kind, entry.policy) {
+                None => Ok(()),
+                Some(_) => Err(ControlError::conflict(format!("'{}' is there twice", entry.kind))),
             });
             taken.map_err(|error| entry.place.error(&error))
         })?;

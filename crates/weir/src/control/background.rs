@@ -8,14 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use weir_types::bounds::REGION_BYTES;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Throughput, VolumeId, Weight};
+use weir_volume::mirror::Standing;
 
 use super::Control;
 use super::catalogue::{Catalogue, Transaction};
-use super::error::Outcome;
-use super::model::Model;
+use super::error::{ControlError, Outcome};
+use super::model::{Model, list_names};
 use super::records::{VolumeRecord, VolumeState, keys};
 use crate::dataplane::{CleanupSpec, JobProgress, ProgressSnapshot};
+use crate::statistics::CopyStatistics;
 use crate::store::Store;
 
 /// Something whose space is to be given back.
@@ -191,6 +194,7 @@ impl Control {
         };
         let policy = change.applied(old);
         policy.check()?;
+        refuse_deadline(kind, &policy)?;
         let key = keys::background_policy(kind);
         let transaction = Transaction::default().compare(&key, revision).put(&key, &policy)?;
         let revision = self.catalogue.commit(transaction)?;
@@ -233,6 +237,7 @@ impl Control {
                 progress: cleanup.progress.as_ref().map(|progress| progress.snapshot()),
             })
             .collect();
+        jobs.extend(model.open.iter().filter_map(|(id, open)| resynchronisation(&model, *id, &open.copies)));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs
     }
@@ -346,4 +351,48 @@ impl Control {
 /// Nanoseconds since an instant; 0 if it is yet to come.
 fn age_ns(since: Timestamp) -> u64 {
     u64::try_from(Timestamp::now().as_nanosecond() - since.as_nanosecond()).unwrap_or(0)
+}
+/// Bringing copies of a volume up to date, if there is anything left of that.
+fn resynchronisation(model: &Model, id: VolumeId, copies: &CopyStatistics) -> Option<BackgroundJob> {
+    let (begun_at, bytes_done) = copies.episode()?;
+    let volume = &model.volumes.get(&id)?.record;
+    let snapshot = copies.snapshot();
+    let mut drives: Vec<&str> = Vec::new();
+    for (extent, standings) in (0..).zip(&snapshot.standings) {
+        let stale =
+            volume.placement.copies_of(extent).filter(|(slot, _)| standings[*slot] == Standing::Stale);
+        for name in stale.filter_map(|(_, drive)| Some(model.drives.get(&drive)?.record.name.as_str())) {
+            if !drives.contains(&name) {
+                drives.push(name);
+            }
+        }
+    }
+    let elapsed_ns = u64::try_from(Timestamp::now().duration_since(begun_at).as_nanos()).unwrap_or(0);
+    Some(BackgroundJob {
+        id,
+        kind: BackgroundKind::Resynchronisation,
+        drive: list_names(drives.into_iter()),
+        what: format!("copies of volume {}", volume.export_name()),
+        begun_at,
+        deadline_seconds: None,
+        progress: Some(ProgressSnapshot {
+            operations_done: bytes_done / REGION_BYTES,
+            operations_left: snapshot.bytes_left / REGION_BYTES,
+            bytes_done,
+            bytes_left: snapshot.bytes_left,
+            elapsed_ns: Some(elapsed_ns),
+            fault: None,
+        }),
+    })
+}
+
+/// Only giving back space has a deadline: how much there is to copy is not known before it is looked at.
+pub(super) fn refuse_deadline(kind: BackgroundKind, policy: &BackgroundPolicy) -> Outcome<()> {
+    if kind == BackgroundKind::Resynchronisation && policy.deadline_seconds.is_some() {
+        return Err(ControlError::invalid(format!(
+            "{kind} takes no deadline, because what there is to do is known only when it is done; a weight and a ceiling \
+             are accepted"
+        )));
+    }
+    Ok(())
 }

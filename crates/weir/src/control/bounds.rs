@@ -29,6 +29,10 @@ pub const PROGRAM_OUTPUT_BYTES_MAX: u64 = 64 << 10;
 /// Longest table of the system that is read, in bytes: that of a hundred thousand mounts, which is all that Linux has.
 pub const SYSTEM_TABLE_BYTES_MAX: u64 = 64 << 20;
 
+/// Templates that one daemon knows, beside the built-in ones: more than anybody tells apart, few enough to list in one
+/// answer.
+pub const TEMPLATES_MAX: usize = 1_024;
+
 /// Policy groups that one daemon knows: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = weir_types::bounds::VOLUMES_MAX;
 

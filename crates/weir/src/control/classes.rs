@@ -1,6 +1,8 @@
 //! Classes of volumes: on which pool a volume is placed for the class that it asks for, and what is told where that
 //! could not be had.
 
+mod by_template;
+
 use weir_types::units::Size;
 use weir_types::{Class, ClassPolicy, DriveId, Name};
 
@@ -265,7 +267,7 @@ impl Control {
         let usages = self.usages();
         let model = self.model();
         let class = request.io_priority.unwrap_or(DEFAULT_CLASS);
-        let copies = usize::from(request.replicas);
+        let copies = usize::from(request.replicas.unwrap_or(1));
         let wish = Wish { class, policy, bytes: request.size_bytes, copies };
         if let Some(name) = &request.drive {
             return model.place_on(name, &wish, &usages);
@@ -292,6 +294,10 @@ impl Control {
         if new <= old {
             volume.placement.shorten(new);
             return Ok(());
+        }
+        let template = self.model().template_of(volume).cloned();
+        if let Some(template) = template {
+            return self.extend_by_template(volume, &template, from_bytes);
         }
         let usages = self.usages();
         let model = self.model();

@@ -121,12 +121,17 @@ impl Control {
 
     /// Notes durably that the accounts of extents from this one on are new.
     pub(super) fn begin_witnesses(&self, volume: &VolumeRecord, first: u64) -> Outcome<()> {
-        if !volume.placement.has_copies() {
+        if !self.has_accounts(volume) {
             return Ok(());
         }
         let epoch = first_account(volume).map_or(0, |account| account.epoch);
         let new = extents(first, volume.size_bytes);
         Ok(witness::begin(&self.witnesses(volume.id), new, epoch)?)
+    }
+
+    /// True if any extent of a volume has, or had, several copies, also if the one that was added last is not recorded.
+    pub(super) fn has_accounts(&self, volume: &VolumeRecord) -> bool {
+        volume.placement.has_copies() || self.witnesses(volume.id).exists()
     }
 
     /// How the extents of a volume begin that is opened; empty if none ever had more than one copy. What is wrong with
@@ -135,7 +140,7 @@ impl Control {
     /// # Errors
     /// Refused if an extent cannot be served from the copies that are there; the message says which, and why.
     pub(super) fn beginnings(&self, volume: &VolumeRecord) -> Outcome<Vec<Beginning>> {
-        if !volume.placement.has_copies() {
+        if !self.has_accounts(volume) {
             return Ok(Vec::new());
         }
         let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;

@@ -76,6 +76,7 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         size_bytes,
         placement: Placement::default(),
         replicas: 1,
+        template: None,
         io_priority: DEFAULT_CLASS,
         class_policy: ClassPolicy::Any,
         generation: 0,

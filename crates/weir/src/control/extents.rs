@@ -14,6 +14,9 @@ use super::records::{RecordCopy, VolumeRecord, VolumeState};
 use crate::dataplane::{DriveSpec, VolumeHome, VolumeLayout};
 use crate::store::{ExtentFault, Store, extent_count, extent_fault, extents_folder, witness};
 
+/// What a read counts more on drives that a template does not have read: more than any differences of their speeds.
+const NOT_READ_COST: u32 = 1 << 16;
+
 impl Control {
     /// The files of all drives of a volume, in the order of its placement.
     ///
@@ -43,14 +46,26 @@ impl Control {
 
     fn homes(&self, volume: &VolumeRecord) -> Outcome<Vec<VolumeHome>> {
         let model = self.model();
+        let read_from = model.template_of(volume).and_then(|template| template.read_from);
         let home = |place: Option<DriveId>| {
             let Some(drive) = place else { return Some(forgotten_home()) };
             let record = model.drives.get(&drive).map(|drive| &drive.record)?;
             let directory = extents_folder(&record.path, volume.id);
-            Some(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
+            let is_read = read_from.is_none_or(|class| record.class == Some(class));
+            let read_cost = record.read_cost() + if is_read { 0 } else { NOT_READ_COST };
+            Some(VolumeHome { drive: record.spec(), directory, read_cost })
         };
         let homes: Option<Vec<VolumeHome>> = volume.placement.places().map(home).collect();
         homes.ok_or_else(|| ControlError::internal("a volume is on a drive that is not in the catalogue"))
+    }
+
+    /// Has copies of an open volume read as its template says now.
+    pub(super) fn put_read_costs(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if !self.model().open.contains_key(&volume.id) {
+            return Ok(());
+        }
+        let read_costs = self.homes(volume)?.iter().map(|home| home.read_cost).collect();
+        Ok(self.data_plane.set_read_costs(volume.id, read_costs)?)
     }
 
     /// Makes the files of a new volume.

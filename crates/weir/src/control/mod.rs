@@ -34,6 +34,7 @@ pub mod records;
 mod spread;
 mod startup;
 mod statistics;
+mod templates;
 mod tenants;
 pub mod totals;
 mod tree;
@@ -69,6 +70,7 @@ pub use recording::{RecordVolumes, RunningRecording};
 use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
+pub use templates::{CreateTemplate, ModifyTemplate, TemplateView};
 pub use tenants::{ModifyTenant, TenantView};
 pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
 use weir_types::{ClassThresholds, DriveId};
@@ -169,6 +171,7 @@ impl Control {
             tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
             policy_group: model.policy_of(volume).filter(|group| !is_built_in(group.id)).cloned(),
             other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
+            template: model.template_to_copy(volume).cloned(),
         };
         let content = serde_json::to_vec_pretty(&copy)
             .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;

@@ -14,6 +14,7 @@ use super::drives::Drive;
 use super::error::{ControlError, Outcome};
 use super::policies::GroupKind;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord};
+use super::templates::Templates;
 use super::tree::PolicyTree;
 use crate::statistics::VolumeStatistics;
 
@@ -38,6 +39,8 @@ pub struct Model {
     pub groups: BTreeMap<PolicyGroupId, Versioned<PolicyGroupRecord>>,
     /// The policy groups that always exist.
     pub built_in: BuiltInGroups,
+    /// Templates, with the built-in ones.
+    pub templates: Templates,
     /// Volumes by identity.
     pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
     /// What is no volume any more, and whose space is still to be given back.

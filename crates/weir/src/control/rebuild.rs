@@ -10,7 +10,7 @@ use super::drives::{DRIVES_FILE, Drive};
 use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{
-    COPY_FORMAT, PolicyGroupRecord, RecordCopy, TenantRecord, VolumeRecord, VolumeState, keys,
+    COPY_FORMAT, PolicyGroupRecord, RecordCopy, TemplateRecord, TenantRecord, VolumeRecord, VolumeState, keys,
 };
 use crate::store::Store;
 
@@ -19,6 +19,7 @@ use crate::store::Store;
 struct Findings {
     tenants: BTreeMap<Name, TenantRecord>,
     groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
+    templates: BTreeMap<Name, TemplateRecord>,
     volumes: BTreeMap<(Name, Name), VolumeRecord>,
 }
 
@@ -29,7 +30,7 @@ struct Found {
     copy: RecordCopy,
 }
 
-/// Restores tenants, volumes, bindings and bound policy groups in one transaction.
+/// Restores tenants, volumes, bindings, bound policy groups and templates in use in one transaction.
 ///
 /// # Errors
 /// Refused if the catalogue has volumes; and if a drive is missing; invalid if a copy cannot be read or two contradict each other, with
@@ -137,6 +138,12 @@ impl Findings {
                 *newest = group;
             }
         }
+        if let Some(template) = copy.template {
+            let newest = self.templates.entry(template.name.clone()).or_insert_with(|| template.clone());
+            if template.generation > newest.generation {
+                *newest = template;
+            }
+        }
         // The files are whole, whatever the record was about to become.
         let volume = VolumeRecord { state: VolumeState::Online, deleted_at: None, ..copy.volume };
         let id = volume.id;
@@ -158,6 +165,9 @@ impl Findings {
         }
         for group in self.groups.values() {
             transaction = transaction.put(keys::policy_group(group.id), group)?;
+        }
+        for template in self.templates.values() {
+            transaction = transaction.put(keys::template(&template.name), template)?;
         }
         for volume in self.volumes.values() {
             transaction = transaction.put(keys::volume(volume.id), volume)?;

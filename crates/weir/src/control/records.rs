@@ -131,6 +131,25 @@ pub struct DriveRecord {
     pub created_at: Timestamp,
 }
 
+/// Settings of volumes by a name: where each copy lives, and which is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TemplateRecord {
+    /// Its name, which never changes.
+    pub name: Name,
+    /// The class of each copy, in the order of the copies; 1 to [`REPLICAS_MAX`](super::bounds::REPLICAS_MAX) of them.
+    pub replicas: Vec<Class>,
+    /// The class of the copies that are read, as long as one of them has everything; the fastest if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_from: Option<Class>,
+    /// The policy group that volumes are bound to which are made from it, of the tenant of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_group: Option<Name>,
+    /// Counts changes, so that the newest of several copies is known.
+    pub generation: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
 /// Where a volume is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -160,6 +179,10 @@ pub struct VolumeRecord {
     /// How many copies of each extent there should be. Records from before there could be several lack it.
     #[serde(default = "one_replica")]
     pub replicas: u8,
+    /// The template that says how many copies there are, of which class each is and which is read. Records from before
+    /// there were templates lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Name>,
     /// The class that was asked for.
     pub io_priority: Class,
     /// What becomes of it if that class cannot be had. Records from before volumes were placed by it lack it.
@@ -202,6 +225,9 @@ pub struct RecordCopy {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_groups: Vec<PolicyGroupRecord>,
+    /// The template that it follows, unless that is built in. Copies from before there were templates lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateRecord>,
 }
 
 /// The node's own identity.
@@ -259,6 +285,8 @@ pub mod keys {
     pub const TENANTS: &str = "tenant/";
     /// Prefix of all policy groups.
     pub const POLICY_GROUPS: &str = "policy-group/";
+    /// Prefix of all templates that are not built in.
+    pub const TEMPLATES: &str = "template/";
     /// Prefix of all drives.
     pub const DRIVES: &str = "drive/";
     /// Prefix of the policies of background work that are not the built-in ones.
@@ -280,6 +308,11 @@ pub mod keys {
     /// Key of a policy group.
     pub fn policy_group(id: PolicyGroupId) -> String {
         format!("{POLICY_GROUPS}{id}")
+    }
+
+    /// Key of a template.
+    pub fn template(name: &Name) -> String {
+        format!("{TEMPLATES}{name}")
     }
 
     /// Key of the policy of a kind of background work.

@@ -67,29 +67,91 @@ pub fn count_domains<'a>(domains: impl Iterator<Item = &'a Domain>) -> (usize, u
 /// be, then in as many racks, then each where the least would be provisioned for the drive's size, the first of equals,
 /// so that drives fill up alike. Empty if there are fewer drives than copies.
 pub fn spread(count: u64, copies: usize, rooms: &[Room]) -> Vec<Vec<DriveId>> {
-    if rooms.len() < copies.max(1) {
+    let all: Vec<usize> = (0..rooms.len()).collect();
+    spread_among(count, &vec![all; copies], rooms)
+}
+
+/// Chooses drives as [`spread`] does where each copy has drives of its own to choose from, given by their places among
+/// all: those of any two copies are the same or have none in common. Empty if there are too few.
+pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec<DriveId>> {
+    let is_enough = |own: &Vec<usize>| own.len() >= among.iter().filter(|other| *other == own).count();
+    if rooms.is_empty() || !among.iter().all(is_enough) {
         return Vec::new();
     }
     let domains = Domains::of(rooms.iter().map(|room| &room.domain));
+    let is_alike = among.windows(2).all(|pair| pair[0] == pair[1]);
+    // Who chooses first leaves the others less: where they choose from different drives, every order is tried.
+    let orders = if is_alike || domains.count() == (1, 1) {
+        vec![(0..among.len()).collect()]
+    } else {
+        orders(among.len())
+    };
     let mut rooms = rooms.to_vec();
-    (0..count).map(|_| spread_one(copies, &domains, &mut rooms)).collect()
+    (0..count).map(|_| spread_one(among, &orders, &domains, &mut rooms)).collect()
 }
 
-fn spread_one(copies: usize, domains: &Domains, rooms: &mut [Room]) -> Vec<DriveId> {
-    let mut chosen: Vec<usize> = Vec::with_capacity(copies);
-    for _ in 0..copies {
-        let others = (0..rooms.len()).filter(|drive| !chosen.contains(drive));
-        let next = others.min_by(|one, other| {
-            let shared = |drive: &usize| domains.shared(&chosen, *drive);
-            shared(one).cmp(&shared(other)).then_with(|| by_fullness(&rooms[*one], &rooms[*other]))
-        });
-        chosen.push(next.expect("there are at least as many drives as copies"));
+/// All orders of so many copies, of which there are few.
+fn orders(copies: usize) -> Vec<Vec<usize>> {
+    let Some(last) = copies.checked_sub(1) else { return vec![Vec::new()] };
+    let with_last = |order: Vec<usize>| {
+        (0..copies).rev().map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, last);
+            order
+        })
+    };
+    orders(last).into_iter().flat_map(with_last).collect()
+}
+
+/// The drives for one extent, by copy, in the first order of choosing by which the fewest share what fails together.
+fn spread_one(
+    among: &[Vec<usize>],
+    orders: &[Vec<usize>],
+    domains: &Domains,
+    rooms: &mut [Room],
+) -> Vec<DriveId> {
+    let mut best: Option<((usize, usize), Vec<usize>)> = None;
+    for order in orders {
+        let (shared, chosen) = choose_in_order(among, order, domains, rooms);
+        if best.as_ref().is_none_or(|(least, _)| shared < *least) {
+            best = Some((shared, chosen));
+        }
+        if shared == (0, 0) {
+            break;
+        }
     }
+    let (_, chosen) = best.expect("there is at least one order");
     let take = |drive: usize| {
         rooms[drive].provisioned_bytes += EXTENT_BYTES;
         rooms[drive].drive
     };
     chosen.into_iter().map(take).collect()
+}
+
+/// What each copy chooses if they do so in this order: how many share a zone with another then, how many a rack, and
+/// the drives by copy.
+fn choose_in_order(
+    among: &[Vec<usize>],
+    order: &[usize],
+    domains: &Domains,
+    rooms: &[Room],
+) -> ((usize, usize), Vec<usize>) {
+    let mut chosen: Vec<usize> = Vec::with_capacity(order.len());
+    let mut by_copy = vec![0; order.len()];
+    let mut all_shared = (0, 0);
+    for copy in order {
+        let others = among[*copy].iter().copied().filter(|drive| !chosen.contains(drive));
+        let next = others.min_by(|one, other| {
+            let shared = |drive: &usize| domains.shared(&chosen, *drive);
+            shared(one).cmp(&shared(other)).then_with(|| by_fullness(&rooms[*one], &rooms[*other]))
+        });
+        let next = next.expect("there are at least as many drives as copies");
+        let (zones, racks) = domains.shared(&chosen, next);
+        all_shared = (all_shared.0 + zones, all_shared.1 + racks);
+        chosen.push(next);
+        by_copy[*copy] = next;
+    }
+    (all_shared, by_copy)
 }
 
 /// Chooses a drive for one more copy beside others: in another zone than they if it can be, then in another rack, then
@@ -210,6 +272,38 @@ mod tests {
                     let others = given.get(&other.drive).copied().unwrap_or(0);
                     prop_assert!(full(room, own) <= full(other, others + 1) + 1e-9);
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn copies_of_different_classes_share_no_zone_where_none_need_to(
+            drives in prop::collection::vec((0usize..3, 0u32..4), 1..9),
+            classes in prop::collection::vec(0usize..3, 1..4),
+        ) {
+            let places: Vec<_> = drives.iter().map(|(_, zone)| (zone + 1, 0, 9, 0)).collect();
+            let rooms = rooms(&places);
+            let of = |class: &usize| (0..drives.len()).filter(|at| drives[*at].0 == *class).collect::<Vec<_>>();
+            let among: Vec<Vec<usize>> = classes.iter().map(of).collect();
+            // Naively: all ways to give each copy one of its drives.
+            let mut ways: Vec<Vec<usize>> = vec![Vec::new()];
+            for own in &among {
+                let more = |way: &Vec<usize>| {
+                    let free = own.iter().filter(|drive| !way.contains(*drive));
+                    free.map(|drive| [way.clone(), vec![*drive]].concat()).collect::<Vec<_>>()
+                };
+                ways = ways.iter().flat_map(more).collect();
+            }
+            let chosen = spread_among(1, &among, &rooms);
+            prop_assert_eq!(chosen.is_empty(), ways.is_empty());
+            let Some(homes) = chosen.first() else { return Ok(()) };
+            let at = |home: &DriveId| rooms.iter().position(|room| room.drive == *home).unwrap();
+            let homes: Vec<usize> = homes.iter().map(at).collect();
+            prop_assert!(ways.contains(&homes), "each copy is on a drive of its class, and each on another");
+            let zones = |way: &[usize]| way.iter().map(|at| drives[*at].1).collect::<BTreeSet<_>>().len();
+            if ways.iter().any(|way| zones(way) == way.len()) {
+                prop_assert_eq!(zones(&homes), homes.len());
             }
         }
     }

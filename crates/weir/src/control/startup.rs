@@ -185,6 +185,7 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
     model.drives = drives;
     for_each(catalogue, keys::TENANTS, |record, revision| model.put_tenant(record, revision))?;
     for_each(catalogue, keys::POLICY_GROUPS, |record, revision| model.put_group(record, revision))?;
+    for_each(catalogue, keys::TEMPLATES, |record, revision| model.templates.put(record, revision))?;
     load_policies(catalogue, &mut model)?;
     let mut interrupted = Vec::new();
     for_each(catalogue, keys::VOLUMES, |mut record: VolumeRecord, revision| {

@@ -8,6 +8,7 @@ mod measurements;
 mod policies;
 mod pools;
 mod replicas;
+mod templates;
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +84,8 @@ pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> Creat
         tenant: tenant.map(name),
         name: name(text),
         size_bytes,
-        replicas: 1,
+        replicas: None,
+        template: None,
         drive: None,
         io_priority: None,
         class_policy: None,

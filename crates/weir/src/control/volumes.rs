@@ -17,7 +17,9 @@ use super::model::{Model, Versioned};
 use super::moves::MoveView;
 use super::outlook::Proposal;
 use super::policies::GroupKind;
-use super::records::{DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, VolumeRecord, VolumeState, keys};
+use super::records::{
+    DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, TemplateRecord, VolumeRecord, VolumeState, keys,
+};
 use crate::statistics::{CopySnapshot, VolumeSnapshot};
 
 /// How long a deletion waits for clients that are just leaving before it is refused.
@@ -36,11 +38,13 @@ pub struct CreateVolume {
     pub io_priority: Option<Class>,
     /// What becomes of it if that class cannot be had; it is refused if nothing is said.
     pub class_policy: Option<ClassPolicy>,
-    /// How many copies of each extent there should be.
-    pub replicas: u8,
+    /// How many copies of each extent there should be; one if nothing is said.
+    pub replicas: Option<u8>,
+    /// The template to follow, which says all of that instead.
+    pub template: Option<Name>,
     /// The drive to hold it; where its class is to be had if none is named.
     pub drive: Option<Name>,
-    /// The policy to begin with; what its tenant's template says if `None`.
+    /// The policy to begin with; if `None`, what its template says, or what new volumes of its tenant get.
     pub policy: Option<PolicyChange>,
     /// Bind floors that the drive's pool does not have, and have replicas share a zone or rack.
     pub force: bool,
@@ -66,6 +70,8 @@ pub struct ModifyVolume {
     pub class_policy: Option<ClassPolicy>,
     /// Another number of copies.
     pub replicas: Option<u8>,
+    /// Another template to follow, or none: then it stays as it is.
+    pub template: Option<Option<Name>>,
     /// Another policy, or none.
     pub policy: Option<PolicyChange>,
     /// Whether clients are kept from changing its data.
@@ -214,14 +220,14 @@ impl Control {
     /// Makes a volume and lets clients attach it.
     ///
     /// # Errors
-    /// Invalid for a size or number of replicas that no volume can have, not found for an unknown tenant, drive or
-    /// policy group, conflict for a name that is taken, full if the drive or the number of volumes is exhausted or there
+    /// Invalid for a size or number of replicas that no volume can have, not found for an unknown tenant, drive, template
+    /// or policy group, conflict for a name that is taken, full if the drive or the number of volumes is exhausted or there
     /// are fewer drives than replicas, refused if its policy has floors that the drive's pool does not have or replicas
     /// would share a zone or rack, unless it is forced.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
         let _change = self.begin_change();
         check_size(request.size_bytes)?;
-        check_replicas(request.replicas)?;
+        check_replicas(request.replicas.unwrap_or(1))?;
         let mut record = self.new_record(&request)?;
         self.admit(&Proposal::volume(&record), request.force)?;
         let key = keys::volume(record.id);
@@ -237,14 +243,18 @@ impl Control {
 
     fn new_record(&self, request: &CreateVolume) -> Outcome<VolumeRecord> {
         let class_policy = class_policy(request.io_priority, request.class_policy)?;
-        let placement = self.place(request, class_policy)?;
+        let template = self.model().template_for_new(request)?;
+        let placement = match &template {
+            Some(template) => self.place_by_template(template, request.size_bytes, request.force)?,
+            None => self.place(request, class_policy)?,
+        };
         let model = self.model();
         let tenant = model.tenant(request.tenant.as_ref())?.record.name.clone();
         refuse_taken(&model, &tenant, &request.name)?;
         refuse_more(&model)?;
-        let template = model.tenant(Some(&tenant))?.record.template;
+        let by_template = template.as_ref().map(|template| model.group_by_template(template, &tenant));
         let policy_group = match &request.policy {
-            None => template,
+            None => by_template.transpose()?.flatten().or(model.tenant(Some(&tenant))?.record.template),
             Some(PolicyChange::Release(_)) => None,
             Some(PolicyChange::Bind(kind, name)) => Some(policy_of_tenant(&model, *kind, &tenant, name)?),
         };
@@ -257,7 +267,8 @@ impl Control {
             name: request.name.clone(),
             size_bytes: request.size_bytes,
             placement,
-            replicas: request.replicas,
+            replicas: template.as_ref().map_or(request.replicas.unwrap_or(1), TemplateRecord::count),
+            template: template.map(|template| template.name),
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
             class_policy,
             generation: 0,
@@ -334,14 +345,14 @@ impl Control {
         self.volume(Some(&record.tenant), &record.name)
     }
 
-    /// Changes a volume's policy, class, name or access while it is in use. Clients learn when they attach
+    /// Changes a volume's policy, template, class, copies, name or access while it is in use. Clients learn when they attach
     /// whether they may write, so a volume becomes read-only only while none is attached, or with `force`,
     /// which ends their connections; one that becomes writable is so for those who attach from then on.
     ///
     /// # Errors
-    /// Not found for a policy group that the volume's tenant does not have; conflict for a name that is
-    /// taken; refused if it would become read-only under attached clients, its policy has floors that the
-    /// drive's pool does not have, or it would need another place for another class.
+    /// Not found for an unknown template, or a policy group that the volume's tenant does not have; conflict for a name
+    /// that is taken; refused if it would become read-only under attached clients, its policy has floors that the
+    /// drive's pool does not have, there are too few drives for its copies, or its template says what is asked for.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,
@@ -352,9 +363,7 @@ impl Control {
         let (old, revision) = self.usable_volume(tenant, name)?;
         let force = request.force;
         let mut new = self.modified(&old, request)?;
-        if (new.replicas, new.io_priority, new.class_policy)
-            != (old.replicas, old.io_priority, old.class_policy)
-        {
+        if is_to_move(&old, &new) {
             self.refuse_unreachable(&new)?;
         }
         if new.policy_group != old.policy_group {
@@ -377,6 +386,9 @@ impl Control {
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
                 self.publish_access(&new)?;
             }
+            if new.template != old.template {
+                self.put_read_costs(&new)?;
+            }
             self.write_copies([&new])?;
             self.begin_moves(new.id);
         }
@@ -398,6 +410,7 @@ impl Control {
     fn modified(&self, old: &VolumeRecord, request: ModifyVolume) -> Outcome<VolumeRecord> {
         let model = self.model();
         let mut new = old.clone();
+        model.follow(&mut new, &request)?;
         if let Some(class) = request.io_priority {
             new.io_priority = class;
             new.class_policy = class_policy(Some(class), request.class_policy.or(asked_policy(old)))?;
@@ -534,6 +547,12 @@ fn refuse_more(model: &Model) -> Outcome<()> {
     let waiting =
         if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
     Err(ControlError::full(format!("there are {VOLUMES_MAX} volumes already, which is the most{waiting}")))
+}
+
+/// True if copies of a volume should be elsewhere than before. One that is released from its template stays.
+fn is_to_move(old: &VolumeRecord, new: &VolumeRecord) -> bool {
+    let wishes = |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy);
+    wishes(old) != wishes(new) || (new.template.is_some() && new.template != old.template)
 }
 
 /// What was asked to become of a volume whose class cannot be had, if a class was asked for.

@@ -93,6 +93,12 @@ pub(super) enum Command {
         change: CopyChange,
         done: SyncSender<bool>,
     },
+    /// Read from other copies: how long reads take on the volume's drives, in their order.
+    SetReadCosts {
+        volume: VolumeId,
+        read_costs: Vec<u32>,
+        done: SyncSender<()>,
+    },
     Retire {
         volume: VolumeId,
         copy: (u32, usize),

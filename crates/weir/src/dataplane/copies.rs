@@ -1,7 +1,8 @@
 //! Copies of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
 //! known beside the copies, or that it cannot be now.
 
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
 use weir_types::VolumeId;
 use weir_volume::mirror::{Standing, Standings};
@@ -10,6 +11,11 @@ use super::command::{Command, NewHome};
 use super::reactor::Reactor;
 use super::token::VolumeIndex;
 use super::{DataPlane, DataPlaneError, VolumeHome};
+
+/// How long control waits until a change is durably known. It holds up all others meanwhile, and a drive that does not
+/// answer, and that no other copy can stand in for, must not do so for ever. Whether the change came about is seen then
+/// from how copies stand.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What becomes of a copy of an extent.
 pub(super) enum CopyChange {
@@ -49,6 +55,9 @@ impl Reactor {
             return tell(done, false);
         }
         let is_there_after = !matches!(change, CopyChange::Remove);
+        if !self.copied_volumes.contains(&index) {
+            self.volumes[index].publish_standings();
+        }
         if !self.begin_change(index, (extent, slot), change) {
             return tell(done, false);
         }
@@ -60,12 +69,17 @@ impl Reactor {
 
     fn begin_change(&mut self, index: VolumeIndex, (extent, slot): (u32, usize), change: CopyChange) -> bool {
         let volume = &mut self.volumes[index];
+        // What was given up there may still be carried out.
+        if !matches!(change, CopyChange::Remove) && volume.ghosts.haunt(extent, slot) {
+            return false;
+        }
         match change {
             CopyChange::Add { homes, home } => {
                 if !volume.mirror.can_add(extent, slot) {
                     return false;
                 }
-                self.add_new_homes(index, homes);
+                let places = self.add_new_homes(index, homes);
+                let home = places[usize::from(home)];
                 let volume = &mut self.volumes[index];
                 volume.mirror.add(extent, slot, &mut volume.effects);
                 volume.set_home(extent, slot, home);
@@ -81,6 +95,13 @@ impl Reactor {
                 }
                 is_back
             }
+        }
+    }
+
+    /// Has other copies of a volume read from now on.
+    pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[u32]) {
+        if let Some(&index) = self.by_id.get(&id) {
+            self.volumes[index].take_read_costs(read_costs);
         }
     }
 
@@ -102,6 +123,16 @@ fn tell(done: SyncSender<bool>, is_so: bool) {
 }
 
 impl DataPlane {
+    /// Says how long reads take on the drives of a volume, in the order of its homes: the copies on those with the least
+    /// are read. Holds from the answer on.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<u32>) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+    }
+
     /// Adds a copy of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
     /// there, and it is brought up to date in the background. False if it cannot be added now: something of an earlier
     /// one there is still under way, or no copy is left to copy from.
@@ -149,6 +180,9 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         let (done, answer) = std::sync::mpsc::sync_channel(1);
         self.reactors[reactor].order(Command::ChangeCopy { volume, copy, change, done });
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+        answer.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
+            RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
+        })
     }
 }

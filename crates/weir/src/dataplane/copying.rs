@@ -17,6 +17,7 @@ use super::locked;
 use super::reactor::Reactor;
 use super::served_volume::{Home, Owner, Purpose, ServedVolume};
 use super::sharing::{PoolState, without_ceilings};
+use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
 /// The kind of work that this is.
@@ -113,9 +114,7 @@ impl Reactor {
         volume.set_read_costs();
         volume.mirror.begin(&mut volume.effects);
         volume.copying.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
-        let standings = (0..volume.mirror.extents()).map(|extent| volume.mirror.standings(extent));
-        volume.statistics.copies.begin(standings.collect());
-        (0..volume.mirror.extents()).for_each(|extent| volume.publish_away(extent));
+        volume.publish_standings();
         self.copied_volumes.insert(index);
         self.go_on_copying(index);
     }
@@ -137,11 +136,19 @@ impl Reactor {
         if self.copying_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
         }
+        self.ask_witnesses_again();
         for index in self.copied_volumes.clone() {
+            self.look_for_stalls(index);
             self.go_on_copying(index);
         }
         let volumes = self.copied_volumes.iter().map(|index| &self.volumes[*index].copying);
-        self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).min();
+        let look_ns = (!self.copied_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).chain(look_ns).min();
+    }
+
+    /// Has copying looked at again in this round.
+    pub(super) fn wake_copying(&mut self) {
+        self.wake_copying_at(self.now_ns);
     }
 
     /// Has copying looked at again at an instant, or before.
@@ -288,6 +295,13 @@ impl Reactor {
 }
 
 impl ServedVolume {
+    /// Lets everybody see how all copies durably stand.
+    pub fn publish_standings(&self) {
+        let standings = (0..self.mirror.extents()).map(|extent| self.mirror.durable_standings(extent));
+        self.statistics.copies.begin(standings.collect());
+        (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
+    }
+
     /// Lets everybody see which copies of an extent cannot be reached.
     pub fn publish_away(&self, extent: u32) {
         let standings = self.mirror.standings(extent);

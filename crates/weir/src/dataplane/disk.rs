@@ -13,7 +13,7 @@ use super::Alarm;
 use super::helper::{Job, OpenError};
 use super::reactor::Reactor;
 use super::served_volume::Purpose;
-use super::token::{CopyIndex, Token, VolumeIndex};
+use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
     /// Carries out everything that a volume has asked for, and what follows from it at once.
@@ -36,7 +36,7 @@ impl Reactor {
                     let extent = action.extent().expect("ends are not carried out");
                     let home =
                         volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
-                    volume.begin_operation(slot, operation, owner, home);
+                    volume.begin_operation((slot, extent), operation, owner, home);
                 }
                 self.queue_for_media(CopyIndex { volume: index, slot }, action);
             }
@@ -72,39 +72,54 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
-        volume.emulated.submit(self.now_ns, home, slot, &action);
+        let asked_ns = volume.emulated.submit(self.now_ns, home, slot, &action);
+        let number = match action.operation() {
+            Some(operation) => {
+                let context = volume.context(slot, operation);
+                context.asked_ns = asked_ns;
+                context.number
+            }
+            None => volume.ask(slot, extent, asked_ns),
+        };
         match action {
             Action::Open { extent } => {
-                let path = volume.extent_path(slot, extent);
-                self.helper.submit(Job::Open { copy, extent, path });
+                let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
+                self.helper.submit(Job::Open { copy, number, drive, extent, path });
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let file = volume.file(slot, extent);
                 let buffer = volume.lend_buffer(slot, operation, false, &self.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                self.ring.read(Token::Operation(copy, operation), &file, offset.into(), buffer, range);
+                self.ring.read(
+                    Token::Operation(copy, operation, number),
+                    &file,
+                    offset.into(),
+                    buffer,
+                    range,
+                );
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let (file, payload) = (volume.file(slot, extent), volume.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let token = Token::Operation(copy, operation);
+                let token = Token::Operation(copy, operation, number);
                 self.ring.write(token, &file, offset.into(), payload, range, is_durable);
             }
             Action::ReadEdge { operation, extent, edge } => self.read_edge(copy, operation, extent, edge),
             Action::Allocate { extent, piece } => {
-                let (file, token) = (volume.file(slot, extent), Token::Allocate { copy, extent, piece });
+                let (file, token) =
+                    (volume.file(slot, extent), Token::Allocate { copy, number, extent, piece });
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
                 self.ring.place(token, &file, offset, ALLOCATION_BYTES, Placement::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
-                let (file, token) = (volume.file(slot, extent), Token::Operation(copy, operation));
+                let (file, token) = (volume.file(slot, extent), Token::Operation(copy, operation, number));
                 self.ring.place(token, &file, offset.into(), length.into(), Placement::Release);
             }
             Action::Zero { operation, extent, offset, length } => {
                 self.zero(copy, operation, extent, offset, length);
             }
             Action::Sync { extent } => {
-                self.ring.sync(Token::Sync { copy, extent }, &volume.file(slot, extent));
+                self.ring.sync(Token::Sync { copy, number, extent }, &volume.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
                 unreachable!("ends are not submitted")
@@ -114,12 +129,13 @@ impl Reactor {
 
     /// Zeroes and keeps space; in two steps where the filesystem has no single one.
     fn zero(&mut self, copy: CopyIndex, operation: OperationId, extent: u32, offset: u32, length: u32) {
-        let volume = &self.volumes[copy.volume];
+        let volume = &mut self.volumes[copy.volume];
         let file = volume.file(copy.slot, extent);
+        let number = volume.context(copy.slot, operation).number;
         let (token, placement) = if volume.lacks_zero_range {
-            (Token::ZeroRelease { copy, operation, extent, offset, length }, Placement::Release)
+            (Token::ZeroRelease { copy, operation, number, extent, offset, length }, Placement::Release)
         } else {
-            (Token::Operation(copy, operation), Placement::Zero)
+            (Token::Operation(copy, operation, number), Placement::Zero)
         };
         self.ring.place(token, &file, offset.into(), length.into(), placement);
     }
@@ -130,9 +146,16 @@ impl Reactor {
         let volume = &mut self.volumes[volume];
         let file = volume.file(slot, extent);
         let buffer = volume.lend_buffer(slot, operation, true, &self.pool);
-        let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
+        let (context, owner) = volume.context_and_owner(slot, operation);
+        let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
-        self.ring.read(Token::Edge(copy, operation, edge), &file, edge.block_offset.into(), buffer, range);
+        self.ring.read(
+            Token::Edge(copy, operation, number, edge),
+            &file,
+            edge.block_offset.into(),
+            buffer,
+            range,
+        );
     }
 
     pub(super) fn on_disk_completion(
@@ -141,21 +164,24 @@ impl Reactor {
         result: Result<u32, io::Error>,
         carried: Carried,
     ) {
+        if self.was_given_up(token) {
+            return;
+        }
         let result = result.map_err(|error| self.note_fault(token, &error));
         let (index, home) = self.place_of(token);
         match token {
-            Token::Operation(copy, operation) => {
+            Token::Operation(copy, operation, _) => {
                 self.operation_answered(copy, operation, result, carried.into_payload());
             }
-            Token::Edge(copy, operation, edge) => {
+            Token::Edge(copy, operation, _, edge) => {
                 self.edge_read(copy, operation, edge, result, carried.into_buffer());
             }
-            Token::ZeroRelease { copy, operation, extent, offset, length } => {
+            Token::ZeroRelease { copy, operation, extent, offset, length, .. } => {
                 self.zero_released(copy, operation, extent, offset, length, result);
             }
-            Token::ZeroReserve(copy, operation) => self.completed(copy, operation, result),
-            Token::Allocate { copy, extent, piece } => self.tell(copy, Answer::Allocated(extent, piece)),
-            Token::Sync { copy, extent } => self.tell(copy, Answer::Synced(extent, result.map(drop))),
+            Token::ZeroReserve(copy, operation, _) => self.completed(copy, operation, result),
+            Token::Allocate { copy, extent, piece, .. } => self.tell(copy, Answer::Allocated(extent, piece)),
+            Token::Sync { copy, extent, .. } => self.tell(copy, Answer::Synced(extent, result.map(drop))),
             Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
                 unreachable!("sockets are not disks")
             }
@@ -168,12 +194,38 @@ impl Reactor {
         self.settle_volume(index);
     }
 
+    /// True if nobody waits any more for what was asked.
+    fn was_given_up(&mut self, token: Token) -> bool {
+        match token {
+            Token::Operation(copy, operation, number)
+            | Token::Edge(copy, operation, number, _)
+            | Token::ZeroReserve(copy, operation, number)
+            | Token::ZeroRelease { copy, operation, number, .. } => {
+                let is_wanted = self.volumes[copy.volume].is_wanted(copy.slot, operation, number);
+                !is_wanted && self.is_ghost(copy, number)
+            }
+            Token::Sync { copy, number, .. } => {
+                let is_wanted = self.volumes[copy.volume].answered(copy.slot, number);
+                !is_wanted && self.is_ghost(copy, number)
+            }
+            Token::Allocate { copy, number, extent, piece } => {
+                if self.volumes[copy.volume].answered(copy.slot, number) {
+                    return false;
+                }
+                // Before the copy may be renewed: until then it waits for this.
+                self.tell(copy, Answer::Allocated(extent, piece));
+                self.is_ghost(copy, number)
+            }
+            Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => false,
+        }
+    }
+
     /// The volume, and the home of it, that something was asked of.
     fn place_of(&mut self, token: Token) -> (VolumeIndex, Option<usize>) {
         match token {
-            Token::Operation(copy, operation)
-            | Token::Edge(copy, operation, _)
-            | Token::ZeroReserve(copy, operation)
+            Token::Operation(copy, operation, _)
+            | Token::Edge(copy, operation, ..)
+            | Token::ZeroReserve(copy, operation, _)
             | Token::ZeroRelease { copy, operation, .. } => {
                 (copy.volume, Some(self.volumes[copy.volume].context(copy.slot, operation).home))
             }
@@ -202,7 +254,7 @@ impl Reactor {
             _ => Fault::Broken,
         };
         match token {
-            Token::Operation(copy, _) | Token::Edge(copy, ..) if fault == Fault::Broken => {
+            Token::Operation(copy, ..) | Token::Edge(copy, ..) if fault == Fault::Broken => {
                 self.volumes[copy.volume].fault_message = Some(format!("failed: {error}"));
             }
             Token::Sync { copy, .. } => {
@@ -248,7 +300,8 @@ impl Reactor {
         }
         let volume = &mut self.volumes[copy.volume];
         volume.outstanding += 1;
-        let (file, token) = (volume.file(copy.slot, extent), Token::ZeroReserve(copy, operation));
+        let number = volume.context(copy.slot, operation).number;
+        let (file, token) = (volume.file(copy.slot, extent), Token::ZeroReserve(copy, operation, number));
         self.ring.place(token, &file, offset.into(), length.into(), Placement::Reserve);
     }
 
@@ -270,11 +323,15 @@ impl Reactor {
 
     pub(super) fn extent_opened(
         &mut self,
-        copy: CopyIndex,
+        (copy, number): (CopyIndex, AskNumber),
         extent: u32,
         result: Result<(OwnedFd, AllocationMap), OpenError>,
     ) {
         let volume = &mut self.volumes[copy.volume];
+        if !volume.answered(copy.slot, number) {
+            self.is_ghost(copy, number);
+            return;
+        }
         volume.outstanding -= 1;
         let map = match result {
             Ok((file, map)) => {

@@ -70,10 +70,10 @@ impl Emulated {
         self.media.iter().any(Option::is_some)
     }
 
-    /// Has the model of a home take an action on a copy there.
-    pub fn submit(&mut self, now_ns: u64, home: usize, slot: usize, action: &Action) {
-        let Some(media) = &self.media[home] else { return };
-        let Some((held, work)) = work_of(slot, action) else { return };
+    /// Has the model of a home take an action on a copy there; when it is answered at the earliest.
+    pub fn submit(&mut self, now_ns: u64, home: usize, slot: usize, action: &Action) -> u64 {
+        let Some(media) = &self.media[home] else { return now_ns };
+        let Some((held, work)) = work_of(slot, action) else { return now_ns };
         let mut media = lock(media);
         let due_ns = match work {
             Work::Move { extent, offset, bytes } => {
@@ -83,6 +83,7 @@ impl Emulated {
         };
         drop(media);
         self.due_ns.insert(held, due_ns);
+        due_ns
     }
 
     /// Has the model of a home write an account beside an extent, which lies apart from its data; answers when that is
@@ -127,10 +128,12 @@ pub(super) fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
 /// The volume that a completion belongs to, and what of it may be held.
 fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     match *token {
-        Token::Operation(copy, operation)
-        | Token::Edge(copy, operation, _)
-        | Token::ZeroReserve(copy, operation) => Some((copy.volume, Held::Operation(copy.slot, operation))),
-        Token::Sync { copy, extent } => Some((copy.volume, Held::Sync(copy.slot, extent))),
+        Token::Operation(copy, operation, _)
+        | Token::Edge(copy, operation, ..)
+        | Token::ZeroReserve(copy, operation, _) => {
+            Some((copy.volume, Held::Operation(copy.slot, operation)))
+        }
+        Token::Sync { copy, extent, .. } => Some((copy.volume, Held::Sync(copy.slot, extent))),
         _ => None,
     }
 }
@@ -212,19 +215,20 @@ impl Reactor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::token::CopyIndex;
+    use super::super::token::{AskNumber, CopyIndex};
     use super::*;
     use weir_reactor::Carried;
 
     fn completion(volume: VolumeIndex, operation: u32) -> Completion<Token> {
-        let token = Token::Operation(CopyIndex { volume, slot: 0 }, OperationId(operation));
+        let token =
+            Token::Operation(CopyIndex { volume, slot: 0 }, OperationId(operation), AskNumber::default());
         Completion { token, result: Ok(0), carried: Carried::Nothing }
     }
 
     /// The operations that are due by an instant, in order.
     fn due(held: &mut HeldCompletions, now_ns: u64) -> Vec<u32> {
         let operation = |completion: Completion<Token>| match completion.token {
-            Token::Operation(_, operation) => operation.0,
+            Token::Operation(_, operation, _) => operation.0,
             _ => unreachable!("only operations are held here"),
         };
         std::iter::from_fn(|| held.take_due(now_ns)).map(operation).collect()
@@ -261,7 +265,9 @@ mod tests {
         assert!(work_of(0, &Action::Allocate { extent: 0, piece: 0 }).is_none());
         assert!(work_of(0, &Action::Open { extent: 0 }).is_none());
         let copy = CopyIndex { volume: 0, slot: 0 };
-        assert!(held_of(&Token::Allocate { copy, extent: 0, piece: 0 }).is_none());
+        assert!(
+            held_of(&Token::Allocate { copy, number: AskNumber::default(), extent: 0, piece: 0 }).is_none()
+        );
         assert!(held_of(&Token::Receive(0)).is_none());
     }
 }

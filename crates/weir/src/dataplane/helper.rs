@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::fs::{SeekFrom, seek};
 use weir_reactor::{Descriptor, Waker};
@@ -19,22 +20,34 @@ use weir_volume::AllocationMap;
 use weir_volume::mirror::Account;
 
 use super::background::{Done, Outcome, Step};
-use super::token::CopyIndex;
+use super::token::{AskNumber, CopyIndex};
 use crate::store::{Condemned, account, witness};
+
+/// How often, and after which pause, an account is written again while the system is short of something.
+const SHORTAGE_TRIES: u32 = 50;
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Work for a helper. Each job belongs to one extent being opened, one request of a client or one step of background
 /// work, all of which are bounded, so the queue is.
 pub(super) enum Job {
     /// Open an extent's file and map its data.
-    Open { copy: CopyIndex, extent: u32, path: PathBuf },
+    Open { copy: CopyIndex, number: AskNumber, drive: DriveId, extent: u32, path: PathBuf },
     /// Tell data from holes in a range of an extent.
     Status { volume: usize, connection: usize, request: usize, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
-    Witness { note: usize, path: PathBuf, extent: u32, epoch: u64, is_there: bool },
+    Witness { note: u64, path: PathBuf, extent: u32, epoch: u64, is_there: bool },
     /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
-    Account { note: usize, slot: usize, drive: DriveId, path: PathBuf, account: Arc<Account>, due_ns: u64 },
+    Account {
+        note: u64,
+        copy: CopyIndex,
+        number: AskNumber,
+        drive: DriveId,
+        path: PathBuf,
+        account: Arc<Account>,
+        due_ns: u64,
+    },
 }
 
 /// A run of bytes that are all data or all hole.
@@ -54,26 +67,64 @@ pub(super) struct OpenError {
 
 /// What came of a [`Job`].
 pub(super) enum Answer {
-    Opened { copy: CopyIndex, extent: u32, result: Result<(OwnedFd, AllocationMap), OpenError> },
-    Status { volume: usize, connection: usize, request: usize, result: Result<Vec<Run>, String> },
-    Background { operation: usize, outcome: Outcome },
-    Witnessed { note: usize, is_there: bool, result: Result<(), String> },
-    Accounted { note: usize, slot: usize, due_ns: u64, result: Result<(), String> },
+    Opened {
+        copy: CopyIndex,
+        number: AskNumber,
+        extent: u32,
+        result: Result<(OwnedFd, AllocationMap), OpenError>,
+    },
+    Status {
+        volume: usize,
+        connection: usize,
+        request: usize,
+        result: Result<Vec<Run>, String>,
+    },
+    Background {
+        operation: usize,
+        outcome: Outcome,
+    },
+    Witnessed {
+        note: u64,
+        is_there: bool,
+        result: Result<(), String>,
+    },
+    Accounted {
+        note: u64,
+        copy: CopyIndex,
+        number: AskNumber,
+        due_ns: u64,
+        result: Result<(), String>,
+    },
 }
 
-/// The threads and their queues. Opening has one of its own: the first access to a volume does not wait
-/// behind what some client wants to know of another; and neither waits behind background work. That has one for
-/// each drive, while there is any: a drive that hangs holds up no other.
+/// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
+/// client wants to know of another; and neither waits behind background work, nor accounts behind either. Each drive has
+/// its own of them, once there is work for them: a drive that hangs holds up no other.
 pub(super) struct Helper {
-    opener: Worker,
     teller: Worker,
-    cleaners: BTreeMap<DriveId, Worker>,
     witness: Worker,
-    /// Those that write accounts, for each drive.
-    scribes: BTreeMap<DriveId, Worker>,
+    of_drives: BTreeMap<(DriveId, Duty), Worker>,
     outbox: Sender<Answer>,
     waker: Waker,
     answers: Receiver<Answer>,
+}
+
+/// What a thread of a drive does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Duty {
+    Open,
+    Note,
+    CleanUp,
+}
+
+impl Duty {
+    fn name(self) -> &'static str {
+        match self {
+            Duty::Open => "opener",
+            Duty::Note => "scribe",
+            Duty::CleanUp => "cleaner",
+        }
+    }
 }
 
 /// One thread and its jobs.
@@ -85,33 +136,31 @@ struct Worker {
 impl Helper {
     pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
         let (outbox, answers) = channel();
-        let opener = Worker::start(format!("weir-opener-{index}"), outbox.clone(), waker.clone())?;
         let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
         let witness = Worker::start(format!("weir-witness-{index}"), outbox.clone(), waker.clone())?;
-        let (cleaners, scribes) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Helper { opener, teller, cleaners, witness, scribes, outbox, waker, answers })
+        Ok(Helper { teller, witness, of_drives: BTreeMap::new(), outbox, waker, answers })
     }
 
     pub fn submit(&mut self, job: Job) {
         match job {
-            Job::Open { .. } => self.opener.submit(job),
+            Job::Open { drive, .. } => self.of_drive(drive, Duty::Open).submit(job),
             Job::Status { .. } => self.teller.submit(job),
-            Job::Background { drive, .. } => self.of_drive(drive, "cleaner").submit(job),
+            Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
             Job::Witness { .. } => self.witness.submit(job),
-            Job::Account { drive, .. } => self.of_drive(drive, "scribe").submit(job),
+            Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
         }
     }
 
-    /// The thread of a drive for one kind of job. If the system has none to give, that is done behind other questions.
-    fn of_drive(&mut self, drive: DriveId, what: &str) -> &Worker {
-        let start = || Worker::start(format!("weir-{what}"), self.outbox.clone(), self.waker.clone());
-        let workers = if what == "scribe" { &mut self.scribes } else { &mut self.cleaners };
-        match workers.entry(drive) {
+    /// The thread of a drive for a duty. If the system has none to give, that is done behind other questions.
+    fn of_drive(&mut self, drive: DriveId, duty: Duty) -> &Worker {
+        let name = format!("weir-{}", duty.name());
+        let start = || Worker::start(name, self.outbox.clone(), self.waker.clone());
+        match self.of_drives.entry((drive, duty)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => match start() {
                 Ok(worker) => place.insert(worker),
                 Err(error) => {
-                    tracing::warn!(%drive, %error, "no thread for a drive's {what}");
+                    tracing::warn!(%drive, %error, "no thread for a drive's {}", duty.name());
                     &self.teller
                 }
             },
@@ -120,7 +169,7 @@ impl Helper {
 
     /// A drive has no background work left, and none under way.
     pub fn retire(&mut self, drive: DriveId) {
-        self.cleaners.remove(&drive);
+        self.of_drives.remove(&(drive, Duty::CleanUp));
     }
 
     pub fn next_answer(&self) -> Option<Answer> {
@@ -161,12 +210,12 @@ impl Drop for Worker {
 
 fn perform(job: Job) -> Answer {
     match job {
-        Job::Open { copy, extent, path } => {
+        Job::Open { copy, number, extent, path, .. } => {
             let result = open_extent(&path).map_err(|error| OpenError {
                 message: describe(&path, &error),
                 is_passing: is_shortage(&error),
             });
-            Answer::Opened { copy, extent, result }
+            Answer::Opened { copy, number, extent, result }
         }
         Job::Status { volume, connection, request, path, offset, length } => {
             let result = open_whole(&path)
@@ -190,12 +239,23 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| format!("witness {}: {error}", path.display()));
             Answer::Witnessed { note, is_there, result }
         }
-        Job::Account { note, slot, path, account, due_ns, .. } => {
-            let result = account::write(&path, &account);
+        Job::Account { note, copy, number, path, account, due_ns, .. } => {
+            let result = patiently(|| account::write(&path, &account));
             let result = result.map_err(|error| format!("account {}: {error}", path.display()));
-            Answer::Accounted { note, slot, due_ns, result }
+            Answer::Accounted { note, copy, number, due_ns, result }
         }
     }
+}
+
+/// Does again for some seconds what fails for a shortage that is nobody's fault: a copy must not be given up for it.
+fn patiently(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..SHORTAGE_TRIES {
+        match act() {
+            Err(error) if is_shortage(&error) => std::thread::sleep(SHORTAGE_PAUSE),
+            result => return result,
+        }
+    }
+    act()
 }
 
 fn is_shortage(error: &io::Error) -> bool {

@@ -21,6 +21,7 @@ mod send;
 mod serve;
 mod served_volume;
 mod sharing;
+mod stalls;
 mod token;
 mod turns;
 
@@ -157,6 +158,9 @@ pub enum DataPlaneError {
     /// Another recording runs.
     #[error("another recording is under way; one runs at a time")]
     Recording,
+    /// The drives of the volume do not answer.
+    #[error("the drives of volume {0} do not answer")]
+    Silent(VolumeId),
     /// The reactor's thread has ended.
     #[error("the reactor of volume {0} has stopped")]
     Stopped(VolumeId),

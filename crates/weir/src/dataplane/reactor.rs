@@ -13,7 +13,6 @@ use weir_types::VolumeId;
 use weir_types::bounds::CONNECTIONS_PER_REACTOR_MAX;
 use weir_volume::geometry::extent_count;
 
-use super::Alarm;
 use super::accounts::Notes;
 use super::background::Background;
 use super::command::{Binding, Command, NewHome, NewSize};
@@ -24,6 +23,7 @@ use super::patience::Patience;
 use super::served_volume::ServedVolume;
 use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
+use super::{Alarm, NO_HOME};
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
 const STOP_PATIENCE_NS: u64 = 5_000_000_000;
@@ -255,6 +255,10 @@ impl Reactor {
                 Command::ChangeCopy { volume, copy, change, done } => {
                     self.change_copy(volume, copy, change, done);
                 }
+                Command::SetReadCosts { volume, read_costs, done } => {
+                    self.set_read_costs(volume, &read_costs);
+                    answer(done);
+                }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -265,11 +269,13 @@ impl Reactor {
     fn take_answers(&mut self) {
         while let Some(answer) = self.helper.next_answer() {
             match answer {
-                Answer::Opened { copy, extent, result } => self.extent_opened(copy, extent, result),
+                Answer::Opened { copy, number, extent, result } => {
+                    self.extent_opened((copy, number), extent, result);
+                }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
                 Answer::Witnessed { note, is_there, result } => self.witnessed(note, is_there, result),
-                Answer::Accounted { note, slot, due_ns, result } => {
-                    self.account_answered(note, slot, due_ns, result);
+                Answer::Accounted { note, copy, number, due_ns, result } => {
+                    self.account_answered(note, (copy, number), due_ns, result);
                 }
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
@@ -411,16 +417,34 @@ impl Reactor {
     }
 
     fn take_size(&mut self, index: VolumeIndex, mut resizing: NewSize) {
-        self.add_new_homes(index, std::mem::take(&mut resizing.homes));
-        self.volumes[index].set_size(resizing);
-        self.volumes[index].set_read_costs();
+        let places = self.add_new_homes(index, std::mem::take(&mut resizing.homes));
+        for home in resizing.copies.iter_mut().flatten().filter(|home| **home != NO_HOME) {
+            *home = places[usize::from(*home)];
+        }
+        let volume = &mut self.volumes[index];
+        volume.set_size(resizing);
+        if volume.mirror.has_copies() {
+            volume.set_read_costs();
+            volume.publish_standings();
+            self.copied_volumes.insert(index);
+            self.wake_copying();
+        }
     }
 
-    /// Adds those of a volume's homes that it does not have.
-    pub fn add_new_homes(&mut self, index: VolumeIndex, mut homes: Vec<NewHome>) {
-        let known = self.volumes[index].homes.len().min(homes.len());
+    /// Adds those of a volume's homes that it does not have; the places of all of them among its homes. What was begun
+    /// and not recorded may have left it others.
+    pub fn add_new_homes(&mut self, index: VolumeIndex, homes: Vec<NewHome>) -> Vec<u8> {
         let own = own_level(self.volumes[index].id);
-        self.add_homes(index, homes.split_off(known), &[own]);
+        let mut places = Vec::with_capacity(homes.len());
+        for home in homes {
+            let known = self.volumes[index].homes.iter().position(|known| known.drive == home.drive);
+            let place = known.unwrap_or(self.volumes[index].homes.len());
+            if known.is_none() {
+                self.add_homes(index, vec![home], std::slice::from_ref(&own));
+            }
+            places.push(u8::try_from(place).expect("there are no more drives than bytes can count"));
+        }
+        places
     }
 
     fn remove_volume(&mut self, index: VolumeIndex) {

@@ -20,8 +20,9 @@ use super::copying::Copying;
 use super::emulation::Emulated;
 use super::recording::Tap;
 use super::sharing::{PoolPlace, Shaping};
-use super::token::ConnectionIndex;
-use super::{NO_HOME, VolumeSpec};
+use super::stalls::{Ghost, Ghosts};
+use super::token::{AskNumber, ConnectionIndex};
+use super::{NO_HOME, VolumeSpec, locked};
 use crate::statistics::VolumeStatistics;
 
 /// A request of a connection: the connection's index and the request's index there.
@@ -59,13 +60,16 @@ pub(super) struct Owner {
     pub part: Part,
     /// Its buffer, as far as no operation of a copy has it.
     pub payload: Option<Payload>,
+    /// Bytes of that.
+    buffer_bytes: usize,
     /// That of its operations which took longest.
     pub spent: Spent,
 }
 
 impl Owner {
     pub fn new(purpose: Purpose, part: Part, buffer: Option<Buffer>) -> Owner {
-        Owner { purpose, part, payload: buffer.map(Payload::Own), spent: Spent::default() }
+        let buffer_bytes = buffer.as_ref().map_or(0, |buffer| buffer.len());
+        Owner { purpose, part, payload: buffer.map(Payload::Own), buffer_bytes, spent: Spent::default() }
     }
 
     /// Takes note of the end of an operation of a copy.
@@ -89,7 +93,12 @@ impl Owner {
 
 /// An operation of one copy.
 pub(super) struct Context {
+    /// Tells it from any other that the operation's number named before, or will.
+    pub number: AskNumber,
     pub owner: MirrorId,
+    pub extent: u32,
+    /// When a drive was asked for what it is at; 0 before.
+    pub asked_ns: u64,
     /// The home of its copy.
     pub home: usize,
     /// Its buffer, while the kernel does not have it.
@@ -121,6 +130,8 @@ struct Copy {
     homes: Vec<u8>,
     files: Vec<Option<Descriptor>>,
     contexts: Vec<Option<Context>>,
+    /// Opening and making stable of extents, by number: which extent, and since when.
+    asked: BTreeMap<AskNumber, (u32, u64)>,
 }
 
 /// One volume of a reactor.
@@ -164,6 +175,9 @@ pub(super) struct ServedVolume {
     pub tap: Option<Tap>,
     /// What brings its copies up to date.
     pub copying: Copying,
+    /// What was given up and has not come back.
+    pub ghosts: Ghosts,
+    last_number: u64,
     /// Changes of copies that are not durably known yet: control asks for few at a time.
     pub awaited_changes: Vec<AwaitedChange>,
     copies: Vec<Copy>,
@@ -200,6 +214,8 @@ impl ServedVolume {
             lacks_zero_range: false,
             emulated: Emulated::new(spec.id),
             tap: None,
+            ghosts: Ghosts::default(),
+            last_number: 0,
             awaited_changes: Vec::new(),
             copies: Vec::new(),
             owners: Vec::new(),
@@ -222,6 +238,12 @@ impl ServedVolume {
             return;
         }
         (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
+    }
+
+    /// Takes over how long reads take on its drives, in their order.
+    pub fn take_read_costs(&mut self, read_costs: &[u32]) {
+        self.homes.iter_mut().zip(read_costs).for_each(|(home, cost)| home.read_cost = *cost);
+        self.set_read_costs();
     }
 
     /// Has the fastest copies of an extent read.
@@ -278,6 +300,7 @@ impl ServedVolume {
         self.set_layout(copies);
         self.mirror.resize(size_bytes, beginnings);
         let count = self.mirror.extents() as usize;
+        self.known_epochs.retain(|extent, _| (*extent as usize) < count);
         self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
         self.copying.look_at_all(&self.mirror);
     }
@@ -304,19 +327,108 @@ impl ServedVolume {
     }
 
     /// Sees to it that an operation of a copy has a context.
-    pub fn begin_operation(&mut self, slot: usize, operation: OperationId, owner: MirrorId, home: usize) {
+    pub fn begin_operation(
+        &mut self,
+        (slot, extent): (usize, u32),
+        operation: OperationId,
+        owner: MirrorId,
+        home: usize,
+    ) {
+        let number = self.next_number();
         let (contexts, index) = (&mut self.copies[slot].contexts, operation.0 as usize);
         if contexts.len() <= index {
             contexts.resize_with(index + 1, || None);
         }
         contexts[index].get_or_insert_with(|| Context {
+            number,
             owner,
+            extent,
+            asked_ns: 0,
             home,
             payload: None,
             cost: None,
             at_media_since_ns: 0,
             spent: Spent::default(),
         });
+    }
+
+    pub fn next_number(&mut self) -> AskNumber {
+        self.last_number += 1;
+        AskNumber(self.last_number)
+    }
+
+    /// Takes note that an extent of a copy is opened, or made stable.
+    pub fn ask(&mut self, slot: usize, extent: u32, now_ns: u64) -> AskNumber {
+        let number = self.next_number();
+        self.copies[slot].asked.insert(number, (extent, now_ns));
+        number
+    }
+
+    /// Such a question is answered; false if it was given up before.
+    pub fn answered(&mut self, slot: usize, number: AskNumber) -> bool {
+        self.copies[slot].asked.remove(&number).is_some()
+    }
+
+    /// True if what an operation of a copy was asked for under a number is still wanted.
+    pub fn is_wanted(&self, slot: usize, operation: OperationId, number: AskNumber) -> bool {
+        let context = self.copies[slot].contexts.get(operation.0 as usize).and_then(Option::as_ref);
+        context.is_some_and(|context| context.number == number)
+    }
+
+    /// Copies of extents of which something was asked before an instant and was not answered.
+    pub fn stalled(&self, before_ns: u64) -> Vec<(usize, u32)> {
+        let mut stalled = Vec::new();
+        let is_silent = |home: &Home| locked(&home.place.pool).pool.is_silent_since(before_ns);
+        let silent: Vec<bool> = self.homes.iter().map(is_silent).collect();
+        // What waits in line for a drive that answers nobody has no turn to come.
+        let since_ns = |context: &Context| match context.asked_ns {
+            0 if silent[context.home] => Some(context.at_media_since_ns),
+            0 => None,
+            asked_ns => Some(asked_ns),
+        };
+        for (slot, copy) in self.copies.iter().enumerate() {
+            let operations = copy.contexts.iter().flatten();
+            let operations = operations.filter_map(|context| Some((context.extent, since_ns(context)?)));
+            let others = copy.asked.values().copied();
+            let late = operations.chain(others).filter(|(_, since_ns)| *since_ns < before_ns);
+            stalled.extend(late.map(|(extent, _)| (slot, extent)));
+        }
+        stalled.sort_unstable();
+        stalled.dedup();
+        stalled
+    }
+
+    /// Gives up whatever is under way on a copy of an extent; answers which operations that were, each of which has to
+    /// be told to have failed. What comes back of it later is a ghost's.
+    pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
+        let copy = &mut self.copies[slot];
+        let asked: Vec<AskNumber> =
+            copy.asked.iter().filter(|(_, (of, _))| *of == extent).map(|(number, _)| *number).collect();
+        for number in asked {
+            copy.asked.remove(&number);
+            self.ghosts.add(slot, number, Ghost { extent, media: None });
+        }
+        let is_here = |context: &Option<Context>| context.as_ref().is_some_and(|one| one.extent == extent);
+        let operations: Vec<usize> = copy
+            .contexts
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| is_here(one))
+            .map(|(index, _)| index)
+            .collect();
+        for index in &operations {
+            let Some(context) = self.copies[slot].contexts[*index].take() else { continue };
+            let media = context.cost.map(|cost| (context.home, cost));
+            self.ghosts.add(slot, context.number, Ghost { extent, media });
+            let owner = self.owners[context.owner.0 as usize].as_mut();
+            let owner = owner.expect("an operation has an owner until it is done");
+            // Its buffer is not coming back: who is asked instead needs another one.
+            let bytes = owner.buffer_bytes;
+            if owner.payload.is_none() && bytes > 0 {
+                owner.payload = Some(Payload::Own(fresh(bytes, pool)));
+            }
+        }
+        operations.into_iter().map(|index| OperationId(index as u32)).collect()
     }
 
     /// An operation of a copy has ended, if it ever began: its owner gets what it had.
@@ -400,12 +512,17 @@ impl ServedVolume {
     }
 }
 
-/// A buffer with the same content. Where the pool is exhausted it has memory of its own: an operation of one copy must
-/// not fail because another one works, or the copies would differ.
+/// A buffer with the same content.
 fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
-    let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(payload.len());
-    let buffer = pool.take(payload.len().max(BLOCK_BYTES as usize)).or_else(own);
-    let mut buffer = buffer.expect("the system has memory for one more buffer");
+    let mut buffer = fresh(payload.len(), pool);
     buffer[..payload.len()].copy_from_slice(payload);
     buffer
+}
+
+/// One more buffer. Where the pool is exhausted it has memory of its own: an operation of one copy must not fail because
+/// another one works, or the copies would differ.
+fn fresh(bytes: usize, pool: &BufferPool) -> Buffer {
+    let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
+    let buffer = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);
+    buffer.expect("the system has memory for one more buffer")
 }

@@ -14,6 +14,11 @@ pub(super) struct CopyIndex {
     pub slot: usize,
 }
 
+/// Tells one time that something was asked of a copy from any other, so that an answer which comes after it was given up
+/// is not taken for that to another question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AskNumber(pub u64);
+
 /// Names one operation of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Token {
@@ -26,15 +31,22 @@ pub(super) enum Token {
     /// A batch of replies.
     Send(ConnectionIndex),
     /// A read, write or placement of a copy's operation.
-    Operation(CopyIndex, OperationId),
+    Operation(CopyIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
-    Edge(CopyIndex, OperationId, weir_volume::EdgeRead),
+    Edge(CopyIndex, OperationId, AskNumber, weir_volume::EdgeRead),
     /// The first half of zeroing where the filesystem cannot do it in one step.
-    ZeroRelease { copy: CopyIndex, operation: OperationId, extent: u32, offset: u32, length: u32 },
+    ZeroRelease {
+        copy: CopyIndex,
+        operation: OperationId,
+        number: AskNumber,
+        extent: u32,
+        offset: u32,
+        length: u32,
+    },
     /// The second half.
-    ZeroReserve(CopyIndex, OperationId),
+    ZeroReserve(CopyIndex, OperationId, AskNumber),
     /// Space reserved ahead of writes.
-    Allocate { copy: CopyIndex, extent: u32, piece: u32 },
+    Allocate { copy: CopyIndex, number: AskNumber, extent: u32, piece: u32 },
     /// Stability of an extent's writes.
-    Sync { copy: CopyIndex, extent: u32 },
+    Sync { copy: CopyIndex, number: AskNumber, extent: u32 },
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
-use weir_volume::mirror::{Slots, Standings};
+use jiff::Timestamp;
+use weir_volume::mirror::{Slots, Standing, Standings};
 
 /// What is told of the copies of a volume. One reactor writes it.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub struct CopyStatistics {
     away: Mutex<BTreeMap<u32, Slots>>,
     bytes_copied: AtomicU64,
     bytes_left: AtomicU64,
+    /// Since when there is something left, and how much was copied before.
+    episode: Mutex<Option<(Timestamp, u64)>>,
 }
 
 /// What was told at an instant.
@@ -27,6 +30,13 @@ pub struct CopySnapshot {
     pub bytes_copied: u64,
     /// Bytes that copies lack which can be reached.
     pub bytes_left: u64,
+}
+
+impl CopySnapshot {
+    /// Copies of extents that stand like this.
+    pub fn count(&self, standing: Standing) -> u64 {
+        self.standings.iter().flatten().filter(|other| **other == standing).count() as u64
+    }
 }
 
 impl CopyStatistics {
@@ -44,13 +54,11 @@ impl CopyStatistics {
         *self.standings.lock().unwrap_or_else(PoisonError::into_inner) = standings;
     }
 
-    /// How an extent stands now.
+    /// How an extent stands now, of those that were told of at the beginning.
     pub fn stands(&self, extent: u32, standings: Standings) {
         let mut all = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() <= extent as usize {
-            all.resize(extent as usize + 1, Standings::default());
-        }
-        all[extent as usize] = standings;
+        let known = all.get_mut(extent as usize).expect("all extents are told of before one changes");
+        *known = standings;
     }
 
     /// These copies of an extent cannot be reached.
@@ -60,6 +68,11 @@ impl CopyStatistics {
             true => _ = away.remove(&extent),
             false => _ = away.insert(extent, slots),
         }
+    }
+
+    /// The extents of which copies cannot be reached.
+    pub fn extents_away(&self) -> Vec<u32> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// True if a copy of an extent cannot be reached.
@@ -76,5 +89,17 @@ impl CopyStatistics {
     /// So many bytes are left to copy.
     pub fn is_left(&self, bytes: u64) {
         self.bytes_left.store(bytes, Relaxed);
+        let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
+        match (bytes, &*episode) {
+            (0, _) => *episode = None,
+            (_, None) => *episode = Some((Timestamp::now(), self.bytes_copied.load(Relaxed))),
+            _ => {}
+        }
+    }
+
+    /// Since when there is something left to copy, and how many bytes were copied since then; `None` if nothing is.
+    pub fn episode(&self) -> Option<(Timestamp, u64)> {
+        let episode = *self.episode.lock().unwrap_or_else(PoisonError::into_inner);
+        episode.map(|(since, before)| (since, self.bytes_copied.load(Relaxed) - before))
     }
 }

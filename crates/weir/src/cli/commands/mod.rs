@@ -17,5 +17,6 @@ pub mod service;
 pub mod simulate;
 pub mod statistics;
 pub mod status;
+pub mod template;
 pub mod tenant;
 pub mod volume;

@@ -3,7 +3,7 @@
 use weir_types::units::Size;
 use weir_types::{Class, Throughput};
 
-use super::super::arguments::{VolumeCommand, VolumeModifyArguments};
+use super::super::arguments::{VolumeChanges, VolumeCommand, VolumeModifyArguments};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
@@ -33,6 +33,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             size,
             drive,
             repl,
+            template,
             io_priority,
             class_policy,
             qos_policy_group,
@@ -45,6 +46,7 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 size_bytes: size.0,
                 drive,
                 replicas: repl,
+                template,
                 io_priority,
                 class_policy,
                 qos_policy_group,
@@ -88,17 +90,24 @@ fn path(name: &str) -> String {
 fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
     let changes = arguments.changes;
     // As ONTAP's document prints it: without a name it only stands beside the adaptive one.
-    let (fixed, adaptive) = (changes.qos_policy_group, changes.qos_adaptive_policy_group);
+    let (fixed, adaptive) = (changes.qos_policy_group.clone(), changes.qos_adaptive_policy_group.clone());
     if fixed.as_deref() == Some("") && adaptive.is_none() {
         return Err(CommandError::Usage(
             "--qos-policy-group names no policy group; a name or 'none' is accepted".to_owned(),
         ));
+    }
+    if let Some(option) = says_what_a_template_says(&changes, arguments.class_policy) {
+        return Err(CommandError::Usage(format!(
+            "--template says how many copies there are and of which class each is; {option} goes with '--template none' \
+             alone"
+        )));
     }
     let request = VolumeModify {
         name: changes.new_name,
         io_priority: changes.io_priority,
         class_policy: arguments.class_policy,
         replicas: changes.repl,
+        template: changes.template,
         qos_policy_group: fixed.filter(|name| !name.is_empty()),
         qos_adaptive_policy_group: adaptive,
         read_only: changes.read_only,
@@ -107,6 +116,20 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
     let query = [("tenant", arguments.tenant.tenant.as_deref())];
     let volume = client.patch::<Volume>(&path(arguments.name.get()), &query, &request)?;
     if arguments.wait { moving::wait(client, &volume) } else { Ok(()) }
+}
+
+/// The option that does not go with the template that a volume should follow.
+fn says_what_a_template_says(
+    changes: &VolumeChanges,
+    class_policy: Option<VolumeClassPolicy>,
+) -> Option<&'static str> {
+    changes.template.as_ref().filter(|name| !name.eq_ignore_ascii_case("none"))?;
+    let options = [
+        (changes.repl.is_some(), "--repl"),
+        (changes.io_priority.is_some(), "--io-priority"),
+        (class_policy.is_some(), "--class-policy"),
+    ];
+    options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
 }
 
 fn inspect(client: &Client, name: &str, tenant: Option<&str>) -> Result<Inspection, CommandError> {
@@ -123,6 +146,7 @@ fn table(list: &VolumeList) -> String {
         Column::Number("Size"),
         Column::Number("Used"),
         Column::Number("Replicas"),
+        Column::Text("Template"),
         Column::Text("Drives"),
         Column::Text("Class"),
         Column::Text("State"),
@@ -136,6 +160,7 @@ fn table(list: &VolumeList) -> String {
             Size(volume.size_bytes).to_string(),
             used(volume),
             volume.replicas.to_string(),
+            volume.template.clone().unwrap_or_else(|| "-".to_owned()),
             by_copy(volume),
             short_class(volume),
             state(volume.state).to_owned(),
@@ -197,6 +222,9 @@ fn is_met(volume: &Volume) -> bool {
 /// What was asked for and what became of it.
 fn long_class(volume: &Volume) -> String {
     let (requested, actual) = (class(Some(volume.io_priority)), class(volume.class));
+    if let Some(template) = &volume.template {
+        return format!("{actual} (the lowest, by template '{template}')");
+    }
     let policy = match volume.class_policy {
         VolumeClassPolicy::Any => return format!("{actual} (none was requested)"),
         VolumeClassPolicy::Strict => "strict",
@@ -227,6 +255,7 @@ fn description(inspection: &Inspection) -> String {
         ("Used", used(volume)),
         ("Drives", drives(&volume.drives)),
         ("Replicas", volume.replicas.to_string()),
+        ("Template", volume.template.clone().unwrap_or_else(|| "none".to_owned())),
     ];
     fields.extend(copy_fields(volume));
     fields.extend(moving::fields(volume));

@@ -4,9 +4,10 @@
 //! taken back when its files are whole: it is brought up to date by what it missed alone, and is out of service again
 //! if it fails again.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::Standing;
 
 use super::super::Control;
 use super::super::records::VolumeRecord;
@@ -71,35 +72,43 @@ impl Control {
         }
     }
 
-    /// Takes back copies of a volume whose files are whole and that are stale; those that are there already stay so.
+    /// Takes back copies of a volume whose files are whole, and has others made instead of those whose files are not.
     fn take_copies_back(&self, volume: &VolumeRecord) {
-        let standings = {
-            let model = self.model();
-            let Some(open) = model.open.get(&volume.id) else { return };
-            open.copies.snapshot().standings
-        };
-        for (extent, standings) in (0..).zip(&standings) {
-            for (slot, drive) in volume.placement.copies_of(extent.into()) {
-                let is_whole = || self.is_whole(volume.id, drive, extent);
-                if standings[slot] == Standing::Absent
-                    || !self.is_away(volume.id, extent, slot)
-                    || !is_whole()
-                {
-                    continue;
-                }
-                match self.data_plane.rejoin_copy(volume.id, (extent, slot)) {
-                    Ok(true) => tracing::info!(volume = %volume.id, extent, slot, "a copy is back"),
-                    // It is there, or something is still under way there.
-                    Ok(false) => {}
-                    // It was closed meanwhile.
-                    Err(_) => return,
-                }
+        for ((extent, slot), drive) in self.copies_away(volume) {
+            if !self.is_whole(volume.id, drive, extent) {
+                self.begin_moves(volume.id);
+                continue;
+            }
+            match self.data_plane.rejoin_copy(volume.id, (extent, slot)) {
+                Ok(true) => tracing::info!(volume = %volume.id, extent, slot, "a copy is back"),
+                // It is there, or something is still under way there.
+                Ok(false) => {}
+                // It was closed meanwhile.
+                Err(_) => return,
             }
         }
     }
 
-    fn is_away(&self, volume: VolumeId, extent: u32, slot: usize) -> bool {
-        self.model().open.get(&volume).is_some_and(|open| open.copies.is_away(extent, slot))
+    /// Copies that cannot be reached though their drives are there, with these.
+    fn copies_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
+        let model = self.model();
+        let Some(open) = model.open.get(&volume.id) else { return Vec::new() };
+        let of_extent = |extent: u32| {
+            let copies = volume.placement.copies_of(extent.into());
+            copies.map(move |(slot, drive)| ((extent, slot), drive))
+        };
+        let copies = open.copies.extents_away().into_iter().flat_map(of_extent);
+        let is_away = |((extent, slot), drive): &((u32, usize), DriveId)| {
+            open.copies.is_away(*extent, *slot) && model.is_there(*drive)
+        };
+        copies.filter(is_away).collect()
+    }
+
+    /// Copies whose files are damaged or gone, on drives that are there.
+    pub(in crate::control) fn damaged_copies(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
+        let away = self.copies_away(volume).into_iter();
+        let damaged = away.filter(|((extent, _), drive)| !self.is_whole(volume.id, *drive, *extent));
+        damaged.map(|(copy, _)| copy).collect()
     }
 
     /// True if the files of a copy are there and can be used.

@@ -1,5 +1,5 @@
 //! Bringing copies of volumes' extents to where they are wished, under running I/O: another number of copies, another
-//! class, a drive that is to be emptied.
+//! class, another template, a drive that is to be emptied.
 //!
 //! What is next is decided in [`plan`] from what there is; here it is carried out. Nothing is kept of a move: whoever
 //! looks again, in this daemon or the next, goes on from what it finds.
@@ -12,16 +12,17 @@ mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use weir_types::bounds::COPIES_MAX;
-use weir_types::{Class, ClassPolicy, DriveId, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
 use weir_volume::mirror::{Standing, Standings};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
-use super::records::VolumeRecord;
+use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::extent_count;
 use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, unreachable};
@@ -31,11 +32,22 @@ use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, unreachable};
 const EXTENTS_AT_ONCE: usize = 2;
 /// Steps that are taken for one volume before another one's turn.
 const STEPS_AT_ONCE: usize = 64;
+/// How long a volume rests of which a copy is being brought up to date, and one that cannot go on.
+const WAIT_PAUSE: Duration = Duration::from_millis(100);
+const STUCK_PAUSE: Duration = Duration::from_secs(2);
 
 /// Volumes whose copies may not be where they are wished.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    unsettled: Mutex<BTreeMap<VolumeId, MoveView>>,
+    unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
+}
+
+/// A volume whose copies may not be where they are wished.
+#[derive(Clone, Debug)]
+struct Unsettled {
+    view: MoveView,
+    /// When it is looked at again: a look costs something for each extent.
+    next_at: Instant,
 }
 
 /// How far the copies of a volume are from where they are wished.
@@ -48,7 +60,7 @@ pub struct MoveView {
 }
 
 impl Moves {
-    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<VolumeId, MoveView>> {
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Unsettled>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,6 +74,8 @@ struct Look {
     candidates: Vec<Candidate>,
     classes: BTreeMap<DriveId, Option<Class>>,
     leaving: BTreeSet<DriveId>,
+    /// Copies whose files are damaged or gone, on drives that are there.
+    damaged: BTreeSet<(u32, usize)>,
 }
 
 impl Look {
@@ -92,10 +106,33 @@ impl Look {
                 drive,
                 class: drive.and_then(|drive| self.classes.get(&drive).copied().flatten()),
                 standing: standings[slot],
-                must_leave: drive.is_some_and(|drive| self.leaving.contains(&drive)),
+                must_leave: drive.is_some_and(|drive| self.leaving.contains(&drive))
+                    || self.damaged.contains(&(extent, slot)),
             })
         };
         (0..COPIES_MAX).filter_map(copy).collect()
+    }
+
+    /// How far it is, and the step to take now, if there is one.
+    fn next(&self) -> (MoveView, Option<(u32, Step)>) {
+        let (mut view, mut next) = (MoveView::default(), None);
+        for extent in 0..extent_count(self.record.size_bytes) as u32 {
+            let step = match self.gone(extent) {
+                Some(slot) => Step::Remove(slot),
+                None => next_step(&self.copies(extent), &self.wishes, &self.candidates),
+            };
+            match step {
+                Step::Done => continue,
+                Step::Wait => {}
+                Step::Stuck(wish) => view.stuck = Some(stuck_words(wish, self.wishes.len())),
+                step if next.is_none() && view.extents_left < EXTENTS_AT_ONCE as u64 => {
+                    next = Some((extent, step));
+                }
+                _ => {}
+            }
+            view.extents_left += 1;
+        }
+        (view, next)
     }
 
     /// A copy that is recorded and, by its account, no more.
@@ -109,6 +146,9 @@ impl Look {
 impl Model {
     /// Where the copies of each extent of a volume should be.
     fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
+        if let Some(template) = self.template_of(volume) {
+            return wishes_of(template);
+        }
         let wanted = Some(volume.io_priority);
         let is_to_be_had = || {
             let drives = self.drives_of(volume).any(|drive| !drive.is_leaving && drive.class == wanted);
@@ -127,7 +167,7 @@ impl Model {
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
         let rooms = rooms.into_iter().filter(|room| !self.is_leaving(room.drive));
         let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
-        if volume.class_policy != ClassPolicy::Any {
+        if volume.template.is_some() || volume.class_policy != ClassPolicy::Any {
             return all;
         }
         let own: BTreeSet<Option<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
@@ -138,16 +178,24 @@ impl Model {
 }
 
 impl Control {
-    /// Has it looked whether the copies of a volume are where they are wished.
+    /// Has it looked whether the copies of a volume are where they are wished. What was found before is forgotten: it
+    /// was about other wishes.
     pub(super) fn begin_moves(&self, volume: VolumeId) {
-        self.moves.unsettled().entry(volume).or_default();
+        let unsettled = Unsettled { view: MoveView::default(), next_at: Instant::now() };
+        self.moves.unsettled().insert(volume, unsettled);
     }
 
     /// Has it looked at all volumes whose extents have, or had, several copies: a move may have been interrupted.
     pub(super) fn begin_all_moves(&self) {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
-        volumes.filter(|volume| volume.placement.has_copies()).for_each(|volume| self.begin_moves(volume.id));
+        let is_elsewhere = |volume: &VolumeRecord| {
+            let is_strict = volume.class_policy == ClassPolicy::Strict;
+            let has_more = volume.replicas > 1 || volume.template.is_some();
+            has_more || is_strict && !model.has_its_class(volume)
+        };
+        let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.has_accounts(volume));
+        unsettled.for_each(|volume| self.begin_moves(volume.id));
     }
 
     /// Refuses what copies of a volume could not be moved to, as far as drives and their classes go.
@@ -155,35 +203,47 @@ impl Control {
         let rooms = self.rooms();
         let model = self.model();
         let candidates = model.candidates(volume, rooms);
-        let wishes = model.wishes(volume, &candidates);
-        let Some(Unreachable { wish, wished, there }) = unreachable(&wishes, &candidates) else {
-            return Ok(());
-        };
-        let name = &volume.name;
-        let class = wish.map_or("any class".to_owned(), |class| format!("class {class}"));
-        Err(ControlError::refused(format!(
-            "volume '{name}' cannot have {wished} copies of {class}: there are {there} such drives, and \
-             copies of an extent are on distinct ones"
-        )))
+        refuse_unmet(&volume.name, &model.wishes(volume, &candidates), &candidates)
+    }
+
+    /// Refuses what copies of a volume that follows a template could not be moved to if that became another.
+    pub(super) fn refuse_unreachable_by(
+        &self,
+        volume: &VolumeRecord,
+        template: &TemplateRecord,
+    ) -> Outcome<()> {
+        let rooms = self.rooms();
+        let candidates = self.model().candidates(volume, rooms);
+        refuse_unmet(&volume.name, &wishes_of(template), &candidates)
     }
 
     /// How far the copies of a volume are from where they are wished; `None` if they are there.
     pub fn moves_of(&self, volume: VolumeId) -> Option<MoveView> {
-        self.moves.unsettled().get(&volume).cloned()
+        self.moves.unsettled().get(&volume).map(|unsettled| unsettled.view.clone())
     }
 
     /// Moves copies as far as it goes now. Whoever calls this again and again brings all to where they are wished.
     pub fn settle_moves(&self) {
-        let volumes: Vec<VolumeId> = self.moves.unsettled().keys().copied().collect();
-        for volume in volumes {
-            let moved = self.move_copies(volume).unwrap_or_else(|error| {
-                let stuck = Some(error.message);
-                Some(MoveView { extents_left: 1, stuck })
-            });
+        let now = Instant::now();
+        let due: Vec<VolumeId> = {
+            let unsettled = self.moves.unsettled();
+            unsettled.iter().filter(|(_, one)| one.next_at <= now).map(|(id, _)| *id).collect()
+        };
+        for volume in due {
+            let moved = self
+                .move_copies(volume)
+                .unwrap_or_else(|error| Some(MoveView { extents_left: 1, stuck: Some(error.message) }));
             let mut unsettled = self.moves.unsettled();
+            // What was asked for meanwhile is looked at at once.
+            let Some(known) = unsettled.get_mut(&volume).filter(|known| known.next_at <= now) else {
+                continue;
+            };
             match moved {
                 None => _ = unsettled.remove(&volume),
-                Some(view) => _ = unsettled.insert(volume, view),
+                Some(view) => {
+                    let pause = if view.stuck.is_some() { STUCK_PAUSE } else { WAIT_PAUSE };
+                    *known = Unsettled { view, next_at: Instant::now() + pause };
+                }
             }
         }
         self.settle_leaving();
@@ -191,38 +251,26 @@ impl Control {
 
     /// Takes steps for the copies of one volume; `None` if all are where they are wished.
     fn move_copies(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
+        let mut view = MoveView::default();
         for _ in 0..STEPS_AT_ONCE {
-            // One step at a time, each under the lock of all changes and from a new look.
-            let _change = self.begin_change();
+            // Each step from a new look; others wait only for the step.
             let Some(look) = self.look_at_copies(volume) else { return Ok(None) };
-            let mut view = MoveView::default();
-            let mut next = None;
-            for extent in 0..extent_count(look.record.size_bytes) as u32 {
-                let step = match look.gone(extent) {
-                    Some(slot) => Step::Remove(slot),
-                    None => next_step(&look.copies(extent), &look.wishes, &look.candidates),
-                };
-                match step {
-                    Step::Done => continue,
-                    Step::Wait => {}
-                    Step::Stuck(wish) => view.stuck = Some(stuck_words(wish, look.wishes.len())),
-                    step if next.is_none() && view.extents_left < EXTENTS_AT_ONCE as u64 => {
-                        next = Some((extent, step));
-                    }
-                    _ => {}
-                }
-                view.extents_left += 1;
-            }
-            match next {
-                Some((extent, step)) if self.take_step(&look, extent, step)? => {}
-                _ => return Ok((view.extents_left > 0).then_some(view)),
+            let next;
+            (view, next) = look.next();
+            let Some((extent, step)) = next else { break };
+            let _change = self.begin_change();
+            let is_as_seen = self.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
+            if is_as_seen && !self.take_step(&look, extent, step)? {
+                break;
             }
         }
-        Ok(Some(self.moves_of(volume).unwrap_or_default()))
+        Ok((view.extents_left > 0).then_some(view))
     }
 
     fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
         let rooms = self.rooms();
+        let record = self.model().volumes.get(&volume)?.record.clone();
+        let damaged = self.damaged_copies(&record);
         let model = self.model();
         let versioned = model.volumes.get(&volume)?;
         let standings = model.open.get(&volume)?.copies.snapshot().standings;
@@ -234,6 +282,7 @@ impl Control {
             candidates,
             classes: drives().map(|drive| (drive.id, drive.class)).collect(),
             leaving: drives().filter(|drive| drive.is_leaving).map(|drive| drive.id).collect(),
+            damaged,
             revision: versioned.revision,
             record,
             standings,
@@ -270,27 +319,34 @@ impl Control {
     }
 
     fn remove_copy(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
-        let is_there = look.standings(extent)[slot] != Standing::Absent;
-        if is_there && !self.data_plane.remove_copy(look.record.id, (extent, slot))? {
+        let drive = look.drive(extent, slot);
+        let is_last = look.record.placement.copies_of(extent.into()).count() == usize::from(drive.is_some());
+        // Asked also of a copy that is accounted for as gone: it is refused unless another one has everything.
+        if is_last && drive.is_some() || !self.data_plane.remove_copy(look.record.id, (extent, slot))? {
             return Ok(false);
         }
-        let Some(drive) = look.drive(extent, slot) else { return Ok(true) };
+        let Some(drive) = drive else {
+            // Wherever its file is, nobody knows of it.
+            self.cast_off_strays(&look.record)?;
+            self.cut_out_strays(&look.record)?;
+            return Ok(true);
+        };
         let mut record = look.record.clone();
         record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
         record.generation += 1;
         self.save_volume(&record, look.revision)?;
-        self.write_copies([&record])?;
         // On a drive that is missing it is found when that is back.
         if self.store(drive).is_ok() {
             self.give_back_extent(&record, drive, extent)?;
         }
+        self.write_copies([&record])?;
         Ok(true)
     }
 
     /// An alarm for each volume whose copies cannot get to where they are wished.
     pub(super) fn move_alarms(&self) -> Vec<StandingAlarm> {
         let unsettled = self.moves.unsettled();
-        let stuck = unsettled.iter().filter_map(|(id, view)| Some((*id, view.stuck.clone()?)));
+        let stuck = unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.stuck.clone()?)));
         let alarm = |(volume, why)| StandingAlarm {
             source: AlarmSource::Replicas,
             volume: Some(volume),
@@ -299,6 +355,22 @@ impl Control {
         };
         stuck.map(alarm).collect()
     }
+}
+
+/// Where the copies of an extent should be by a template.
+fn wishes_of(template: &TemplateRecord) -> Vec<Wish> {
+    template.replicas.iter().copied().map(Some).collect()
+}
+
+/// Refuses wishes for which there are too few drives.
+fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Outcome<()> {
+    let Some(Unreachable { wish, wished, there }) = unreachable(wishes, candidates) else { return Ok(()) };
+    let class = wish.map_or(String::new(), |class| format!("class {class} in "));
+    let replicas = if wished == 1 { "replica" } else { "replicas" };
+    Err(ControlError::refused(format!(
+        "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and copies of an \
+         extent are on distinct ones"
+    )))
 }
 
 fn stuck_words(wish: Wish, replicas: usize) -> String {

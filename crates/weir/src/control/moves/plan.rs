@@ -20,7 +20,7 @@ pub struct CopyNow {
     pub class: Option<Class>,
     /// What it is worth.
     pub standing: Standing,
-    /// Its drive is to be emptied.
+    /// Its drive is to be emptied, or its files are damaged.
     pub must_leave: bool,
 }
 
@@ -142,7 +142,12 @@ fn make_room_and_add(
         .collect();
     let beside = candidates.iter().filter(|candidate| stay.contains(&candidate.room.drive));
     let beside: Vec<_> = beside.map(|candidate| candidate.room.domain.clone()).collect();
-    choose(&rooms, &beside).map_or(Step::Stuck(wish), |drive| Step::Add { slot, drive })
+    if let Some(drive) = choose(&rooms, &beside) {
+        return Step::Add { slot, drive };
+    }
+    // Where one that is no good makes room, its drive can take another.
+    let is_in_the_way = |copy: &&&CopyNow| copy.standing != Standing::InSync;
+    surplus.iter().find(is_in_the_way).map_or(Step::Stuck(wish), |copy| Step::Remove(copy.slot))
 }
 
 #[cfg(test)]

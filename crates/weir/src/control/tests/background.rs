@@ -215,7 +215,13 @@ fn policies_of_background_work_are_checked_and_kept() {
     );
     drop(world);
     let world = World::start(&state);
-    assert_eq!(world.control.background_policies(), [view]);
+    let views = world.control.background_policies();
+    assert_eq!(views[0], view);
+    assert!(views[1..].iter().all(|other| other.is_built_in), "{views:?}");
+    let change = BackgroundPolicyChange { deadline_seconds: Some(Some(3600)), ..Default::default() };
+    let (kind, message) =
+        error(world.control.modify_background_policy(BackgroundKind::Resynchronisation, &change));
+    assert!(kind == ErrorKind::Invalid && message.contains("takes no deadline"), "{message}");
     world.control.reset_background_policy(BackgroundKind::Cleanup).unwrap();
     let view = world.control.background_policies().remove(0);
     assert_eq!((view.policy, view.is_built_in), (weir_types::BackgroundPolicy::default(), true));

@@ -206,7 +206,7 @@ fn a_drive_that_joins_a_pool_is_used_as_that_is_and_keeps_its_own_queue_target()
 }
 
 #[test]
-fn another_class_is_taken_where_the_volume_has_it_and_shown_or_refused_elsewhere() {
+fn another_class_is_taken_where_it_is_to_be_had_and_shown_or_refused_elsewhere() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drive(&world, &state, "slow", Class::Low);
@@ -224,12 +224,29 @@ fn another_class_is_taken_where_the_volume_has_it_and_shown_or_refused_elsewhere
     };
     for text in ["any", "strict"] {
         let (kind, message) = error(ask(text, Class::High));
-        assert!(kind == ErrorKind::Refused && message.contains("cannot become high"), "{message}");
+        assert!(
+            kind == ErrorKind::Refused && message.contains("cannot have class high in 1 replica"),
+            "{message}"
+        );
         assert_eq!(ask(text, Class::Low).unwrap().record.class_policy, ClassPolicy::Strict);
     }
     assert_eq!(world.control.alarms(), []);
     assert_eq!(ask("preferred", Class::High).unwrap().record.io_priority, Class::High);
     assert_eq!(world.control.alarms()[0].message, "the class is not met: requested high, actual low");
+    drive(&world, &state, "fast", Class::High);
+    for text in ["any", "strict", "preferred"] {
+        ask(text, Class::High).unwrap();
+    }
+    let has_moved = |text: &str| {
+        let view = world.control.volume(None, &name(text)).unwrap();
+        view.moves.is_none() && view.class == Some(Class::High)
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !["any", "strict", "preferred"].iter().all(|text| has_moved(text)) {
+        assert!(std::time::Instant::now() < deadline, "volumes are moved to their class");
+        world.control.settle_moves();
+    }
+    assert_eq!(world.control.alarms(), []);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
 /// Makes a volume of class high with copies.
 fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
     let request = volume(None, text, extents * GIB);
-    let request = CreateVolume { io_priority: Some(Class::High), replicas, ..request };
+    let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
     world.control.create_volume(request).unwrap().record
 }
 
@@ -233,7 +233,7 @@ fn a_drive_that_leaves_takes_nothing_and_is_no_room() {
     assert_eq!(error(world.control.create_volume(request)).0, ErrorKind::Full);
     let (_, message) = error(world.control.create_volume(CreateVolume {
         io_priority: Some(Class::High),
-        replicas: 2,
+        replicas: Some(2),
         ..volume(None, "vol3", GIB)
     }));
     assert!(message.contains("on 1 drive"), "{message}");

@@ -25,7 +25,11 @@ fn drives(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
 }
 
 fn copied(text: &str, size_bytes: u64, replicas: u8) -> CreateVolume {
-    CreateVolume { io_priority: Some(Class::High), replicas, ..volume(None, text, size_bytes) }
+    CreateVolume {
+        io_priority: Some(Class::High),
+        replicas: Some(replicas),
+        ..volume(None, text, size_bytes)
+    }
 }
 
 fn record(world: &World, text: &str) -> VolumeRecord {

@@ -11,7 +11,7 @@ use crate::dataplane::command::NewHome;
 use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::{Home, Purpose};
-use crate::dataplane::token::{ConnectionIndex, CopyIndex, VolumeIndex};
+use crate::dataplane::token::{AskNumber, ConnectionIndex, CopyIndex, VolumeIndex};
 
 /// Where a volume stands in line for its drive.
 pub(in crate::dataplane) struct PoolPlace {
@@ -23,7 +23,7 @@ pub(in crate::dataplane) struct PoolPlace {
 /// An operation that waits for the media.
 pub(in crate::dataplane) enum Pending {
     /// Of a copy of a volume.
-    Volume { copy: CopyIndex, action: Action },
+    Volume { copy: CopyIndex, number: AskNumber, action: Action },
     /// The one with this number of the reactor's background work.
     Background(usize),
 }
@@ -134,20 +134,25 @@ impl Reactor {
         let context = volume.context(slot, operation);
         context.cost = Some(cost);
         context.at_media_since_ns = now_ns;
+        context.asked_ns = 0;
+        let number = context.number;
         match verdict {
             Verdict::Run => self.submit(copy, action),
             Verdict::Wait => {
-                self.pending.insert(Pending::Volume { copy, action });
+                self.pending.insert(Pending::Volume { copy, number, action });
             }
         }
     }
 
     /// An operation that waited may go.
     pub(in crate::dataplane) fn granted(&mut self, grant: MediaGrant) {
-        let (copy, action) = match self.pending.remove(grant.pending) {
-            Pending::Volume { copy, action } => (copy, action),
+        let (copy, number, action) = match self.pending.remove(grant.pending) {
+            Pending::Volume { copy, number, action } => (copy, number, action),
             Pending::Background(index) => return self.carry_out_step(index),
         };
+        if self.is_ghost(copy, number) {
+            return;
+        }
         let now_ns = self.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
             let context = self.volumes[copy.volume].context(copy.slot, operation);
@@ -227,8 +232,12 @@ impl Reactor {
 
     /// A connection that is quiet leaves the lines.
     pub(in crate::dataplane) fn quit_pools(&mut self, index: ConnectionIndex) {
-        let waiting = self.leave_pools(index);
-        debug_assert!(waiting.iter().all(Vec::is_empty), "a quiet connection has nothing waiting");
+        // What still waits was given up: a quiet connection has nothing else.
+        for (queued, ..) in self.leave_pools(index).into_iter().flatten() {
+            if let Pending::Volume { copy, number, .. } = self.pending.remove(queued.ticket().pending) {
+                self.is_ghost_of_line(copy, number);
+            }
+        }
     }
 
     /// Puts a volume elsewhere among those that share its drives. What waits goes on waiting there.

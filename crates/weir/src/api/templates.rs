@@ -1,0 +1,92 @@
+//! `/v1/templates`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::Context;
+use super::answer::{Answer, ApiError, Body, Path};
+use super::types::{ErrorBody, Template, TemplateCreate, TemplateList, TemplateModify};
+use super::{convert, convert_policy};
+use crate::control::{ControlError, CreateTemplate, ModifyTemplate};
+
+/// List all templates, with the built-in ones.
+#[utoipa::path(
+    get, path = "/v1/templates", tag = "templates", operation_id = "listTemplates",
+    responses((status = 200, description = "All templates", body = TemplateList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList> {
+    let views = context.run(|control| Ok::<_, ControlError>(control.templates())).await?;
+    Ok(Json(TemplateList { templates: views.into_iter().map(Template::from).collect() }))
+}
+
+/// Make a template.
+#[utoipa::path(
+    post, path = "/v1/templates", tag = "templates", operation_id = "createTemplate",
+    request_body = TemplateCreate,
+    responses((status = 201, description = "The new template", body = Template),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<TemplateCreate>,
+) -> Result<(StatusCode, Json<Template>), ApiError> {
+    let request = CreateTemplate {
+        name: convert::name(&request.name)?,
+        replicas: request.replicas.into_iter().map(Into::into).collect(),
+        read_from: request.read_from.and_then(Into::into),
+        policy_group: convert::optional_name(request.qos_policy_group.as_deref())?,
+    };
+    let view = context.run(|control| control.create_template(request)).await?;
+    Ok((StatusCode::CREATED, Json(view.into())))
+}
+
+/// Inspect a template.
+#[utoipa::path(
+    get, path = "/v1/templates/{name}", tag = "templates", operation_id = "inspectTemplate",
+    params(("name" = String, Path, description = "The template")),
+    responses((status = 200, description = "The template", body = Template),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Template> {
+    let name = convert::name(&name)?;
+    Ok(Json(context.run(move |control| control.template(&name)).await?.into()))
+}
+
+/// Change a template. The copies of the volumes that follow it are moved in the background.
+#[utoipa::path(
+    patch, path = "/v1/templates/{name}", tag = "templates", operation_id = "modifyTemplate",
+    params(("name" = String, Path, description = "The template")), request_body = TemplateModify,
+    responses((status = 200, description = "The template as it is now", body = Template),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Body(request): Body<TemplateModify>,
+) -> Answer<Template> {
+    let name = convert::name(&name)?;
+    let request = ModifyTemplate {
+        replicas: request.replicas.map(|replicas| replicas.into_iter().map(Into::into).collect()),
+        read_from: request.read_from.map(Into::into),
+        policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
+    };
+    Ok(Json(context.run(move |control| control.modify_template(&name, request)).await?.into()))
+}
+
+/// Delete a template that no volume follows.
+#[utoipa::path(
+    delete, path = "/v1/templates/{name}", tag = "templates", operation_id = "deleteTemplate",
+    params(("name" = String, Path, description = "The template")),
+    responses((status = 204, description = "It is gone"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let name = convert::name(&name)?;
+    context.run(move |control| control.delete_template(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

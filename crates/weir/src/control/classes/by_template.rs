@@ -1,0 +1,120 @@
+//! Where the copies of a volume lie that follows a template: each on the pool of its class.
+
+use weir_types::units::Size;
+use weir_types::{ClassPolicy, DriveId};
+
+use super::super::Control;
+use super::super::error::{ControlError, Outcome};
+use super::super::placement::Placement;
+use super::super::records::{TemplateRecord, VolumeRecord};
+use super::super::spread::{Domain, Room, count_domains, spread_among};
+use super::{Offer, Wish};
+use crate::store::extent_count;
+
+impl Control {
+    /// Where a new volume of this size should lie that follows a template.
+    ///
+    /// # Errors
+    /// Full if the pool of one of its classes cannot take the copies that it should, with what is free where; refused if
+    /// copies would have to share a zone or rack and that is not forced.
+    pub(in crate::control) fn place_by_template(
+        &self,
+        template: &TemplateRecord,
+        size_bytes: u64,
+        force: bool,
+    ) -> Outcome<Placement> {
+        let offers = self.offers();
+        let chosen = choose_all(&offers, template, size_bytes)?;
+        let extents = spread_over(&chosen, template, extent_count(size_bytes));
+        if !force {
+            refuse_close(&chosen, template, &extents)?;
+        }
+        Placement::of(&extents).ok_or_else(|| ControlError::internal("pools without drives were chosen"))
+    }
+
+    /// Places the extents that a volume gains by growing as its template says. Where drives are was looked at when the
+    /// volume was made; if that has changed, an alarm tells.
+    pub(super) fn extend_by_template(
+        &self,
+        volume: &mut VolumeRecord,
+        template: &TemplateRecord,
+        from_bytes: u64,
+    ) -> Outcome<()> {
+        let offers = self.offers();
+        let chosen = choose_all(&offers, template, volume.size_bytes - from_bytes)?;
+        let (old, new) = (extent_count(from_bytes), extent_count(volume.size_bytes));
+        volume.placement.extend(old, &spread_over(&chosen, template, new - old));
+        Ok(())
+    }
+
+    fn offers(&self) -> Vec<Offer> {
+        let usages = self.usages();
+        let model = self.model();
+        model.pools().iter().map(|pool| model.offer(pool, &usages)).collect()
+    }
+}
+
+/// The pool for each copy of a template.
+fn choose_all<'a>(offers: &'a [Offer], template: &TemplateRecord, bytes: u64) -> Outcome<Vec<&'a Offer>> {
+    let of_class = |class: &_| {
+        let copies = template.replicas.iter().filter(|other| *other == class).count();
+        let wish = Wish { class: *class, policy: ClassPolicy::Strict, bytes, copies };
+        let found = offers.iter().find(|offer| offer.class == Some(*class) && offer.can_take(&wish));
+        found.ok_or_else(|| lacking(offers, template, &wish))
+    };
+    template.replicas.iter().map(of_class).collect()
+}
+
+fn lacking(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> ControlError {
+    let there: Vec<String> = offers.iter().map(|offer| offer.words(wish.copies)).collect();
+    let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
+    let (name, size, class) = (&template.name, Size(wish.bytes), wish.class);
+    let copies = if wish.copies == 1 {
+        "a copy".to_owned()
+    } else {
+        format!("{} copies on distinct drives", wish.copies)
+    };
+    ControlError::full(format!(
+        "template '{name}' puts {copies} on class {class}, which cannot be had for {size}: there is {there}"
+    ))
+}
+
+/// The drives of some extents, by copy.
+fn spread_over(chosen: &[&Offer], template: &TemplateRecord, extents: u64) -> Vec<Vec<DriveId>> {
+    let mut rooms: Vec<Room> = Vec::new();
+    let mut among: Vec<Vec<usize>> = Vec::new();
+    for (copy, offer) in chosen.iter().enumerate() {
+        let same = template.replicas[..copy].iter().position(|class| *class == template.replicas[copy]);
+        let own = same.map(|other| among[other].clone()).unwrap_or_else(|| {
+            rooms.extend(offer.rooms.iter().cloned());
+            (rooms.len() - offer.rooms.len()..rooms.len()).collect()
+        });
+        among.push(own);
+    }
+    spread_among(extents, &among, &rooms)
+}
+
+/// Refuses copies that share what fails together, where it is said what that is.
+fn refuse_close(chosen: &[&Offer], template: &TemplateRecord, extents: &[Vec<DriveId>]) -> Outcome<()> {
+    let has_zones = chosen.iter().any(|offer| offer.zones.is_some());
+    let has_racks = chosen.iter().any(|offer| offer.racks.is_some());
+    for homes in extents.iter().filter(|_| has_zones || has_racks) {
+        let domain = |home: &DriveId| -> Option<&Domain> {
+            let room = chosen.iter().flat_map(|offer| &offer.rooms).find(|room| room.drive == *home);
+            room.map(|room| &room.domain)
+        };
+        let (zones, racks) = count_domains(homes.iter().filter_map(domain));
+        let close = [(has_zones, zones, "zone"), (has_racks, racks, "rack")];
+        let close = close.iter().find(|(is_said, count, _)| *is_said && *count < homes.len());
+        if let Some((_, count, what)) = close {
+            let (copies, name) = (homes.len(), &template.name);
+            let plural = if *count == 1 { "" } else { "s" };
+            return Err(ControlError::refused(format!(
+                "the {copies} replicas of template '{name}' ({}) cannot be in different {what}s: drives of their \
+                 classes are in {count} {what}{plural} at most that are different; --force has some share a {what}",
+                template.classes()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! Templates: by a name, where each copy of a volume lives and which is read; and what follows for volumes that follow
+//! one.
+//!
+//! A volume names the template that it follows. What that says is looked up whenever copies are placed or moved, so a
+//! template that becomes another moves its volumes. How copies are moved is none of this module's business.
+
+mod built_in;
+mod follow;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use weir_types::{Class, Name};
+
+use super::Control;
+use super::bounds::{REPLICAS_MAX, TEMPLATES_MAX};
+use super::catalogue::Transaction;
+use super::error::{ControlError, Outcome};
+use super::model::{Model, Versioned, list_names};
+use super::records::{TemplateRecord, VolumeRecord, keys};
+use built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
+
+/// What a new template should be.
+#[derive(Clone, Debug)]
+pub struct CreateTemplate {
+    /// The name.
+    pub name: Name,
+    /// The class of each copy, 1 to [`REPLICAS_MAX`] of them.
+    pub replicas: Vec<Class>,
+    /// The class of the copies that are read; the fastest if `None`.
+    pub read_from: Option<Class>,
+    /// The policy group that volumes are bound to which are made from it.
+    pub policy_group: Option<Name>,
+}
+
+/// What should become different about a template; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct ModifyTemplate {
+    /// Other classes: copies of its volumes are moved there.
+    pub replicas: Option<Vec<Class>>,
+    /// Another class to read from, or the fastest.
+    pub read_from: Option<Option<Class>>,
+    /// Another policy group, or none, for volumes to come.
+    pub policy_group: Option<Option<Name>>,
+}
+
+/// A template as it is shown.
+#[derive(Clone, Debug)]
+pub struct TemplateView {
+    /// Its record.
+    pub record: TemplateRecord,
+    /// True if it always exists and cannot be changed.
+    pub is_built_in: bool,
+    /// Number of volumes that follow it.
+    pub volumes: usize,
+}
+
+/// All templates.
+pub struct Templates(BTreeMap<Name, Versioned<TemplateRecord>>);
+
+impl Default for Templates {
+    fn default() -> Templates {
+        Templates(built_in::records().map(|template| (template.record.name.clone(), template)).collect())
+    }
+}
+
+impl Templates {
+    /// Adds or replaces a template. One that is built in stays.
+    pub fn put(&mut self, record: TemplateRecord, revision: u64) {
+        if !is_built_in(&record.name) {
+            self.0.insert(record.name.clone(), Versioned { record, revision });
+        }
+    }
+}
+
+impl TemplateRecord {
+    /// The classes of the copies, in words that are accepted for them.
+    pub fn classes(&self) -> String {
+        self.replicas.iter().map(|class| class.name()).collect::<Vec<_>>().join(",")
+    }
+
+    /// How many copies there are.
+    pub fn count(&self) -> u8 {
+        u8::try_from(self.replicas.len()).expect("a template is checked before it is kept")
+    }
+
+    /// Says what makes no sense.
+    fn check(&self) -> Outcome<()> {
+        let (name, count) = (&self.name, self.replicas.len());
+        if !(1..=usize::from(REPLICAS_MAX)).contains(&count) {
+            return Err(ControlError::invalid(format!(
+                "template '{name}' would have {count} replicas; 1 to {REPLICAS_MAX} are accepted, each with its class"
+            )));
+        }
+        match self.read_from.filter(|class| !self.replicas.contains(class)) {
+            None => Ok(()),
+            Some(class) => Err(ControlError::invalid(format!(
+                "template '{name}' would read from class {class}, of which none of its replicas ({}) is; a class of \
+                 theirs or 'fastest' is accepted",
+                self.classes()
+            ))),
+        }
+    }
+}
+
+impl Model {
+    /// The template of this name.
+    pub(super) fn template(&self, name: &Name) -> Outcome<&Versioned<TemplateRecord>> {
+        self.templates.0.get(name).ok_or_else(|| {
+            let known = list_names(self.templates.0.keys());
+            ControlError::not_found(format!("unknown template '{name}'; there are: {known}"))
+        })
+    }
+
+    /// The template that a volume follows.
+    pub(super) fn template_of(&self, volume: &VolumeRecord) -> Option<&TemplateRecord> {
+        self.templates.0.get(volume.template.as_ref()?).map(|template| &template.record)
+    }
+
+    /// The template that has to lie in the copies of a volume's record.
+    pub(super) fn template_to_copy(&self, volume: &VolumeRecord) -> Option<&TemplateRecord> {
+        self.template_of(volume).filter(|template| !is_built_in(&template.name))
+    }
+
+    /// The volumes that follow a template.
+    fn followers(&self, name: &Name) -> impl Iterator<Item = &Versioned<VolumeRecord>> {
+        self.volumes.values().filter(move |volume| volume.record.template.as_ref() == Some(name))
+    }
+
+    fn view_of_template(&self, record: &TemplateRecord) -> TemplateView {
+        TemplateView {
+            record: record.clone(),
+            is_built_in: is_built_in(&record.name),
+            volumes: self.followers(&record.name).count(),
+        }
+    }
+}
+
+impl Control {
+    /// All templates by name, with the built-in ones.
+    pub fn templates(&self) -> Vec<TemplateView> {
+        let model = self.model();
+        model.templates.0.values().map(|template| model.view_of_template(&template.record)).collect()
+    }
+
+    /// One template.
+    pub fn template(&self, name: &Name) -> Outcome<TemplateView> {
+        let model = self.model();
+        Ok(model.view_of_template(&model.template(name)?.record))
+    }
+
+    /// Makes a template. Drives of its classes need not be there yet.
+    ///
+    /// # Errors
+    /// Conflict for a name that is taken; invalid for a number of replicas that no volume can have, or a class to read
+    /// from that none of them has; full if there are as many as can be.
+    pub fn create_template(&self, request: CreateTemplate) -> Outcome<TemplateView> {
+        let _change = self.begin_change();
+        refuse_name(&self.model(), &request.name)?;
+        let CreateTemplate { name, replicas, read_from, policy_group } = request;
+        let created_at = Timestamp::now();
+        let record = TemplateRecord { name, replicas, read_from, policy_group, generation: 1, created_at };
+        record.check()?;
+        let key = keys::template(&record.name);
+        let revision = self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+        self.update(|model| model.templates.put(record.clone(), revision));
+        self.template(&record.name)
+    }
+
+    /// Changes a template. The copies of its volumes are moved in the background to where it says then, and read from
+    /// where it says from the answer on. The policies of volumes that are there stay.
+    ///
+    /// # Errors
+    /// Refused for a built-in one, and if it has volumes for whose copies there are too few drives of a class; invalid
+    /// as for a new one.
+    pub fn modify_template(&self, name: &Name, request: ModifyTemplate) -> Outcome<TemplateView> {
+        let _change = self.begin_change();
+        let Versioned { record: old, revision } = self.model().template(name)?.clone();
+        refuse_built_in(&old)?;
+        let mut new = TemplateRecord {
+            replicas: request.replicas.unwrap_or_else(|| old.replicas.clone()),
+            read_from: request.read_from.unwrap_or(old.read_from),
+            policy_group: request.policy_group.unwrap_or_else(|| old.policy_group.clone()),
+            ..old.clone()
+        };
+        new.check()?;
+        if new != old {
+            new.generation += 1;
+            let followers: Vec<_> = self.model().followers(name).cloned().collect();
+            // What it asks for is the same for all of them.
+            if let Some(follower) = followers.first().filter(|_| new.replicas != old.replicas) {
+                self.refuse_unreachable_by(&follower.record, &new)?;
+            }
+            let changed = self.save_template(&new, revision, followers)?;
+            self.put_template_in_effect(&changed)?;
+        }
+        self.template(name)
+    }
+
+    /// Writes a changed template with the volumes that follow it, as a whole or not at all; answers these.
+    fn save_template(
+        &self,
+        template: &TemplateRecord,
+        revision: u64,
+        followers: Vec<Versioned<VolumeRecord>>,
+    ) -> Outcome<Vec<VolumeRecord>> {
+        let key = keys::template(&template.name);
+        let mut transaction = Transaction::default().compare(&key, revision).put(&key, template)?;
+        let mut changed = Vec::with_capacity(followers.len());
+        for Versioned { mut record, revision } in followers {
+            record.replicas = template.count();
+            record.generation += 1;
+            let key = keys::volume(record.id);
+            transaction = transaction.compare(&key, revision).put(&key, &record)?;
+            changed.push(record);
+        }
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| {
+            model.templates.put(template.clone(), revision);
+            changed.iter().for_each(|volume| model.put_volume(volume.clone(), revision));
+        });
+        Ok(changed)
+    }
+
+    fn put_template_in_effect(&self, followers: &[VolumeRecord]) -> Outcome<()> {
+        followers.iter().for_each(|volume| self.begin_moves(volume.id));
+        followers.iter().try_for_each(|volume| self.put_read_costs(volume))?;
+        self.write_copies(followers)
+    }
+
+    /// Removes a template that no volume follows.
+    ///
+    /// # Errors
+    /// Refused for a built-in one, and while volumes follow it, which are named.
+    pub fn delete_template(&self, name: &Name) -> Outcome<()> {
+        let _change = self.begin_change();
+        let Versioned { record, revision } = self.model().template(name)?.clone();
+        refuse_built_in(&record)?;
+        let followers = list_names(self.model().followers(name).map(|volume| volume.record.export_name()));
+        if !followers.is_empty() {
+            return Err(ControlError::refused(format!(
+                "template '{name}' is followed by the volumes: {followers}; release them first with \
+                 'volume modify NAME --template none', or give them another"
+            )));
+        }
+        let key = keys::template(name);
+        self.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
+        self.update(|model| model.templates.0.remove(name));
+        Ok(())
+    }
+}
+
+/// Refuses a name that no new template can have, and another template where there are as many as can be.
+fn refuse_name(model: &Model, name: &Name) -> Outcome<()> {
+    refuse_built_in_name(name)?;
+    let own = model.templates.0.keys().filter(|name| !is_built_in(name)).count();
+    if model.templates.0.contains_key(name) {
+        return Err(ControlError::conflict(format!("template '{name}' exists already")));
+    }
+    if own >= TEMPLATES_MAX {
+        return Err(ControlError::full(format!(
+            "there are {TEMPLATES_MAX} templates already, which is the most"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Copies that do not answer: while another copy has everything, what was asked of one that is silent for too long is
+//! given up, and the copy with it.
+//!
+//! The kernel may still carry out what was given up, at any later time. So its buffers stay where they are until it has
+//! come back, and a copy is not taken back before all of it has.
+
+use std::collections::BTreeMap;
+
+use weir_qos::Cost;
+use weir_volume::Fault;
+use weir_volume::mirror::Answer;
+
+use super::locked;
+use super::reactor::Reactor;
+use super::token::{AskNumber, CopyIndex, VolumeIndex};
+
+/// How long a drive may take for an answer while others have the same, in nanoseconds: longer than a busy disk takes for
+/// all that is queued there, and shorter than what those who wait for it give up after.
+const STALL_NS: u64 = 10_000_000_000;
+
+/// What is told of a copy that was given up.
+pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
+
+/// How often it is looked, in nanoseconds.
+pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Something that was given up and has not come back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ghost {
+    pub extent: u32,
+    /// The home where it stands in line, or is at the media, and with what cost.
+    pub media: Option<(usize, Cost)>,
+}
+
+/// What was given up, by copy and number.
+#[derive(Debug, Default)]
+pub(super) struct Ghosts(BTreeMap<(usize, AskNumber), Ghost>);
+
+impl Ghosts {
+    pub fn add(&mut self, slot: usize, number: AskNumber, ghost: Ghost) {
+        self.0.insert((slot, number), ghost);
+    }
+
+    /// True if anything may still happen to a copy of an extent.
+    pub fn haunt(&self, extent: u32, slot: usize) -> bool {
+        self.0.iter().any(|((of, _), ghost)| *of == slot && ghost.extent == extent)
+    }
+}
+
+impl Reactor {
+    /// Gives up copies that do not answer.
+    pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
+        let before_ns = self.now_ns.saturating_sub(STALL_NS);
+        self.give_up_notes(index, before_ns);
+        for (slot, extent) in self.volumes[index].stalled(before_ns) {
+            if self.volumes[index].mirror.has_other(extent, slot) {
+                self.give_up(index, slot, extent);
+            }
+        }
+    }
+
+    fn give_up(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
+        let volume = &mut self.volumes[index];
+        volume.fault_message = Some(NO_ANSWER.to_owned());
+        let operations = volume.give_up(slot, extent, &self.pool);
+        volume.mirror.retire(extent, slot, &mut volume.effects);
+        for operation in operations {
+            volume.mirror.answer(slot, Answer::Completed(operation, Err(Fault::Broken)), &mut volume.effects);
+        }
+        // It was retired by something else before, and this message is nobody's.
+        volume.fault_message = None;
+        self.carry_out(index);
+    }
+
+    /// What was given up leaves the line without its turn, with its connection; whoever ends that settles the volume.
+    pub(super) fn is_ghost_of_line(&mut self, copy: CopyIndex, number: AskNumber) {
+        let volume = &mut self.volumes[copy.volume];
+        let ghost = volume.ghosts.0.remove(&(copy.slot, number));
+        debug_assert!(ghost.is_some(), "only what was given up waits for nobody");
+        volume.outstanding -= 1;
+    }
+
+    /// What was given up has come back, or its turn in line has come. True if it was that.
+    pub(super) fn is_ghost(&mut self, copy: CopyIndex, number: AskNumber) -> bool {
+        let volume = &mut self.volumes[copy.volume];
+        let Some(ghost) = volume.ghosts.0.remove(&(copy.slot, number)) else { return false };
+        volume.outstanding -= 1;
+        if let Some((home, cost)) = ghost.media {
+            locked(&volume.homes[home].place.pool).pool.completed(self.now_ns, cost);
+            self.release_home(copy.volume, home);
+        }
+        self.settle_volume(copy.volume);
+        true
+    }
+}
