@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use weir_types::{Emulation, Name};
 
 use super::Context;
@@ -106,18 +107,35 @@ pub(super) async fn measure(
     Ok((StatusCode::ACCEPTED, Json(view.into())))
 }
 
-/// Remove a drive that holds no volumes. Its directory stays; a block device is unmounted and keeps its filesystem.
+/// Remove a drive. One that holds something is emptied first, while its volumes are used, and goes by itself once it is
+/// empty. Its directory stays; a block device is unmounted and keeps its filesystem.
 #[utoipa::path(
     delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
     params(("name" = String, Path, description = "The drive")),
-    responses((status = 204, description = "It is gone"),
+    responses((status = 202, description = "It is being emptied", body = Drive),
+              (status = 204, description = "It is gone"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
     Path(name): Path<String>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Response, ApiError> {
     let name = convert::name(&name)?;
-    context.run(move |control| control.remove_drive(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let left = context.run(move |control| control.remove_drive(&name)).await?;
+    Ok(match left {
+        Some(view) => (StatusCode::ACCEPTED, Json(Drive::from(view))).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Take back that a drive is to be removed: nothing more leaves it, and what left stays where it is.
+#[utoipa::path(
+    delete, path = "/v1/drives/{name}/removal", tag = "drives", operation_id = "keepDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 200, description = "The drive, which stays", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn keep(State(context): State<Context>, Path(name): Path<String>) -> Answer<Drive> {
+    let name = convert::name(&name)?;
+    Ok(Json(context.run(move |control| control.keep_drive(&name)).await?.into()))
 }

@@ -99,6 +99,7 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(drives::list, drives::create))
         .routes(routes!(drives::inspect, drives::modify, drives::delete))
         .routes(routes!(drives::measure))
+        .routes(routes!(drives::keep))
         .routes(routes!(pools::list))
         .routes(routes!(pools::inspect, pools::modify))
         .routes(routes!(templates::list, templates::create))

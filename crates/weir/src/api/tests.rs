@@ -153,7 +153,11 @@ fn call_drives(api: &mut World) {
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";
     assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
-    api.call("DELETE", "/v1/drives/{name}", "slow", None, 409);
+    let leaving = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
+    assert_eq!(leaving["leaving"], json!({"extents_left": 1}));
+    let kept = api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
+    assert_eq!(kept.get("leaving"), None);
+    api.call("DELETE", "/v1/drives/{name}/removal", "none-such", None, 404);
     api.call("DELETE", VOLUME, "x", None, 204);
     let jobs = api.call("GET", "/v1/background", "", None, 200)["jobs"].clone();
     assert_eq!(
@@ -163,7 +167,9 @@ fn call_drives(api: &mut World) {
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let series = "weir_background_jobs{kind=\"cleanup\",drive=\"slow\"} 1.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
-    api.call("DELETE", "/v1/drives/{name}", "slow", None, 409);
+    let leaving = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
+    assert_eq!(leaving["leaving"], json!({"extents_left": 0}));
+    api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
     crate::control::tests::settle(&api.control);
     assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);

@@ -22,7 +22,8 @@ pub use background::{
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
 };
 pub use drives::{
-    Drive, DriveCreate, DriveDevice, DriveEmulation, DriveEmulationCreate, DriveList, DriveState, VolumeDrive,
+    Drive, DriveCreate, DriveDevice, DriveEmulation, DriveEmulationCreate, DriveLeaving, DriveList,
+    DriveState, VolumeDrive,
 };
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use pools::{InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::Method;
 use reqwest::blocking::{ClientBuilder, RequestBuilder, Response};
+use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -139,6 +139,20 @@ impl Client {
         self.send(self.request(Method::DELETE, path, query)).map(|_| ())
     }
 
+    /// Removes something, or has that begun; then the answer is what it is until it is gone.
+    pub fn begin_delete<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CommandError> {
+        let response = self.send(self.request(Method::DELETE, path, &[]))?;
+        match response.status() {
+            StatusCode::ACCEPTED => read(response).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes what belongs to something; answers how that is then.
+    pub fn delete_of<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
+        self.answer(self.request(Method::DELETE, path, &[]))
+    }
+
     fn request(&self, method: Method, path: &str, query: Query<'_>) -> RequestBuilder {
         let query: Vec<_> =
             query.iter().filter_map(|(key, value)| value.map(|value| (*key, value))).collect();
@@ -146,9 +160,7 @@ impl Client {
     }
 
     fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CommandError> {
-        self.send(request)?.json().map_err(|error| {
-            CommandError::Failed(format!("the daemon's answer is not understood: {}", chain(&error)))
-        })
+        read(self.send(request)?)
     }
 
     fn send(&self, request: RequestBuilder) -> Result<Response, CommandError> {
@@ -166,6 +178,12 @@ impl Client {
             Err(_) => Err(CommandError::Failed(format!("the daemon answered {status}"))),
         }
     }
+}
+
+fn read<T: DeserializeOwned>(response: Response) -> Result<T, CommandError> {
+    response.json().map_err(|error| {
+        CommandError::Failed(format!("the daemon's answer is not understood: {}", chain(&error)))
+    })
 }
 
 /// The innermost cause, which is the one that says what happened.

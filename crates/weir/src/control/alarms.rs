@@ -163,6 +163,7 @@ impl Control {
             message: alarm.message,
         }));
         alarms.extend(self.missing_drive_alarms());
+        alarms.extend(self.leaving_alarms());
         alarms.extend(self.over_commit_alarms());
         alarms.extend(self.measurement_alarms());
         alarms.extend(self.class_alarms());

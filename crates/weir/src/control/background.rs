@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use weir_types::bounds::REGION_BYTES;
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, Throughput, VolumeId, Weight};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Throughput, VolumeId, Weight};
 use weir_volume::mirror::Standing;
 
 use super::Control;
@@ -273,7 +273,7 @@ impl Control {
     pub(super) fn resume_cleanups(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
         for record in interrupted {
             // Without any of its drives nothing more is known of it, and the next start asks again.
-            let is_possible = record.placement.drives().iter().any(|drive| self.store(*drive).is_ok());
+            let is_possible = record.placement.drives().into_iter().any(|drive| self.store(drive).is_ok());
             let record = match record.state {
                 VolumeState::Creating if is_possible => self.mark_deleting(record)?,
                 _ => record.clone(),
@@ -346,22 +346,6 @@ impl Control {
             self.alarms.forget(id);
         }
     }
-}
-
-/// Refuses to give up a drive on which something is still to be given back, unless it is missing: then nobody could,
-/// and a drive that is added again tells itself what is to go.
-pub(super) fn refuse_cleanups(model: &Model, drive: DriveId, name: &Name) -> Outcome<()> {
-    if model.drives.get(&drive).is_some_and(|drive| drive.store.is_err()) {
-        return Ok(());
-    }
-    let what = list_names(model.cleanups_on(drive).map(|(_, cleanup)| &cleanup.what));
-    if what.is_empty() {
-        return Ok(());
-    }
-    Err(ControlError::refused(format!(
-        "drive '{name}' has space to be given back, of: {what}; 'qos statistics background show' tells how far it is, \
-         and 'volume delete --wait' waits for it"
-    )))
 }
 
 /// Nanoseconds since an instant; 0 if it is yet to come.

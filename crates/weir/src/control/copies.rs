@@ -209,7 +209,7 @@ fn extents(first: u64, size_bytes: u64) -> Range<u32> {
 fn missing_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let placement = &volume.placement;
     let missing: Vec<DriveId> =
-        placement.drives().iter().copied().filter(|drive| !model.is_there(*drive)).collect();
+        placement.drives().into_iter().filter(|drive| !model.is_there(*drive)).collect();
     if missing.is_empty() {
         return None;
     }

@@ -1,6 +1,9 @@
 //! A volume's files, on all drives that it lies on.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
+use weir_qos::MediaModel;
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
@@ -8,7 +11,7 @@ use super::background::Cleanup;
 use super::copies::first_account;
 use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
-use crate::dataplane::{VolumeHome, VolumeLayout};
+use crate::dataplane::{DriveSpec, VolumeHome, VolumeLayout};
 use crate::store::{ExtentFault, Store, extent_count, extent_fault, extents_folder, witness};
 
 /// What a read counts more on drives that a template does not have read: more than any differences of their speeds.
@@ -20,14 +23,14 @@ impl Control {
     /// # Errors
     /// Refused if one is missing.
     pub(super) fn stores_of(&self, volume: &VolumeRecord) -> Outcome<Vec<(DriveId, Store)>> {
-        let store = |drive: &DriveId| Ok((*drive, self.store(*drive)?));
-        volume.placement.drives().iter().map(store).collect()
+        let store = |drive| Ok((drive, self.store(drive)?));
+        volume.placement.drives().into_iter().map(store).collect()
     }
 
     /// The files of those drives of a volume that are there, in the order of its placement.
     pub(super) fn stores_there(&self, volume: &VolumeRecord) -> Vec<(DriveId, Store)> {
-        let store = |drive: &DriveId| Some((*drive, self.store(*drive).ok()?));
-        volume.placement.drives().iter().filter_map(store).collect()
+        let store = |drive| Some((drive, self.store(drive).ok()?));
+        volume.placement.drives().into_iter().filter_map(store).collect()
     }
 
     /// Where a volume lies, as the data plane needs to know it.
@@ -44,14 +47,15 @@ impl Control {
     fn homes(&self, volume: &VolumeRecord) -> Outcome<Vec<VolumeHome>> {
         let model = self.model();
         let read_from = model.template_of(volume).and_then(|template| template.read_from);
-        let home = |drive: &DriveId| {
-            let record = model.drives.get(drive).map(|drive| &drive.record)?;
+        let home = |place: Option<DriveId>| {
+            let Some(drive) = place else { return Some(forgotten_home()) };
+            let record = model.drives.get(&drive).map(|drive| &drive.record)?;
             let directory = extents_folder(&record.path, volume.id);
             let is_read = read_from.is_none_or(|class| record.class == Some(class));
             let read_cost = record.read_cost() + if is_read { 0 } else { NOT_READ_COST };
             Some(VolumeHome { drive: record.spec(), directory, read_cost })
         };
-        let homes: Option<Vec<VolumeHome>> = volume.placement.drives().iter().map(home).collect();
+        let homes: Option<Vec<VolumeHome>> = volume.placement.places().map(home).collect();
         homes.ok_or_else(|| ControlError::internal("a volume is on a drive that is not in the catalogue"))
     }
 
@@ -156,7 +160,7 @@ impl Control {
         Ok(())
     }
 
-    fn give_back_part(&self, id: VolumeId, drive: DriveId, what: &str, volume: &VolumeRecord) {
+    pub(super) fn give_back_part(&self, id: VolumeId, drive: DriveId, what: &str, volume: &VolumeRecord) {
         let what = format!("{what} volume {}", volume.export_name());
         let begun_at = Timestamp::now();
         self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_extents: None, progress: None });
@@ -210,8 +214,21 @@ impl Control {
         if let Err(error) = witness::remove(&self.witnesses(volume.id)) {
             tracing::warn!(volume = %volume.id, %error, "the witnesses of a deleted volume stay");
         }
-        for drive in volume.placement.drives() {
-            self.begin_cleanup(volume.id, Cleanup::of_volume(volume, *drive));
+        // One that was removed meanwhile has nothing of it.
+        let is_known = |drive: &DriveId| self.model().drives.contains_key(drive);
+        for drive in volume.placement.drives().into_iter().filter(is_known) {
+            self.begin_cleanup(volume.id, Cleanup::of_volume(volume, drive));
         }
     }
+}
+
+/// Keeps the place of a drive that a volume is not on any more: nothing is ever asked of it.
+fn forgotten_home() -> VolumeHome {
+    let drive = DriveSpec {
+        id: DriveId(uuid::Uuid::max()),
+        emulation: None,
+        media: MediaModel::UNKNOWN,
+        queue_target: None,
+    };
+    VolumeHome { drive, directory: PathBuf::new(), read_cost: u32::MAX }
 }

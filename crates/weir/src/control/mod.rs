@@ -54,8 +54,8 @@ pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView
 use built_in::is_built_in;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
-pub use drives::{AddDrive, ClassChange, DriveView, ModifyDrive};
-use drives::{Formats, Measurements};
+pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
+use drives::{Formats, Leaving, Measurements};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use ledger::{Amount, Claim, Ledger};
@@ -93,6 +93,7 @@ pub struct Control {
     classes: ClassThresholds,
     measurements: Measurements,
     moves: Moves,
+    leaving: Leaving,
     formats: Formats,
     node: uuid::Uuid,
     started: Instant,
@@ -182,7 +183,7 @@ impl Control {
         let mut by_drive: BTreeMap<DriveId, Vec<RecordUpdate>> = BTreeMap::new();
         for volume in volumes {
             for drive in volume.placement.drives() {
-                by_drive.entry(*drive).or_default().push(self.record_copy(volume)?);
+                by_drive.entry(drive).or_default().push(self.record_copy(volume)?);
             }
         }
         for (drive, updates) in by_drive {

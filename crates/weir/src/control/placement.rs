@@ -3,6 +3,9 @@
 //! Pure: it knows drives by their identity, and nothing of their files. Two copies of an extent are never on the same
 //! drive. Copies have numbers, and an extent may lack the copy of a number: copies are moved extent by extent, each
 //! between two numbers.
+//!
+//! The place of a drive among the drives of a volume means the same as long as a daemon runs, because the data plane
+//! knows it by that. So a drive that is forgotten leaves its place empty, and only the next daemon closes the gap.
 
 use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
@@ -15,13 +18,16 @@ use crate::store::extent_count;
 /// A copy's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
 const _: () = assert!(DRIVES_MAX <= NO_HOME as usize);
 
+/// Stands where a drive was that is forgotten; no drive is called that, whose identities are random or nil.
+const GONE: DriveId = DriveId(uuid::Uuid::max());
+
 /// Which drives hold which extent of a volume.
 ///
 /// A drive may be named that holds none, because a shrink took them; the volume's folder is there all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Form", into = "Form")]
 pub struct Placement {
-    /// The drives, none of them twice, at least one.
+    /// The drives, none of them twice, at least one, and [`GONE`] in places of those that are forgotten.
     drives: Vec<DriveId>,
     /// By copy, of which there is at least one, and extent the index of its drive, or [`NO_HOME`]. Extents beyond a list
     /// are on the first drive in the first copy, and nowhere in the others.
@@ -68,7 +74,8 @@ impl Placement {
         self.shorten(count + more.len() as u64);
     }
 
-    /// The index of a drive, which is entered if it is new.
+    /// The index of a drive, which is entered if it is new. Who adds drives to a daemon leaves room for those that are
+    /// forgotten: see [`Placement::gone_count`].
     fn index_of(&mut self, drive: DriveId) -> u8 {
         let known = self.drives.iter().position(|known| *known == drive);
         let index = known.unwrap_or_else(|| {
@@ -98,12 +105,52 @@ impl Placement {
         list[extent as usize] = index;
     }
 
-    /// The drives, at least one.
-    pub fn drives(&self) -> &[DriveId] {
-        &self.drives
+    /// Forgets a drive that has no copy of any extent of a volume that has this many; its place stays empty. False if it
+    /// has one, or is the only drive.
+    pub fn forget(&mut self, count: u64, drive: DriveId) -> bool {
+        let Some(place) = self.drives.iter().position(|known| *known == drive) else { return false };
+        let is_there = |extent: u64| (0..self.copies.len()).any(|slot| self.is_at(place, slot, extent));
+        let is_needed = (0..count).any(is_there) || self.gone_count() + 1 == self.drives.len();
+        if !is_needed {
+            self.drives[place] = GONE;
+        }
+        !is_needed
     }
 
-    /// By copy and extent the index of its drive in [`Placement::drives`], or [`NO_HOME`]; extents beyond a list are on
+    /// Number of places that are empty, because the drives there were forgotten.
+    pub fn gone_count(&self) -> usize {
+        self.drives.iter().filter(|drive| **drive == GONE).count()
+    }
+
+    /// The same without empty places. For a daemon that begins: whoever knew drives by their place must know them anew.
+    pub fn compacted(mut self) -> Placement {
+        if self.gone_count() == 0 {
+            return self;
+        }
+        let mut next = 0..NO_HOME;
+        let renumber =
+            |drive: &DriveId| Some(*drive).filter(|drive| *drive != GONE).and_then(|_| next.next());
+        let renumbered: Vec<u8> = self.drives.iter().map(renumber).map(|at| at.unwrap_or(NO_HOME)).collect();
+        for home in self.copies.iter_mut().flatten() {
+            *home = renumbered.get(usize::from(*home)).copied().unwrap_or(NO_HOME);
+        }
+        self.drives.retain(|drive| *drive != GONE);
+        // A list that is not needed any more is not written.
+        self.shorten(u64::MAX);
+        self
+    }
+
+    /// The drives, at least one.
+    pub fn drives(&self) -> Vec<DriveId> {
+        self.drives.iter().copied().filter(|drive| *drive != GONE).collect()
+    }
+
+    /// The drives by their place; `None` where one is forgotten.
+    pub fn places(&self) -> impl Iterator<Item = Option<DriveId>> {
+        self.drives.iter().map(|drive| (*drive != GONE).then_some(*drive))
+    }
+
+    /// By copy and extent the place of its drive in [`Placement::places`], or [`NO_HOME`]; extents beyond a list are on
     /// the first drive in the first copy, and nowhere in the others.
     pub fn copies(&self) -> &[Vec<u8>] {
         &self.copies
@@ -123,6 +170,10 @@ impl Placement {
         self.copies[slot].get(extent as usize).copied().unwrap_or(home_beyond_list(slot))
     }
 
+    fn is_at(&self, place: usize, slot: usize, extent: u64) -> bool {
+        usize::from(self.index(slot, extent)) == place
+    }
+
     /// The copies of an extent: their numbers and drives, in the order of the numbers.
     pub fn copies_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
         let home = move |slot| {
@@ -136,9 +187,7 @@ impl Placement {
     pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = u32> {
         let place = self.drives.iter().position(|known| *known == drive);
         let is_there = move |extent: &u64| {
-            place.is_some_and(|place| {
-                (0..self.copies.len()).any(|slot| usize::from(self.index(slot, *extent)) == place)
-            })
+            place.is_some_and(|place| (0..self.copies.len()).any(|slot| self.is_at(place, slot, *extent)))
         };
         (0..extent_count(size_bytes)).filter(is_there).map(|extent| extent as u32)
     }
@@ -200,7 +249,7 @@ impl TryFrom<Form> for Placement {
 
     fn try_from(form: Form) -> Result<Placement, String> {
         let (drives, copies) = match form {
-            Form::One(drive) => return Ok(Placement::on(drive)),
+            Form::One(drive) => (vec![drive], vec![Vec::new()]),
             Form::Single { drives, extents } => (drives, vec![extents]),
             Form::Several { drives, copies } => (drives, copies),
         };
@@ -213,7 +262,8 @@ impl Placement {
     /// Says what of this cannot be.
     fn check(&self) -> Result<(), String> {
         let Placement { drives, copies } = self;
-        if drives.is_empty() || (1..drives.len()).any(|index| drives[..index].contains(&drives[index])) {
+        let is_twice = |index: usize| drives[index] != GONE && drives[..index].contains(&drives[index]);
+        if self.gone_count() == drives.len() || (1..drives.len()).any(is_twice) {
             return Err(format!("a placement names {} drives, none or one of them twice", drives.len()));
         }
         if !(1..=COPIES_MAX).contains(&copies.len()) {
@@ -235,6 +285,9 @@ impl Placement {
             Some(_) if (1..places.len()).any(|at| places[..at].contains(&places[at])) => {
                 "two copies on one drive".to_owned()
             }
+            Some(_) if places.iter().any(|place| self.drives[usize::from(*place)] == GONE) => {
+                "a copy on a drive that is forgotten".to_owned()
+            }
             Some(_) => return Ok(()),
         };
         Err(format!("a placement has {wrong} of extent {extent}"))
@@ -252,6 +305,7 @@ impl Default for Placement {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::TestCaseError;
 
     fn drive(number: u128) -> DriveId {
         DriveId(uuid::Uuid::from_u128(number))
@@ -308,6 +362,12 @@ mod tests {
             let error = copies(lists).unwrap_err();
             assert!(error.contains(words), "{lists:?}: {error}");
         }
+        let forgotten =
+            |lists: &[&[u8]]| several(&[1, u128::MAX, u128::MAX], "copies", serde_json::json!(lists));
+        assert!(forgotten(&[&[0, 0]]).is_ok());
+        let error = forgotten(&[&[0, 0], &[255, 2]]).unwrap_err();
+        assert!(error.contains("a copy on a drive that is forgotten of extent 1"), "{error}");
+        assert!(read(serde_json::json!(GONE.to_string())).is_err(), "no drive is left");
     }
 
     #[test]
@@ -332,23 +392,54 @@ mod tests {
         prop::collection::vec(homes, 0..9)
     }
 
+    /// The drives of all copies of each extent.
+    fn homes(placement: &Placement, count: usize) -> Vec<Vec<DriveId>> {
+        let of = |extent| placement.copies_of(extent).map(|(_, drive)| drive).collect();
+        (0..count as u64).map(of).collect()
+    }
+
+    /// Forgets a drive if it holds nothing: no other one changes its place, and without the gaps all is as it was.
+    fn forget_and_check(
+        placement: &mut Placement,
+        oracle: &[Vec<DriveId>],
+        drive: DriveId,
+    ) -> Result<(), TestCaseError> {
+        let before = placement.clone();
+        let is_needed = oracle.iter().flatten().any(|home| *home == drive) || before.drives() == [drive];
+        let is_forgotten = placement.forget(oracle.len() as u64, drive);
+        prop_assert_eq!(is_forgotten, before.names(drive) && !is_needed);
+        prop_assert_eq!(placement.names(drive), before.names(drive) && !is_forgotten);
+        prop_assert_eq!(placement.copies(), before.copies());
+        let left: Vec<_> = before.places().map(|place| place.filter(|known| *known != drive)).collect();
+        let same = if is_forgotten { left } else { before.places().collect() };
+        prop_assert_eq!(placement.places().collect::<Vec<_>>(), same);
+        let compacted = placement.clone().compacted();
+        prop_assert_eq!((compacted.gone_count(), compacted.drives()), (0, placement.drives()));
+        prop_assert_eq!(compacted.check(), Ok(()));
+        prop_assert_eq!(compacted.has_copies(), placement.has_copies());
+        let by_number = |placement: &Placement| -> Vec<Vec<(usize, DriveId)>> {
+            (0..oracle.len() as u64).map(|extent| placement.copies_of(extent).collect()).collect()
+        };
+        prop_assert_eq!(by_number(&compacted), by_number(placement));
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn a_placement_is_what_a_plain_list_would_be(
             changes in prop::collection::vec((extents(), 0usize..12), 1..8),
             away in 0u128..5,
+            forgets in prop::collection::vec(0u128..5, 8),
         ) {
             let mut oracle: Vec<Vec<DriveId>> = vec![vec![drive(0)]];
             let mut placement = Placement::on(drive(0));
-            for (more, keep) in changes {
+            for ((more, keep), forgotten) in changes.into_iter().zip(forgets) {
                 placement.extend(oracle.len() as u64, &more);
                 oracle.extend(more);
                 placement.shorten(keep as u64);
                 oracle.truncate(keep);
-                let read: Vec<Vec<DriveId>> = (0..oracle.len() as u64)
-                    .map(|extent| placement.copies_of(extent).map(|(_, drive)| drive).collect())
-                    .collect();
-                prop_assert_eq!(&read, &oracle);
+                forget_and_check(&mut placement, &oracle, drive(forgotten))?;
+                prop_assert_eq!(&homes(&placement, oracle.len()), &oracle);
                 let text = serde_json::to_string(&placement).unwrap();
                 prop_assert_eq!(&serde_json::from_str::<Placement>(&text).unwrap(), &placement);
                 let size_bytes = oracle.len() as u64 * EXTENT_BYTES;

@@ -61,9 +61,10 @@ pub struct PoolView {
 }
 
 impl PoolView {
-    /// Space on its drives, as far as they are there.
+    /// Space on its drives, as far as they are there and stay.
     pub fn usage(&self) -> DriveUsage {
-        DriveUsage::together(self.drives.iter().filter_map(|drive| drive.usage.as_ref().ok()))
+        let staying = self.drives.iter().filter(|drive| !drive.record.is_leaving);
+        DriveUsage::together(staying.filter_map(|drive| drive.usage.as_ref().ok()))
     }
 
     /// What volumes may come to occupy on it, in bytes.

@@ -103,7 +103,8 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
     found.sort_by_key(|found| found.copy.volume.generation);
     let Found { drive, folder, mut copy } = found.pop().expect("a volume was found somewhere");
     let placement = &mut copy.volume.placement;
-    if placement.drives().len() == 1 {
+    // Copies have numbers, which their accounts know them by: these stay as they are recorded.
+    if placement.drives().len() == 1 && !placement.has_copies() {
         if let Some(other) = found.pop() {
             let (folder, other) = (folder.display(), other.folder.display());
             return Err(ControlError::invalid(format!(

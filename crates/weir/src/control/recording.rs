@@ -154,7 +154,7 @@ impl Control {
         let data_plane = Arc::clone(&self.data_plane);
         let mut drives: Vec<DriveId> = Vec::new();
         for (volume, _) in &volumes {
-            let drive = volume.placement.drives()[0];
+            let drive = volume.placement.holders(volume.size_bytes)[0];
             if !drives.contains(&drive) {
                 drives.push(drive);
             }

@@ -12,7 +12,7 @@ use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 use super::alarms::Alarms;
 use super::background::load_policies;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
-use super::drives::{Drive, Formats, Measurements};
+use super::drives::{Drive, Formats, Leaving, Measurements};
 use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::moves::Moves;
@@ -70,6 +70,7 @@ impl Control {
             classes: config.classes,
             measurements: Measurements::default(),
             moves: Moves::default(),
+            leaving: Leaving::default(),
             formats: Formats::default(),
             started: Instant::now(),
         };
@@ -187,9 +188,13 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
     for_each(catalogue, keys::TEMPLATES, |record, revision| model.templates.put(record, revision))?;
     load_policies(catalogue, &mut model)?;
     let mut interrupted = Vec::new();
-    for_each(catalogue, keys::VOLUMES, |record: VolumeRecord, revision| match record.state {
-        VolumeState::Online => model.put_volume(record, revision),
-        VolumeState::Creating | VolumeState::Deleting => interrupted.push(record),
+    for_each(catalogue, keys::VOLUMES, |mut record: VolumeRecord, revision| {
+        // Nobody knows drives by their place yet.
+        record.placement = record.placement.compacted();
+        match record.state {
+            VolumeState::Online => model.put_volume(record, revision),
+            VolumeState::Creating | VolumeState::Deleting => interrupted.push(record),
+        }
     })?;
     Ok((model, interrupted))
 }

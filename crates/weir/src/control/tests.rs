@@ -3,6 +3,7 @@
 mod apply;
 mod background;
 mod classes;
+mod leaving;
 mod measurements;
 mod policies;
 mod pools;

@@ -23,7 +23,8 @@ pub struct CopyStatistics {
 /// What was told at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopySnapshot {
-    /// By extent, how its copies durably stand. Empty if none ever had more than one copy.
+    /// By extent, how its copies durably stand. Empty if none ever had more than one copy; of one that had not while
+    /// others did, all may be absent.
     pub standings: Vec<Standings>,
     /// Bytes copied to bring copies up to date since the volume was opened.
     pub bytes_copied: u64,

@@ -9,8 +9,8 @@ use weir_types::{Emulation, EmulationKind, UnitError};
 
 use super::IoPriority;
 use super::measurements::{DriveMeasurement, MeasurementProgress};
-use crate::control::DriveView;
 use crate::control::records::{DeviceRecord, DriveRecord};
+use crate::control::{DriveView, LeavingView};
 
 /// How an emulated drive behaves: operations take turns of 1 / `iops` or of the time that their bytes need,
 /// whichever is longer, and of `seek_ns` more where one does not begin where the one before it ended. They
@@ -106,6 +106,16 @@ pub struct DriveDevice {
     pub is_rotational: bool,
 }
 
+/// How far a drive is from being empty, after which it is removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveLeaving {
+    /// Copies of extents that are still there.
+    pub extents_left: u64,
+    /// Why it cannot go on; it is tried again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<String>,
+}
+
 /// A drive: a directory that holds volumes, or a block device that is mounted as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drive {
@@ -159,6 +169,9 @@ pub struct Drive {
     /// The rack within the zone that it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// That it is emptied, to be removed, and how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<DriveLeaving>,
     /// When it was added.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -286,6 +299,13 @@ impl From<DriveRecord> for VolumeDrive {
     }
 }
 
+impl From<LeavingView> for DriveLeaving {
+    fn from(view: LeavingView) -> DriveLeaving {
+        let LeavingView { extents_left, stuck } = view;
+        DriveLeaving { extents_left, stuck }
+    }
+}
+
 impl From<DriveView> for Drive {
     fn from(view: DriveView) -> Drive {
         let (usage, reason) = match view.usage {
@@ -312,6 +332,7 @@ impl From<DriveView> for Drive {
             measurement_failure: view.record.measured.failure.map(|failure| failure.reason),
             zone: view.domain.zone,
             rack: view.domain.rack,
+            leaving: view.leaving.map(DriveLeaving::from),
             created_at: view.record.created_at,
         }
     }

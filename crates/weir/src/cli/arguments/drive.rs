@@ -107,10 +107,20 @@ pub enum DriveCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Remove a drive that holds no volumes; its directory, or the filesystem on its block device, stays
-    #[command(visible_alias = "delete", after_help = "Example:\n  weir drive remove slow")]
+    /// Remove a drive; what it holds is moved to others first, while it is used. Its directory, or the filesystem on its
+    /// block device, stays
+    #[command(
+        visible_alias = "delete",
+        after_help = "Example:\n  weir drive remove slow\n  weir drive remove slow --wait\n  weir drive remove slow --cancel"
+    )]
     Remove {
         /// The drive
         name: String,
+        /// Wait until it is empty and gone
+        #[arg(long, conflicts_with = "cancel")]
+        wait: bool,
+        /// Keep it after all; what has left it stays where it is
+        #[arg(long)]
+        cancel: bool,
     },
 }

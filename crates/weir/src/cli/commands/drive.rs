@@ -9,7 +9,7 @@ use weir_types::units::Size;
 use super::super::arguments::{DriveChanges, DriveCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
-use super::measuring;
+use super::{leaving, measuring};
 use crate::api::types::{
     Drive, DriveCreate, DriveDevice, DriveEmulation, DriveList, DriveModify, DriveState,
 };
@@ -60,7 +60,8 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             let drive: Drive = client.get(&path(&name), &[])?;
             output::show(&drive, read.output, description)
         }
-        DriveCommand::Remove { name } => client.delete(&path(&name), &[]),
+        DriveCommand::Remove { name, cancel: true, .. } => leaving::cancel(client, &path(&name)),
+        DriveCommand::Remove { name, wait, .. } => leaving::remove(client, &path(&name), wait),
     }
 }
 
@@ -162,7 +163,7 @@ fn table(list: &DriveList) -> String {
             optional_size(drive.available_bytes),
             drive.volumes.to_string(),
             Size(drive.provisioned_bytes).to_string(),
-            state(drive.state).to_owned(),
+            leaving::state(drive),
         ]
     };
     output::table(&columns, list.drives.iter().map(row))
@@ -181,7 +182,7 @@ fn description(drive: &Drive) -> String {
         ("Device", drive.device.as_ref().map_or("-".to_owned(), described)),
         ("Media Type", media(drive.emulation, drive.device.as_ref())),
         ("Emulation", drive.emulation.map_or("-".to_owned(), |of| Emulation::from(of).parameters())),
-        ("State", format!("{}{reason}", state(drive.state))),
+        ("State", format!("{}{reason}", leaving::state(drive))),
         ("Size", optional_size(drive.size_bytes)),
         ("Used", optional_size(drive.used_bytes)),
         ("Available", optional_size(drive.available_bytes)),
@@ -221,6 +222,7 @@ pub(super) mod tests {
             measurement_failure: None,
             zone: None,
             rack: None,
+            leaving: None,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         }
     }

@@ -151,7 +151,7 @@ impl Control {
     }
 
     /// Writes the record of a drive.
-    fn save_drive(&self, record: DriveRecord) -> Outcome<()> {
+    pub(super) fn save_drive(&self, record: DriveRecord) -> Outcome<()> {
         let record = self.model().joined(record);
         let id = record.id;
         let revision = self.model().drives.get(&id).map(|drive| drive.revision);

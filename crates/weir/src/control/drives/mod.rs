@@ -2,11 +2,12 @@
 //!
 //! The drive in the state folder always exists. Others are added and removed; one whose directory or device is not there
 //! when the daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says
-//! why.
+//! why. One that is removed is emptied first.
 
 mod class;
 mod copy;
 mod device;
+mod leaving;
 mod measuring;
 mod place;
 mod returning;
@@ -17,11 +18,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use weir_types::{Class, DriveId, Emulation, Name, VolumeId};
+use weir_types::{Class, DriveId, Emulation, Name};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
-use super::background::refuse_cleanups;
 use super::bounds::DRIVES_MAX;
 use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
@@ -34,6 +34,8 @@ use crate::store::{DriveUsage, Marker, Store};
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
+pub(super) use leaving::Leaving;
+pub use leaving::LeavingView;
 pub use measuring::{ClassChange, Measurements};
 
 /// Name of the default drive's folder in the state folder.
@@ -108,6 +110,8 @@ pub struct DriveView {
     pub progress: Option<Progress>,
     /// Where it is: as it is said of it, and else where its node is.
     pub domain: Domain,
+    /// How far it is from being empty, if it is to be removed.
+    pub leaving: Option<LeavingView>,
 }
 
 /// A folder that is to be a drive.
@@ -164,6 +168,10 @@ impl Model {
     pub fn usable_drive(&self, name: &Name) -> Outcome<&DriveRecord> {
         let drive = self.drive(name)?;
         match drive.store {
+            Ok(_) if drive.record.is_leaving => Err(ControlError::refused(format!(
+                "drive '{name}' is being emptied, to be removed, and takes nothing more; 'drive remove {name} --cancel' \
+                 keeps it"
+            ))),
             Ok(_) => Ok(&drive.record),
             Err(_) => Err(ControlError::refused(drive.unavailable())),
         }
@@ -181,6 +189,7 @@ impl Model {
             class_reason: String::new(),
             progress: None,
             domain: self.domain_of(&record),
+            leaving: self.leaving_view(&record),
             record,
         }
     }
@@ -261,7 +270,7 @@ impl Control {
             model.drives.values().map(|drive| model.drive_view(drive, &usages)).collect()
         };
         views.sort_by_key(|view| (view.record.id != DriveId::DEFAULT, view.record.name.clone()));
-        views.into_iter().map(|view| self.with_class(view)).collect()
+        views.into_iter().map(|view| self.with_hindrance(self.with_class(view))).collect()
     }
 
     /// One drive.
@@ -275,7 +284,7 @@ impl Control {
             let model = self.model();
             model.drive_view(model.drive(name)?, &usage.into_iter().collect())
         };
-        Ok(self.with_class(view))
+        Ok(self.with_hindrance(self.with_class(view)))
     }
 
     /// Space on all drives that are there. Their filesystems, which may take their time, are looked at while nobody
@@ -378,9 +387,11 @@ impl Control {
                 "'{name}' is the name of the pool of that class; choose another name with --name"
             )));
         }
-        let (is_taken, known) = {
-            let drives = &self.model().drives;
-            (drives.values().any(|drive| drive.record.name == *name), drives.len())
+        let (is_taken, known, gone) = {
+            let model = self.model();
+            let is_taken = model.drives.values().any(|drive| drive.record.name == *name);
+            let gone = model.volumes.values().map(|volume| volume.record.placement.gone_count());
+            (is_taken, model.drives.len(), gone.max().unwrap_or(0))
         };
         if is_taken {
             return Err(ControlError::conflict(format!(
@@ -390,6 +401,13 @@ impl Control {
         if known >= DRIVES_MAX {
             return Err(ControlError::full(format!(
                 "there are {DRIVES_MAX} drives already, which is the most"
+            )));
+        }
+        // The place of a drive that was removed is used again only by another daemon.
+        if known + gone >= DRIVES_MAX {
+            return Err(ControlError::full(format!(
+                "there are {known} drives, and volumes were on {gone} more that were removed since the daemon started; \
+                 {DRIVES_MAX} together is the most, and those that were removed count no more once it is started again"
             )));
         }
         self.refuse_reserved(name)
@@ -417,54 +435,6 @@ impl Control {
             tracing::warn!(%error, "the copy of the list of drives is brought up to date at the next start");
         }
     }
-
-    /// Gives a drive's directory back; a block device's filesystem is unmounted, and stays on it.
-    ///
-    /// # Errors
-    /// Refused for the default drive and while volumes are on it, which are named.
-    pub fn remove_drive(&self, name: &Name) -> Outcome<()> {
-        let _change = self.begin_change();
-        let (record, revision, store) = {
-            let model = self.model();
-            let drive = model.drive(name)?;
-            refuse_used(&model, &drive.record)?;
-            (drive.record.clone(), drive.revision, drive.store.clone())
-        };
-        let id = record.id;
-        self.measurements.stop(id, name)?;
-        let key = keys::drive(id);
-        let cleanups = self.model().cleaned_up_only_on(id);
-        let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
-        let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
-        self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
-        self.update(|model| {
-            model.drives.remove(&id);
-            model.cleanups.retain(|_, cleanup| cleanup.drive != id);
-        });
-        self.data_plane.forget_drive(id);
-        self.bring_drive_copy_up_to_date();
-        if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
-            tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
-        }
-        if record.device.is_some() {
-            device::release(&record.path);
-        }
-        Ok(())
-    }
-}
-
-fn refuse_used(model: &Model, drive: &DriveRecord) -> Outcome<()> {
-    let name = &drive.name;
-    if drive.id == DriveId::DEFAULT {
-        return Err(ControlError::refused(format!("drive '{name}' always exists and cannot be removed")));
-    }
-    let volumes = list_names(model.volumes_on(drive.id).map(VolumeRecord::export_name));
-    if !volumes.is_empty() {
-        return Err(ControlError::refused(format!(
-            "drive '{name}' still has the volumes: {volumes}; delete them first"
-        )));
-    }
-    refuse_cleanups(model, drive.id, name)
 }
 
 fn usage(store: &Store) -> Result<DriveUsage, String> {

@@ -7,6 +7,7 @@
 //! A copy is added in the order file, account (by the data plane), record; it goes in the order account, record, file.
 //! So a record names no copy that an account does not, and what a crash leaves is either taken back or given back.
 
+mod evacuation;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ use super::model::{Model, Versioned};
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::extent_count;
-use plan::{Candidate, CopyNow, Step, Wish, next_step};
+use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
 /// occupies twice stays small.
@@ -86,7 +87,9 @@ impl Look {
             copies.for_each(|(slot, _)| standings[slot] = Standing::InSync);
             standings
         };
-        self.standings.get(extent as usize).copied().unwrap_or_else(recorded)
+        // Of an extent that never had several copies nothing is told, but it may be told of one behind it.
+        let is_told = |standings: &Standings| standings.iter().any(|standing| *standing != Standing::Absent);
+        self.standings.get(extent as usize).copied().filter(is_told).unwrap_or_else(recorded)
     }
 
     fn drive(&self, extent: u32, slot: usize) -> Option<DriveId> {
@@ -148,7 +151,7 @@ impl Model {
         }
         let wanted = Some(volume.io_priority);
         let is_to_be_had = || {
-            let drives = self.drives_of(volume).any(|drive| drive.class == wanted);
+            let drives = self.drives_of(volume).any(|drive| !drive.is_leaving && drive.class == wanted);
             drives || candidates.iter().any(|candidate| candidate.class == wanted)
         };
         let wish = match volume.class_policy {
@@ -162,8 +165,7 @@ impl Model {
     /// Drives that could take copies of a volume: where nobody asked for a class, those like the ones that it is on.
     fn candidates(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> Vec<Candidate> {
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
-        let is_leaving = |drive: DriveId| self.drives.get(&drive).is_some_and(|d| d.record.is_leaving);
-        let rooms = rooms.into_iter().filter(|room| !is_leaving(room.drive));
+        let rooms = rooms.into_iter().filter(|room| !self.is_leaving(room.drive));
         let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
         if volume.template.is_some() || volume.class_policy != ClassPolicy::Any {
             return all;
@@ -244,6 +246,7 @@ impl Control {
                 }
             }
         }
+        self.settle_leaving();
     }
 
     /// Takes steps for the copies of one volume; `None` if all are where they are wished.
@@ -301,7 +304,7 @@ impl Control {
         let store = self.store(drive)?;
         store.add_extent(record.id, extent, &self.record_copy(&look.record)?.content)?;
         let homes = self.layout(&record)?.homes;
-        let place = record.placement.drives().iter().position(|other| *other == drive);
+        let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
         let home = home.expect("the placement was just told of this drive");
         if !self.data_plane.add_copy(record.id, (extent, slot), &homes, home)? {
@@ -359,20 +362,13 @@ fn wishes_of(template: &TemplateRecord) -> Vec<Wish> {
 
 /// Refuses wishes for which there are too few drives.
 fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Outcome<()> {
-    for wish in wishes {
-        let suits = |class: Option<Class>| wish.is_none() || class == *wish;
-        let there = candidates.iter().filter(|candidate| suits(candidate.class)).count();
-        let wished = wishes.iter().filter(|other| *other == wish).count();
-        if there < wished {
-            let class = wish.map_or(String::new(), |class| format!("class {class} in "));
-            let replicas = if wished == 1 { "replica" } else { "replicas" };
-            return Err(ControlError::refused(format!(
-                "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and copies \
-                 of an extent are on distinct ones"
-            )));
-        }
-    }
-    Ok(())
+    let Some(Unreachable { wish, wished, there }) = unreachable(wishes, candidates) else { return Ok(()) };
+    let class = wish.map_or(String::new(), |class| format!("class {class} in "));
+    let replicas = if wished == 1 { "replica" } else { "replicas" };
+    Err(ControlError::refused(format!(
+        "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and copies of an \
+         extent are on distinct ones"
+    )))
 }
 
 fn stuck_words(wish: Wish, replicas: usize) -> String {

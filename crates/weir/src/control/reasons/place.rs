@@ -58,7 +58,7 @@ pub fn place<'a>(model: &Model, volume: &VolumeRecord, others: impl Iterator<Ite
             (Neighbour { name: record.export_name(), has_floor: has_floor(&path) }, path)
         })
         .unzip();
-    let on_drives = volume.placement.drives().iter().flat_map(|drive| model.background_on(*drive));
+    let on_drives = volume.placement.drives().into_iter().flat_map(|drive| model.background_on(drive));
     let background: BTreeMap<_, _> = on_drives.collect();
     neighbours.extend(background.iter().map(|(kind, policy)| Neighbour {
         name: format!("{kind} in the background"),

@@ -18,12 +18,16 @@ fn hold_up(control: &Control) {
 /// Makes a volume with a block of data in each extent.
 fn filled(control: &Control, text: &str, extents: u64) -> VolumeId {
     let id = control.create_volume(volume(None, text, extents * GIB)).unwrap().record.id;
+    fill(&default_store(control), id, extents);
+    id
+}
+
+fn fill(store: &crate::store::Store, id: VolumeId, extents: u64) {
     for extent in 0..extents {
-        let path = default_store(control).extents(id).join(format!("{extent:08}"));
+        let path = store.extents(id).join(format!("{extent:08}"));
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 0).unwrap();
     }
-    id
 }
 
 /// Waits until a condition holds of the only work that there is.
@@ -129,9 +133,15 @@ fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
     world.control.add_drive(add()).unwrap();
     hold_up(&world.control);
     let on_drive = CreateVolume { drive: Some(name("d2")), ..volume(None, "vol1", 20 * GIB) };
-    world.control.create_volume(on_drive).unwrap();
+    let id = world.control.create_volume(on_drive).unwrap().record.id;
+    let store = world.control.drive(&name("d2")).map(|view| world.control.store(view.record.id).unwrap());
+    fill(&store.unwrap(), id, 20);
     delete(&world.control, "vol1");
-    assert_eq!(error(world.control.remove_drive(&name("d2"))).0, ErrorKind::Refused);
+    let leaving = world.control.remove_drive(&name("d2")).unwrap().and_then(|view| view.leaving);
+    assert_eq!(leaving.map(|leaving| leaving.extents_left), Some(0), "it goes once all is given back");
+    world.control.settle_moves();
+    assert!(world.control.drive(&name("d2")).is_ok());
+    world.control.keep_drive(&name("d2")).unwrap();
     drop(world);
     std::fs::rename(&path, &away).unwrap();
     let world = World::start(&state);

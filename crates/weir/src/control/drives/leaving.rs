@@ -1,0 +1,250 @@
+//! Drives that are to be removed: each is emptied first, while its volumes are used, and goes once nothing is left there.
+//!
+//! That a drive leaves is in its record, and what is left to do follows from what lies there, so the next daemon goes on
+//! where this one ends. Which copy goes where is not known here: copies are moved by `moves`, and files are given back by
+//! `background`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_types::{DriveId, Name, VolumeId};
+
+use super::super::Control;
+use super::super::alarms::{AlarmSource, StandingAlarm};
+use super::super::catalogue::Transaction;
+use super::super::error::{ControlError, Outcome};
+use super::super::model::Model;
+use super::super::records::{DriveRecord, VolumeRecord, keys};
+use super::{Drive, DriveView, device};
+use crate::store::extent_count;
+
+/// How far a drive is from being empty that is to be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeavingView {
+    /// Copies of extents that are still recorded there.
+    pub extents_left: u64,
+    /// Why it cannot go on, in words.
+    pub stuck: Option<String>,
+}
+
+/// Why drives that are to be removed could not be, when that was tried last; at most one for each drive.
+#[derive(Debug, Default)]
+pub(in crate::control) struct Leaving {
+    faults: Mutex<BTreeMap<DriveId, String>>,
+}
+
+impl Leaving {
+    fn faults(&self) -> MutexGuard<'_, BTreeMap<DriveId, String>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, drive: DriveId, fault: Option<String>) {
+        let mut faults = self.faults();
+        match fault {
+            Some(fault) => _ = faults.insert(drive, fault),
+            None => _ = faults.remove(&drive),
+        }
+    }
+}
+
+impl Model {
+    /// True if a drive is being emptied.
+    pub(in crate::control) fn is_leaving(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|drive| drive.record.is_leaving)
+    }
+
+    /// How far a drive is from being empty, if it is to be.
+    pub(super) fn leaving_view(&self, drive: &DriveRecord) -> Option<LeavingView> {
+        let extents =
+            |volume: &VolumeRecord| volume.placement.extents_on(drive.id, volume.size_bytes).count();
+        let extents_left = || self.volumes_on(drive.id).map(extents).sum::<usize>() as u64;
+        drive.is_leaving.then(|| LeavingView { extents_left: extents_left(), stuck: None })
+    }
+
+    /// True if no volume is on a drive, and nothing is to be given back there. What is to go from a drive that is missing
+    /// nobody could give back: if it is added again, it tells itself.
+    fn is_vacated(&self, drive: DriveId) -> bool {
+        let is_missing = self.drives.get(&drive).is_some_and(|drive| drive.store.is_err());
+        self.volumes_on(drive).next().is_none() && (is_missing || self.cleanups_on(drive).next().is_none())
+    }
+}
+
+impl Control {
+    /// Gives a drive back: its directory, or its block device, which is unmounted and keeps its filesystem. One that
+    /// holds something is emptied first, for which the answer does not wait: it is the drive then, and `None` if that is
+    /// gone. Asking again changes nothing.
+    ///
+    /// # Errors
+    /// Not found if there is none of that name; refused for the default drive, and if what is there could not go
+    /// elsewhere; full if there is not enough space for it.
+    pub fn remove_drive(&self, name: &Name) -> Outcome<Option<DriveView>> {
+        let _change = self.begin_change();
+        let (record, is_vacated) = {
+            let model = self.model();
+            let record = &model.drive(name)?.record;
+            refuse_default(record)?;
+            (record.clone(), model.is_vacated(record.id))
+        };
+        if is_vacated {
+            return self.give_up(record.id).map(|()| None);
+        }
+        if !record.is_leaving {
+            self.refuse_stranded(&record)?;
+            tracing::info!(drive = %name, "the drive is emptied, to be removed");
+            self.save_drive(DriveRecord { is_leaving: true, ..record })?;
+        }
+        self.drive(name).map(Some)
+    }
+
+    /// Takes back that a drive is to be removed: nothing more leaves it, and what left stays where it is.
+    ///
+    /// # Errors
+    /// Not found if there is none of that name.
+    pub fn keep_drive(&self, name: &Name) -> Outcome<DriveView> {
+        let _change = self.begin_change();
+        let record = self.model().drive(name)?.record.clone();
+        if record.is_leaving {
+            tracing::info!(drive = %name, "the drive stays");
+            self.leaving.note(record.id, None);
+            self.save_drive(DriveRecord { is_leaving: false, ..record })?;
+        }
+        self.drive(name)
+    }
+
+    /// Goes on with emptying drives that are to be removed, and removes those that are empty.
+    pub(in crate::control) fn settle_leaving(&self) {
+        let leaving: Vec<DriveId> = {
+            let model = self.model();
+            let leaving = model.drives.values().filter(|drive| drive.record.is_leaving);
+            leaving.map(|drive| drive.record.id).collect()
+        };
+        for drive in leaving {
+            let outcome = self.empty_further(drive);
+            self.leaving.note(drive, outcome.err().map(|error| error.message));
+        }
+    }
+
+    fn empty_further(&self, drive: DriveId) -> Outcome<()> {
+        let volumes: Vec<(VolumeId, bool)> = {
+            let model = self.model();
+            let holds = |volume: &VolumeRecord| {
+                volume.placement.extents_on(drive, volume.size_bytes).next().is_some()
+            };
+            model.volumes_on(drive).map(|volume| (volume.id, holds(volume))).collect()
+        };
+        for (volume, is_held) in volumes {
+            match is_held {
+                true => self.begin_moves(volume),
+                false => self.forget_emptied(drive, volume)?,
+            }
+        }
+        self.cast_off_from(drive)?;
+        let _change = self.begin_change();
+        let is_done = {
+            let model = self.model();
+            model.is_leaving(drive) && model.is_vacated(drive)
+        };
+        if is_done { self.give_up(drive) } else { Ok(()) }
+    }
+
+    /// Has a volume not name a drive any more that holds nothing of it.
+    fn forget_emptied(&self, drive: DriveId, volume: VolumeId) -> Outcome<()> {
+        let _change = self.begin_change();
+        let (mut record, revision) = {
+            let model = self.model();
+            let found = model.volumes.get(&volume).filter(|_| model.is_leaving(drive));
+            let Some(found) = found else { return Ok(()) };
+            (found.record.clone(), found.revision)
+        };
+        if !record.placement.forget(extent_count(record.size_bytes), drive) {
+            return Ok(());
+        }
+        record.generation += 1;
+        self.save_volume(&record, revision)?;
+        self.write_copies([&record])
+    }
+
+    /// Gives back folders on a drive of volumes that do not name it any more.
+    fn cast_off_from(&self, drive: DriveId) -> Outcome<()> {
+        let Ok(store) = self.store(drive) else { return Ok(()) };
+        for volume in store.scan()?.volumes {
+            let _change = self.begin_change();
+            let record = {
+                let model = self.model();
+                let known = model.volumes.get(&volume).map(|volume| &volume.record);
+                known.filter(|volume| !volume.placement.names(drive)).cloned()
+            };
+            record.map_or(Ok(()), |record| self.cast_off_strays(&record))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a drive on which nothing is.
+    fn give_up(&self, id: DriveId) -> Outcome<()> {
+        let known = |drive: &Drive| (drive.record.clone(), drive.revision, drive.store.clone());
+        let known = self.model().drives.get(&id).map(known);
+        let Some((record, revision, store)) = known else { return Ok(()) };
+        let name = &record.name;
+        self.measurements.stop(id, name)?;
+        let key = keys::drive(id);
+        let cleanups = self.model().cleaned_up_only_on(id);
+        let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
+        let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
+        self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
+        self.update(|model| {
+            model.drives.remove(&id);
+            model.cleanups.retain(|_, cleanup| cleanup.drive != id);
+        });
+        self.leaving.note(id, None);
+        self.data_plane.forget_drive(id);
+        self.bring_drive_copy_up_to_date();
+        if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
+            tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
+        }
+        if record.device.is_some() {
+            device::release(&record.path);
+        }
+        tracing::info!(drive = %name, "the drive is removed");
+        Ok(())
+    }
+
+    /// Why a drive that is to be removed is not empty yet, if something is in the way.
+    pub(super) fn with_hindrance(&self, mut view: DriveView) -> DriveView {
+        if let Some(leaving) = &mut view.leaving {
+            let fault = self.leaving.faults().get(&view.record.id).cloned();
+            leaving.stuck = fault.or_else(|| self.stuck_moves_from(view.record.id));
+        }
+        view
+    }
+
+    /// Why copies on a drive cannot be moved, by the first volume of which it is so.
+    fn stuck_moves_from(&self, drive: DriveId) -> Option<String> {
+        let model = self.model();
+        let why = |volume: &VolumeRecord| {
+            let stuck = self.moves_of(volume.id)?.stuck?;
+            Some(format!("volume '{}': {stuck}", volume.export_name()))
+        };
+        model.volumes_on(drive).find_map(why)
+    }
+
+    /// An alarm for each drive that is to be removed and could not be, when that was tried last. That copies cannot be
+    /// moved is an alarm of their volume.
+    pub(in crate::control) fn leaving_alarms(&self) -> Vec<StandingAlarm> {
+        let faults = self.leaving.faults().clone();
+        let model = self.model();
+        let alarm = |(drive, why): (DriveId, String)| {
+            let name = &model.drives.get(&drive)?.record.name;
+            let message = format!("drive '{name}' cannot be removed yet: {why}");
+            Some(StandingAlarm { source: AlarmSource::Control, volume: None, extent: None, message })
+        };
+        faults.into_iter().filter_map(alarm).collect()
+    }
+}
+
+fn refuse_default(drive: &DriveRecord) -> Outcome<()> {
+    if drive.id != DriveId::DEFAULT {
+        return Ok(());
+    }
+    let name = &drive.name;
+    Err(ControlError::refused(format!("drive '{name}' always exists and cannot be removed")))
+}

@@ -1,0 +1,272 @@
+//! Whether what lies on a drive that is to be emptied can go elsewhere. It decides and changes nothing: how copies get
+//! there is for the moves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_types::units::Size;
+use weir_types::{ClassPolicy, DriveId};
+use weir_volume::mirror::Standing;
+
+use super::plan::{Candidate, Unreachable, Wish, unreachable};
+use crate::control::Control;
+use crate::control::drives::{Drive, Usages};
+use crate::control::error::{ControlError, Outcome};
+use crate::control::model::{Model, list_names};
+use crate::control::records::{DriveRecord, VolumeRecord};
+use crate::control::spread::Room;
+
+/// Filesystems by the system's number of them.
+type Filesystems = BTreeSet<u64>;
+
+/// What a volume uses on drives that are to be emptied, and where that may go.
+#[derive(Clone, Debug)]
+struct Load {
+    volume: String,
+    used_bytes: u64,
+    destinations: BTreeSet<DriveId>,
+    filesystems: Filesystems,
+}
+
+/// Filesystems that have less space than what may go there alone.
+#[derive(Debug, PartialEq, Eq)]
+struct Shortage {
+    filesystems: Filesystems,
+    used_bytes: u64,
+    available_bytes: u64,
+}
+
+/// Finds filesystems on which there is too little space for what may go nowhere else.
+fn shortage(loads: &[Load], available: &BTreeMap<u64, u64>) -> Option<Shortage> {
+    let all: Filesystems = loads.iter().flat_map(|load| load.filesystems.iter().copied()).collect();
+    let sets: BTreeSet<&Filesystems> = loads.iter().map(|load| &load.filesystems).chain([&all]).collect();
+    sets.into_iter().find_map(|set| {
+        let within = loads.iter().filter(|load| load.filesystems.is_subset(set));
+        let used_bytes = within.map(|load| load.used_bytes).sum();
+        let available_bytes = set.iter().filter_map(|filesystem| available.get(filesystem)).sum();
+        (used_bytes > available_bytes).then(|| Shortage {
+            filesystems: set.clone(),
+            used_bytes,
+            available_bytes,
+        })
+    })
+}
+
+/// Space by filesystem, as far as it can be told.
+fn available(usages: &Usages) -> BTreeMap<u64, u64> {
+    let usages = usages.values().filter_map(|usage| usage.as_ref().ok());
+    usages.map(|usage| (usage.filesystem, usage.available_bytes)).collect()
+}
+
+impl Model {
+    /// The drives that are being emptied, with one more.
+    fn leaving_with(&self, drive: DriveId) -> BTreeSet<DriveId> {
+        let all = self.drives.values().map(|drive| &drive.record);
+        all.filter(|record| record.is_leaving || record.id == drive).map(|record| record.id).collect()
+    }
+
+    /// Volumes with extents on any of some drives.
+    fn volumes_held_by(&self, drives: &BTreeSet<DriveId>) -> Vec<VolumeRecord> {
+        let holds = |volume: &&VolumeRecord| {
+            volume.placement.holders(volume.size_bytes).iter().any(|holder| drives.contains(holder))
+        };
+        self.volumes.values().map(|volume| &volume.record).filter(holds).cloned().collect()
+    }
+
+    /// Where the copies of a volume may go if these are all drives that stay. A class that is preferred and that none of
+    /// them has is not insisted on.
+    fn destinations(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> (Vec<Wish>, Vec<Candidate>) {
+        let candidates = self.candidates(volume, rooms);
+        let is_to_be_had = |wish: &Wish| candidates.iter().any(|candidate| candidate.class == *wish);
+        let relaxed =
+            |wish: Wish| wish.filter(|_| volume.class_policy != ClassPolicy::Prefer || is_to_be_had(&wish));
+        let wishes: Vec<Wish> = self.wishes(volume, &candidates).into_iter().map(relaxed).collect();
+        let suits =
+            |candidate: &Candidate| wishes.iter().any(|wish| wish.is_none() || *wish == candidate.class);
+        let suitable = candidates.into_iter().filter(suits).collect();
+        (wishes, suitable)
+    }
+}
+
+impl Control {
+    /// Refuses to empty a drive beside those that are being emptied already, if anything could not go elsewhere.
+    ///
+    /// # Errors
+    /// Refused if a volume is not served, or it would be on too few drives, or the drive is missing and has the only copy
+    /// of something; full if there is too little space elsewhere, with how much is missing.
+    pub(in crate::control) fn refuse_stranded(&self, drive: &DriveRecord) -> Outcome<()> {
+        let leaving = self.model().leaving_with(drive.id);
+        let volumes = self.model().volumes_held_by(&BTreeSet::from([drive.id]));
+        self.refuse_last_copies(drive, &volumes)?;
+        self.refuse_unserved(drive, &volumes)?;
+        let usages = self.usages();
+        let rooms: Vec<Room> =
+            self.rooms().into_iter().filter(|room| !leaving.contains(&room.drive)).collect();
+        let volumes = self.model().volumes_held_by(&leaving);
+        let load = |volume: &VolumeRecord| self.load(drive, volume, &leaving, (&rooms, &usages));
+        let loads: Vec<Load> = volumes.iter().map(load).collect::<Outcome<_>>()?;
+        match shortage(&loads, &available(&usages)) {
+            Some(shortage) => Err(self.refuse_shortage(drive, &loads, &shortage)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a drive that is missing while no other copy of what it holds is known to have everything.
+    fn refuse_last_copies(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
+        let model = self.model();
+        let Some(missing) = model.drives.get(&drive.id).filter(|drive| drive.store.is_err()) else {
+            return Ok(());
+        };
+        let last: Vec<String> = volumes
+            .iter()
+            .filter(|volume| has_last_copy(&model, missing, volume))
+            .map(VolumeRecord::export_name)
+            .collect();
+        if last.is_empty() {
+            return Ok(());
+        }
+        Err(ControlError::refused(format!(
+            "{}; it has the only copy that has everything of extents of: {}; bring it back first",
+            missing.unavailable(),
+            list_names(last.iter())
+        )))
+    }
+
+    fn refuse_unserved(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
+        let model = self.model();
+        let unserved = volumes.iter().filter(|volume| !model.open.contains_key(&volume.id));
+        let unserved = list_names(unserved.map(VolumeRecord::export_name));
+        if unserved.is_empty() {
+            return Ok(());
+        }
+        Err(ControlError::refused(format!(
+            "drive '{}' cannot be emptied: it holds extents of volumes that are not served: {unserved}; 'weir status' \
+             says why they are not",
+            drive.name
+        )))
+    }
+
+    /// What a volume has on drives that are to be emptied; refused if there are too few others.
+    fn load(
+        &self,
+        drive: &DriveRecord,
+        volume: &VolumeRecord,
+        leaving: &BTreeSet<DriveId>,
+        (rooms, usages): (&[Room], &Usages),
+    ) -> Outcome<Load> {
+        let (wishes, destinations) = self.model().destinations(volume, rooms.to_vec());
+        if let Some(Unreachable { wish, wished, there }) = unreachable(&wishes, &destinations) {
+            let class = wish.map_or("any class".to_owned(), |class| format!("class {class}"));
+            return Err(ControlError::refused(format!(
+                "drive '{}' cannot be emptied: the copies of volume '{}' need {wished} drives of {class}, and without \
+                 this one there are {there}; add a drive first",
+                drive.name,
+                volume.export_name()
+            )));
+        }
+        let destinations: BTreeSet<DriveId> =
+            destinations.iter().map(|candidate| candidate.room.drive).collect();
+        let usage = |drive: &DriveId| usages.get(drive)?.as_ref().ok();
+        Ok(Load {
+            volume: volume.export_name(),
+            used_bytes: self.used_bytes_on(volume, leaving),
+            filesystems: destinations.iter().filter_map(usage).map(|usage| usage.filesystem).collect(),
+            destinations,
+        })
+    }
+
+    /// What copies of a volume on some drives occupy, or would if it is a drive that is missing: as much as other copies
+    /// of the same extents.
+    fn used_bytes_on(&self, volume: &VolumeRecord, drives: &BTreeSet<DriveId>) -> u64 {
+        let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+        for (_, store) in self.stores_there(volume) {
+            // A folder that cannot be read has an alarm, and nothing that could be moved.
+            for (extent, bytes) in store.used_by_extent(volume.id).unwrap_or_default() {
+                let most = used.entry(extent).or_default();
+                *most = bytes.max(*most);
+            }
+        }
+        let on = |drive: &DriveId| volume.placement.extents_on(*drive, volume.size_bytes).collect::<Vec<_>>();
+        drives.iter().flat_map(on).filter_map(|extent| used.get(&u64::from(extent))).sum()
+    }
+
+    fn refuse_shortage(&self, drive: &DriveRecord, loads: &[Load], shortage: &Shortage) -> ControlError {
+        let within = || loads.iter().filter(|load| load.filesystems.is_subset(&shortage.filesystems));
+        let destinations: BTreeSet<DriveId> =
+            within().flat_map(|load| load.destinations.iter().copied()).collect();
+        let volumes = list_names(within().filter(|load| load.used_bytes > 0).map(|load| &load.volume));
+        let model = self.model();
+        let others = destinations.iter().filter_map(|drive| model.drives.get(drive));
+        let others = list_names(others.map(|drive| &drive.record.name));
+        let Shortage { used_bytes, available_bytes, .. } = *shortage;
+        ControlError::full(format!(
+            "drive '{}' cannot be emptied: {} are to be moved of: {volumes}; the drives that can take them have {} free: \
+             {others}; {} are missing: add a drive, or delete what is not needed",
+            drive.name,
+            Size(used_bytes),
+            Size(available_bytes),
+            Size(used_bytes - available_bytes)
+        ))
+    }
+}
+
+/// True if an extent of a volume has no copy that has everything on another drive that is there.
+fn has_last_copy(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
+    let copies = model.open.get(&volume.id).map(|open| &open.copies);
+    let standings = copies.map(|copies| copies.snapshot().standings).unwrap_or_default();
+    let is_good = |extent: u32, (slot, drive): (usize, DriveId)| {
+        let is_away = || copies.is_none_or(|copies| copies.is_away(extent, slot));
+        let stands = standings.get(extent as usize).map(|standings| standings[slot]);
+        model.is_there(drive) && stands == Some(Standing::InSync) && !is_away()
+    };
+    let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
+    extents.any(|extent| !volume.placement.copies_of(extent.into()).any(|copy| is_good(extent, copy)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(used_bytes: u64, filesystems: &[u64]) -> Load {
+        Load {
+            volume: "vol1".to_owned(),
+            used_bytes,
+            destinations: BTreeSet::new(),
+            filesystems: filesystems.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn what_may_go_to_few_drives_must_fit_there_and_all_together_everywhere() {
+        let available = BTreeMap::from([(1, 10), (2, 5), (3, 7)]);
+        let short = |loads: &[Load]| {
+            let found = shortage(loads, &available)?;
+            Some((found.filesystems.into_iter().collect::<Vec<_>>(), found.used_bytes, found.available_bytes))
+        };
+        assert_eq!(short(&[]), None);
+        assert_eq!(short(&[load(10, &[1])]), None);
+        assert_eq!(short(&[load(11, &[1])]), Some((vec![1], 11, 10)));
+        assert_eq!(short(&[load(11, &[1, 2])]), None);
+        assert_eq!(short(&[load(6, &[2]), load(0, &[1, 2])]), Some((vec![2], 6, 5)));
+        assert_eq!(short(&[load(5, &[2]), load(11, &[1, 2])]), Some((vec![1, 2], 16, 15)));
+        assert_eq!(short(&[load(15, &[1, 2]), load(7, &[3])]), None);
+        assert_eq!(short(&[load(12, &[1, 2]), load(11, &[2, 3])]), Some((vec![1, 2, 3], 23, 22)));
+        assert_eq!(short(&[load(1, &[9])]), Some((vec![9], 1, 0)), "nothing is known of that");
+    }
+
+    #[test]
+    fn a_filesystem_of_several_drives_counts_once() {
+        use crate::store::DriveUsage;
+        let usage = |filesystem, available_bytes| {
+            Ok(DriveUsage { size_bytes: 100, used_bytes: 0, available_bytes, filesystem })
+        };
+        let drive = |number: u128| DriveId(uuid::Uuid::from_u128(number));
+        let usages: Usages = [
+            (drive(1), usage(7, 30)),
+            (drive(2), usage(7, 30)),
+            (drive(3), usage(8, 5)),
+            (drive(4), Err("it is missing".to_owned())),
+        ]
+        .into();
+        assert_eq!(available(&usages), BTreeMap::from([(7, 30), (8, 5)]));
+    }
+}

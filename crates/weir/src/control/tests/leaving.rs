@@ -1,0 +1,396 @@
+//! Drives that are emptied, to be removed, against real files and the real data plane.
+
+use std::os::unix::fs::FileExt;
+
+use weir_types::BackgroundKind;
+use weir_volume::mirror::Standing;
+
+use super::*;
+use crate::control::drives::{AddDrive, LeavingView};
+use crate::control::records::VolumeRecord;
+
+fn add(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
+    let path = state.join(text);
+    std::fs::create_dir_all(&path).unwrap();
+    let request = AddDrive { class: Some(class), ..AddDrive::new(path) };
+    world.control.add_drive(request).unwrap().record.id
+}
+
+fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
+    names.iter().map(|text| add(world, state, text, Class::High)).collect()
+}
+
+/// Makes a volume of class high with copies.
+fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
+    let request = volume(None, text, extents * GIB);
+    let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
+    world.control.create_volume(request).unwrap().record
+}
+
+fn record(world: &World, text: &str) -> VolumeRecord {
+    world.control.volume(None, &name(text)).unwrap().record
+}
+
+fn extents_on(world: &World, text: &str, drive: DriveId) -> usize {
+    let record = record(world, text);
+    record.placement.extents_on(drive, record.size_bytes).count()
+}
+
+fn remove(world: &World, text: &str) -> Outcome<Option<DriveView>> {
+    world.control.remove_drive(&name(text))
+}
+
+fn is_gone(world: &World, text: &str) -> bool {
+    world.control.drive(&name(text)).is_err()
+}
+
+/// Does what the daemon's threads do, until a condition holds.
+fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !condition() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{:?} {:?}",
+            world.control.moves,
+            world.control.drives()
+        );
+        world.control.settle_moves();
+        world.control.settle_background();
+        world.control.look_for_returns();
+        std::thread::yield_now();
+    }
+}
+
+/// Has copies be brought up to date so slowly that nobody sees the end of it.
+fn hold_up(world: &World) {
+    set_ceiling(world, Throughput { iops: None, bytes_per_second: Some(1) });
+}
+
+fn set_ceiling(world: &World, ceiling: Throughput) {
+    let ceiling = Some(ceiling);
+    let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
+    world.control.modify_background_policy(BackgroundKind::Resynchronisation, &change).unwrap();
+}
+
+fn go_on(world: &World) {
+    world.control.reset_background_policy(BackgroundKind::Resynchronisation).unwrap();
+}
+
+/// What lies in an extent of a volume.
+fn content(extent: u32) -> Vec<u8> {
+    vec![extent as u8 + 1; 64 << 10]
+}
+
+/// Puts something into all copies of some extents, as though it had been there before the daemon started.
+fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>) {
+    for extent in extents {
+        for (_, drive) in volume.placement.copies_of(extent.into()) {
+            let path = world.control.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
+            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(&content(extent), 512 << 20).unwrap();
+        }
+    }
+}
+
+/// Checks that all copies of some extents have what was put there.
+fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) {
+    let volume = record(world, text);
+    for extent in extents {
+        for (_, drive) in volume.placement.copies_of(extent.into()) {
+            let path = world.control.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
+            let mut found = content(extent);
+            found.fill(0);
+            std::fs::File::open(path).unwrap().read_exact_at(&mut found, 512 << 20).unwrap();
+            assert!(found == content(extent), "extent {extent} of {text}");
+        }
+    }
+}
+
+/// Checks that each extent has so many copies, all with everything and on drives that there are, and that nothing is wrong.
+fn assert_whole(world: &World, text: &str, copies: usize) {
+    let record = record(world, text);
+    let standings = world.control.model().open[&record.id].copies.snapshot().standings;
+    for extent in 0..record.size_bytes.div_ceil(EXTENT_BYTES) {
+        let found: Vec<_> = record.placement.copies_of(extent).collect();
+        assert_eq!(found.len(), copies, "extent {extent}");
+        for (slot, drive) in found {
+            assert!(world.control.model().is_there(drive));
+            let told =
+                standings.get(extent as usize).filter(|all| all.iter().any(|s| *s != Standing::Absent));
+            assert!(told.is_none_or(|all| all[slot] == Standing::InSync), "extent {extent}: {told:?}");
+        }
+    }
+    assert!(world.control.extent_faults(record.id).is_empty());
+}
+
+#[test]
+fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let drives = high(&world, &state, &["one", "two", "three", "four"]);
+    make(&world, "single", 5, 1);
+    make(&world, "double", 4, 2);
+    let held = || ["single", "double"].map(|text| extents_on(&world, text, drives[0]));
+    let before: usize = held().into_iter().sum();
+    assert!(before > 0);
+    let view = remove(&world, "one").unwrap().expect("it holds something");
+    assert_eq!(view.leaving, Some(LeavingView { extents_left: before as u64, stuck: None }));
+    assert!(view.record.is_leaving);
+    assert!(remove(&world, "one").unwrap().is_some(), "asking again changes nothing");
+    go_on_until(&world, || is_gone(&world, "one"));
+    assert_eq!(std::fs::read_dir(state.join("one")).unwrap().count(), 0);
+    for (text, copies) in [("single", 1), ("double", 2)] {
+        assert_whole(&world, text, copies);
+        let placement = record(&world, text).placement;
+        assert!(!placement.names(drives[0]) && placement.gone_count() == 1, "its place stays empty");
+    }
+    // A daemon that goes on uses the places that there are, and another one closes the gap.
+    world.control.resize_volume(None, &name("single"), 9 * GIB, false).unwrap();
+    assert!(remove(&world, "two").unwrap().is_some());
+    go_on_until(&world, || is_gone(&world, "two"));
+    let before = ["single", "double"].map(|text| record(&world, text).placement.compacted());
+    assert_whole(&world, "single", 1);
+    assert_eq!(world.control.alarms(), []);
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before);
+    assert_whole(&world, "single", 1);
+    assert_whole(&world, "double", 2);
+    assert_eq!((world.control.alarms(), world.control.drives().len()), (vec![], 3));
+    drop(world);
+    std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
+    let world = World::try_start(&state, true).unwrap();
+    assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before, "from the copies");
+    assert_eq!(world.control.alarms(), []);
+}
+
+#[test]
+fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["one"]);
+    add(&world, &state, "slow", Class::Low);
+    make(&world, "vol1", 2, 1);
+    let refused = |text: &str, words: &str| {
+        let (kind, message) = error(remove(&world, text));
+        assert!(kind == ErrorKind::Refused && message.contains(words), "{kind:?} {message}");
+        assert_eq!(world.control.drive(&name(text)).unwrap().leaving, None);
+    };
+    refused("default", "always exists and cannot be removed");
+    refused(
+        "one",
+        "drive 'one' cannot be emptied: the copies of volume 'vol1' need 1 drives of class high, and without this \
+         one there are 0; add a drive first",
+    );
+    assert_eq!(error(remove(&world, "nothing")).0, ErrorKind::NotFound);
+    high(&world, &state, &["two"]);
+    make(&world, "vol2", 1, 2);
+    refused("one", "volume 'vol2' need 2 drives of class high, and without this one there are 1;");
+    high(&world, &state, &["three"]);
+    assert!(remove(&world, "one").unwrap().is_some());
+    // Those that are being emptied already are no place for anything.
+    refused("two", "and without this one there are 1;");
+    go_on_until(&world, || is_gone(&world, "one"));
+    refused("two", "and without this one there are 1;");
+    world.control.delete_volume(None, &name("vol2"), false).unwrap();
+    let (io_priority, class_policy) = (Some(Class::High), Some(weir_types::ClassPolicy::Prefer));
+    let prefer = ModifyVolume { io_priority, class_policy, ..ModifyVolume::default() };
+    world.control.modify_volume(None, &name("vol1"), prefer).unwrap();
+    add(&world, &state, "other", Class::Medium);
+    assert!(remove(&world, "two").unwrap().is_some());
+    assert!(remove(&world, "three").unwrap().is_some(), "a class that is preferred is not insisted on");
+    go_on_until(&world, || is_gone(&world, "two") && is_gone(&world, "three"));
+    assert_whole(&world, "vol1", 1);
+}
+
+#[test]
+fn a_drive_that_leaves_takes_nothing_and_is_no_room() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let drives = high(&world, &state, &["one", "two"]);
+    make(&world, "vol1", 4, 1);
+    let over_provision = ModifyPool { over_provision_percent: Some(Some(100)), ..ModifyPool::default() };
+    world.control.modify_pool(&name("high"), over_provision).unwrap();
+    assert_eq!(world.control.rooms().iter().filter(|room| drives.contains(&room.drive)).count(), 2);
+    assert!(remove(&world, "one").unwrap().is_some());
+    let rooms = world.control.rooms();
+    assert!(rooms.iter().all(|room| room.drive != drives[0]));
+    let on_one = CreateVolume { drive: Some(name("one")), ..volume(None, "vol2", GIB) };
+    let (kind, message) = error(world.control.create_volume(on_one));
+    let words =
+        "drive 'one' is being emptied, to be removed, and takes nothing more; 'drive remove one --cancel'";
+    assert!(kind == ErrorKind::Refused && message.contains(words), "{message}");
+    let made = make(&world, "vol2", 4, 1);
+    assert_eq!(made.placement.drives(), [drives[1]]);
+    let before = extents_on(&world, "vol1", drives[0]);
+    let grown = world.control.resize_volume(None, &name("vol1"), 8 * GIB, false).unwrap().record;
+    assert_eq!(grown.placement.extents_on(drives[0], 8 * GIB).count(), before);
+    // What has to leave counts as provisioned on those that stay.
+    let size_bytes = world.control.pool(&name("high")).unwrap().usage().size_bytes;
+    let left = size_bytes / 100 * 100 - 12 * GIB;
+    let request =
+        CreateVolume { io_priority: Some(Class::High), ..volume(None, "vol3", (left + GIB) / GIB * GIB) };
+    assert_eq!(error(world.control.create_volume(request)).0, ErrorKind::Full);
+    let (_, message) = error(world.control.create_volume(CreateVolume {
+        io_priority: Some(Class::High),
+        replicas: Some(2),
+        ..volume(None, "vol3", GIB)
+    }));
+    assert!(message.contains("on 1 drive"), "{message}");
+    go_on_until(&world, || is_gone(&world, "one"));
+    assert_whole(&world, "vol1", 1);
+}
+
+#[test]
+fn a_removal_that_is_taken_back_leaves_what_is_there_and_goes_on_later() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let drives = high(&world, &state, &["one", "two"]);
+    let made = make(&world, "vol1", 12, 1);
+    let before = extents_on(&world, "vol1", drives[0]);
+    fill(&world, &made, 6..12);
+    // One after the other, so that there is something between all and nothing.
+    set_ceiling(&world, Throughput { iops: Some(20), bytes_per_second: None });
+    assert!(remove(&world, "one").unwrap().is_some());
+    let id = made.id;
+    go_on_until(&world, || extents_on(&world, "vol1", drives[0]) < before);
+    let kept = world.control.keep_drive(&name("one")).unwrap();
+    assert!(kept.leaving.is_none() && !kept.record.is_leaving);
+    assert!(world.control.keep_drive(&name("one")).is_ok(), "taking it back twice changes nothing");
+    go_on(&world);
+    go_on_until(&world, || world.control.moves_of(id).is_none());
+    let stayed = extents_on(&world, "vol1", drives[0]);
+    assert!(stayed > 0 && stayed < before, "{stayed} of {before}");
+    assert_whole(&world, "vol1", 1);
+    assert_filled(&world, "vol1", 6..12);
+    assert!(!is_gone(&world, "one"));
+    assert!(remove(&world, "one").unwrap().is_some());
+    go_on_until(&world, || is_gone(&world, "one"));
+    assert_whole(&world, "vol1", 1);
+    assert_filled(&world, "vol1", 6..12);
+}
+
+#[test]
+fn the_next_daemon_goes_on_where_one_ended() {
+    let (_folder, state) = state();
+    let mut world = World::start(&state);
+    let drives = high(&world, &state, &["one", "two", "three"]);
+    let (single, double) = (make(&world, "single", 9, 1), make(&world, "double", 6, 2));
+    fill(&world, &single, 0..9);
+    fill(&world, &double, 0..6);
+    hold_up(&world);
+    assert!(remove(&world, "one").unwrap().is_some());
+    for _ in 0..3 {
+        // There are copies of both volumes that have come and do not have everything yet.
+        let is_between = |world: &World, text: &str, copies: usize| {
+            let record = record(world, text);
+            let extents = 0..record.size_bytes / EXTENT_BYTES;
+            extents.into_iter().any(|extent| record.placement.copies_of(extent).count() > copies)
+        };
+        go_on_until(&world, || is_between(&world, "single", 1) && is_between(&world, "double", 2));
+        let view = world.control.drive(&name("one")).unwrap();
+        assert!(view.leaving.is_some_and(|leaving| leaving.extents_left > 0));
+        drop(world);
+        world = World::start(&state);
+    }
+    go_on(&world);
+    go_on_until(&world, || is_gone(&world, "one"));
+    assert_filled(&world, "single", 0..9);
+    assert_filled(&world, "double", 0..6);
+    for (text, copies) in [("single", 1), ("double", 2)] {
+        assert_whole(&world, text, copies);
+        assert!(!record(&world, text).placement.names(drives[0]));
+    }
+    assert_eq!((world.control.alarms(), std::fs::read_dir(state.join("one")).unwrap().count()), (vec![], 0));
+}
+
+#[test]
+fn a_missing_drive_goes_unless_it_has_the_only_copy() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["one", "two", "three"]);
+    make(&world, "double", 4, 2);
+    make(&world, "single", 3, 1);
+    drop(world);
+    std::fs::rename(state.join("one"), state.join("away")).unwrap();
+    let world = World::start(&state);
+    let (kind, message) = error(remove(&world, "one"));
+    assert_eq!(kind, ErrorKind::Refused);
+    let words = "it has the only copy that has everything of extents of: single; bring it back first";
+    assert!(message.starts_with("drive 'one' at") && message.contains(words), "{message}");
+    drop(world);
+    std::fs::rename(state.join("away"), state.join("one")).unwrap();
+    let world = World::start(&state);
+    world.control.delete_volume(None, &name("single"), false).unwrap();
+    settle(&world.control);
+    drop(world);
+    std::fs::rename(state.join("one"), state.join("away")).unwrap();
+    let world = World::start(&state);
+    assert!(remove(&world, "one").unwrap().is_some());
+    go_on_until(&world, || is_gone(&world, "one"));
+    assert_whole(&world, "double", 2);
+    assert_eq!(world.control.alarms(), []);
+}
+
+#[test]
+fn two_that_are_missing_are_not_each_others_copy() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["one", "two", "three", "four"]);
+    make(&world, "vol1", 8, 2);
+    drop(world);
+    for text in ["one", "two"] {
+        std::fs::rename(state.join(text), state.join(format!("{text}-away"))).unwrap();
+    }
+    let world = World::start(&state);
+    for text in ["one", "two"] {
+        let (kind, message) = error(remove(&world, text));
+        assert!(kind == ErrorKind::Refused && message.contains("only copy"), "{message}");
+    }
+}
+
+#[test]
+fn a_drive_that_a_shrink_emptied_can_be_removed() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let drives = high(&world, &state, &["one", "two"]);
+    make(&world, "vol1", 4, 1);
+    world.control.resize_volume(None, &name("vol1"), GIB, true).unwrap();
+    settle(&world.control);
+    let placement = record(&world, "vol1").placement;
+    let (holder, emptied) = match placement.holders(GIB)[0] == drives[0] {
+        true => ("one", "two"),
+        false => ("two", "one"),
+    };
+    let view = remove(&world, emptied).unwrap().expect("the volume's folder is still there");
+    assert_eq!(view.leaving.map(|leaving| leaving.extents_left), Some(0));
+    go_on_until(&world, || is_gone(&world, emptied));
+    assert_eq!(std::fs::read_dir(state.join(emptied)).unwrap().count(), 0);
+    assert!(world.control.drive(&name(holder)).is_ok());
+    assert_whole(&world, "vol1", 1);
+}
+
+#[test]
+fn places_of_drives_that_were_removed_count_until_the_next_start() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["kept", "next"]);
+    let mut made = make(&world, "vol1", 1, 1);
+    let revision = world.control.model().volumes[&made.id].revision;
+    // As though drives had come and gone since the start.
+    for number in 0..crate::control::bounds::DRIVES_MAX as u128 - 4 {
+        let past = DriveId(uuid::Uuid::from_u128(number + 1));
+        made.placement.set(1, (0, 1), Some(past));
+        made.placement.set(1, (0, 1), None);
+        assert!(made.placement.forget(1, past));
+    }
+    world.control.save_volume(&made, revision).unwrap();
+    add(&world, &state, "last", Class::High);
+    let path = state.join("more");
+    std::fs::create_dir(&path).unwrap();
+    let (kind, message) = error(world.control.add_drive(AddDrive::new(path.clone())));
+    assert!(kind == ErrorKind::Full && message.contains("251 more that were removed"), "{message}");
+    drop(world);
+    let world = World::start(&state);
+    world.control.add_drive(AddDrive::new(path)).unwrap();
+}
