@@ -16,6 +16,9 @@ use crate::random::Random;
 use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
+use capturing::{Capturing, Piece};
+
+mod capturing;
 
 /// A mistake that is made on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub enum Sabotage {
     SkipsRegions,
     /// Reads are made from stale copies now and then.
     ReadsStale,
+    /// Changes are let go before what they change is captured.
+    CapturesLate,
 }
 
 /// What a run is made of.
@@ -48,6 +53,8 @@ pub struct Settings {
     pub breaks_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a copy is added or given up.
     pub moves_per_mille: u64,
+    /// Of 1000 steps, in how many a capture is begun.
+    pub captures_per_mille: u64,
     /// The copy, if any, on a drive whose filesystem cannot give space back or zero.
     pub without_placement: Option<usize>,
     /// The mistake that is made.
@@ -65,6 +72,7 @@ impl Settings {
             full_per_mille: 0,
             breaks_per_ten_thousand: 0,
             moves_per_mille: 0,
+            captures_per_mille: 0,
             without_placement: None,
             sabotage: Sabotage::None,
         }
@@ -79,6 +87,11 @@ impl Settings {
             without_placement: seed.is_multiple_of(5).then_some(1),
             ..Settings::quiet(seed)
         }
+    }
+
+    /// The same, while the volume is captured again and again.
+    pub fn captured(seed: u64) -> Settings {
+        Settings { captures_per_mille: 8, ..Settings::all_at_once(seed) }
     }
 }
 
@@ -97,6 +110,8 @@ pub struct Report {
     pub copied: u64,
     /// Changes of standings.
     pub standings: u64,
+    /// Captures that came to their end.
+    pub captures: u64,
 }
 
 /// An imagined drive with a copy of each extent.
@@ -117,6 +132,8 @@ enum Pending {
     /// A sync answers with what it found when it began.
     Sync(usize, u32, SyncPoint),
     Note(u32, Slots, Box<Account>),
+    BeginCapture,
+    Capture(Piece),
 }
 
 /// What the client waits for.
@@ -146,6 +163,7 @@ struct World {
     /// Which drives the volume began with.
     reachable: [bool; COPIES_MAX],
     flushes: BTreeMap<u32, u64>,
+    capturing: Option<Capturing>,
     history: History,
     next_stamp: Stamp,
     report: Report,
@@ -204,6 +222,7 @@ impl World {
             buffers: BTreeMap::new(),
             reachable: [true; COPIES_MAX],
             flushes: BTreeMap::new(),
+            capturing: None,
             history: History::default(),
             next_stamp: 1,
             report: Report::default(),
@@ -229,6 +248,10 @@ impl World {
         }
         if self.random.chance(moves_per_mille, 1000) {
             return self.change_copies();
+        }
+        let captures = self.settings.captures_per_mille;
+        if captures > 0 && self.random.chance(captures, 1000) {
+            self.hold_for_capture();
         }
         if self.random.chance(1, 10) {
             return self.work_in_the_background();
@@ -338,6 +361,8 @@ impl World {
             Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
             Pending::Sync(at, of, _) => *at == slot && *of == extent,
             Pending::Note(of, ..) => *of == extent,
+            Pending::BeginCapture => false,
+            Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
         })
     }
 
@@ -365,6 +390,10 @@ impl World {
                 }
                 Effect::Done { operation, result, source } => self.done(operation, result, source)?,
                 Effect::Flushed { flush, result } => self.flushed(flush, result),
+                Effect::Capture { extent, slots, offset, length } => {
+                    self.pending.push(Pending::Capture(Piece { extent, slots, offset, length }));
+                }
+                Effect::Captured { copies } => self.check_capture(copies)?,
                 Effect::Stands { extent, standings, .. } => {
                     self.report.standings += 1;
                     self.stands[extent as usize] = standings;
@@ -409,6 +438,8 @@ impl World {
         let pending = self.pending.swap_remove(index);
         let mut effects = Vec::new();
         match pending {
+            Pending::BeginCapture => self.begin_capture(&mut effects),
+            Pending::Capture(piece) => self.capture(piece, &mut effects),
             Pending::Note(extent, slots, account) => {
                 let failed = self.write_account(extent, slots, &account);
                 if self.settings.sabotage != Sabotage::NotesLate {
@@ -605,6 +636,7 @@ impl World {
         self.steps.clear();
         self.buffers.clear();
         self.flushes.clear();
+        self.capturing = None;
         for drive in &mut self.drives {
             drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
             drive.is_broken = false;

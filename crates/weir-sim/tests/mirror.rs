@@ -27,6 +27,13 @@ fn promises_hold_whatever_drives_do() {
     assert!(sum(&reports, |report| report.acknowledged) > 150_000);
 }
 
+#[test]
+fn what_is_captured_is_what_could_be_read_at_its_instant() {
+    let reports = check(400, Settings::captured);
+    let captures = sum(&reports, |report| report.captures);
+    assert!(captures > 800, "only {captures} captures came to their end");
+}
+
 /// Seeds of worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client
 /// was told of the failure alone.
 const ONCE_BROKEN: &[u64] = &[6766];
@@ -48,8 +55,14 @@ fn equal_seeds_give_equal_traces() {
 
 #[test]
 fn mistakes_are_noticed_within_a_thousand_seeds() {
-    for sabotage in [Sabotage::NotesLate, Sabotage::SkipsRegions, Sabotage::ReadsStale] {
-        let is_noticed = |seed| run(Settings { sabotage, ..Settings::all_at_once(seed) }).is_err();
+    let all = [
+        (Sabotage::NotesLate, Settings::all_at_once as fn(u64) -> Settings),
+        (Sabotage::SkipsRegions, Settings::all_at_once),
+        (Sabotage::ReadsStale, Settings::all_at_once),
+        (Sabotage::CapturesLate, Settings::captured),
+    ];
+    for (sabotage, settings) in all {
+        let is_noticed = |seed| run(Settings { sabotage, ..settings(seed) }).is_err();
         let first = (0..1000).find(|seed| is_noticed(*seed));
         assert!(first.is_some(), "{sabotage:?} is never noticed");
     }

@@ -13,6 +13,7 @@
 //! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
 //! each copy, all of which are filled alike for a change.
 
+mod capture;
 mod copying;
 mod extent;
 mod regions;
@@ -21,6 +22,8 @@ pub mod standing;
 use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
 use crate::geometry::extent_count;
 use crate::volume::Volume;
+use capture::Capture;
+pub use capture::NothingToCapture;
 use copying::Step;
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
@@ -82,6 +85,23 @@ pub enum Effect {
         slot: usize,
         /// Of which extent.
         extent: u32,
+    },
+    /// Capture what these copies of an extent have from an offset on, as much of it as is good to do at once, in whole
+    /// regions → [`Mirror::captured`].
+    Capture {
+        /// Which extent.
+        extent: u32,
+        /// Which copies.
+        slots: Slots,
+        /// From where, in bytes, a multiple of [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
+        offset: u32,
+        /// At most how many bytes, a multiple of the same.
+        length: u32,
+    },
+    /// A capture has ended.
+    Captured {
+        /// The copies of each extent that were captured, all of which are alike; `None` if it was given up.
+        copies: Option<Vec<Slots>>,
     },
     /// The standings of an extent's copies have durably changed; whoever else keeps them must know.
     Stands {
@@ -194,6 +214,10 @@ pub struct Mirror {
     flush_number: u32,
     /// Copies of extents that failed.
     fallen: Vec<(usize, u32)>,
+    /// No change begins.
+    is_held: bool,
+    /// What is being captured.
+    capture: Option<Capture>,
     /// An empty list for reuse.
     spare: Vec<Action>,
 }
@@ -212,6 +236,8 @@ impl Mirror {
             flushes: Vec::new(),
             flush_number: 0,
             fallen: Vec::new(),
+            is_held: false,
+            capture: None,
             spare: Vec::new(),
         }
     }
@@ -362,16 +388,17 @@ impl Mirror {
         }
     }
 
-    /// Lets a change begin unless others that overlap it have to end.
+    /// Lets a change begin unless others that overlap it have to end, or a capture needs what was there before it.
     fn line_up(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, step, .. } = *self.operation(id);
         let is_alone = self.extent_of(id).is_alone();
-        let collides = !is_alone && self.collides(id);
-        let extent = self.extent_of(id);
-        if collides {
-            return extent.waiting.push_back(id);
+        let is_owed = step.is_none() && self.is_owed(&request);
+        if is_owed || !is_alone && self.collides(id) {
+            self.extent_of(id).waiting.push_back(id);
+            return if is_owed { self.go_on_capturing(effects) } else { () };
         }
-        extent.running.push(id);
-        match (is_alone, self.operation(id).step) {
+        self.extent_of(id).running.push(id);
+        match (is_alone, step) {
             (_, Some(_)) => self.copy_piece(id, effects),
             (true, None) => self.change(id, effects),
             (false, None) => self.mark(id, effects),
@@ -533,9 +560,10 @@ impl Mirror {
     fn conclude(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
         let extent = self.extent_of(id);
         extent.running.retain(|other| *other != id);
-        let waiting = std::mem::take(&mut extent.waiting);
+        let index = self.operation(id).request.extent;
         self.finish(id, result, effects);
-        waiting.into_iter().for_each(|id| self.line_up(id, effects));
+        self.line_up_again(index, effects);
+        self.go_on_capturing(effects);
     }
 
     fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {

@@ -1,0 +1,233 @@
+//! Capturing what a volume holds at one instant, for a snapshot or a clone, while it goes on being changed.
+//!
+//! At that instant all regions of all extents are owed. A change of a region that is owed waits until it is captured:
+//! until the executor has shared, or copied, what the files have there with the files of the capture. Those that are
+//! waited for come first. What began before that instant is part of it, so a region is captured when none of it is under
+//! way there any more. So nobody waits for more than a few regions, however much there is to capture.
+//!
+//! Several volumes are captured at the same instant by holding all of them before: a volume that is held begins no
+//! change. It knows nothing of other volumes.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use weir_types::bounds::REGION_BYTES;
+
+use super::extent::Slots;
+use super::regions::{RegionSet, regions_of};
+use super::{Effect, Mirror, MirrorId};
+use crate::action::Request;
+
+/// A capture of all extents.
+#[derive(Debug)]
+pub(super) struct Capture {
+    extents: Vec<Owed>,
+    /// Extents in which changes wait for it.
+    urgent: VecDeque<u32>,
+    /// The first extent that owes anything.
+    next: u32,
+    /// What the executor is at.
+    under_way: Option<(u32, Range<u32>)>,
+}
+
+/// What is left to capture of an extent, and of which copies.
+#[derive(Debug)]
+struct Owed {
+    slots: Slots,
+    regions: RegionSet,
+}
+
+/// An extent has no copy that could be captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("extent {0} has no copy that has everything and can be reached")]
+pub struct NothingToCapture(pub u32);
+
+impl Mirror {
+    /// From now on no change begins, until [`Mirror::release`] or [`Mirror::begin_capture`].
+    pub fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Lets changes begin again.
+    pub fn release(&mut self, effects: &mut Vec<Effect>) {
+        self.is_held = false;
+        (0..self.extents()).for_each(|extent| self.line_up_again(extent, effects));
+    }
+
+    /// True while something is being captured, or changes are held for it.
+    pub fn is_capturing(&self) -> bool {
+        self.is_held || self.capture.is_some()
+    }
+
+    /// Bytes that are left to capture.
+    pub fn bytes_to_capture(&self) -> u64 {
+        let owed = self.capture.iter().flat_map(|capture| &capture.extents);
+        owed.map(|owed| u64::from(owed.regions.len()) * REGION_BYTES).sum()
+    }
+
+    /// Begins to capture what the volume holds now: everything that was acknowledged, and of what is under way some.
+    /// It goes on by [`Effect::Capture`] and ends with [`Effect::Captured`]. One capture runs at a time.
+    ///
+    /// # Errors
+    /// If an extent has no copy that could be captured. Nothing was begun then; changes are held no more in either case.
+    pub fn begin_capture(&mut self, effects: &mut Vec<Effect>) -> Result<(), NothingToCapture> {
+        assert!(self.capture.is_none(), "one capture runs at a time");
+        let owed: Result<Vec<Owed>, NothingToCapture> =
+            (0..self.extents()).map(|extent| self.owed_of(extent)).collect();
+        if let Ok(extents) = &owed
+            && extents.is_empty()
+        {
+            effects.push(Effect::Captured { copies: Some(Vec::new()) });
+        } else if let Ok(extents) = owed {
+            self.capture = Some(Capture { extents, urgent: VecDeque::new(), next: 0, under_way: None });
+            self.release(effects);
+            self.go_on_capturing(effects);
+            return Ok(());
+        }
+        self.release(effects);
+        owed.map(drop)
+    }
+
+    fn owed_of(&self, index: u32) -> Result<Owed, NothingToCapture> {
+        let slots = self.alike(index);
+        if slots.is_empty() {
+            Err(NothingToCapture(index))
+        } else {
+            Ok(Owed { slots, regions: RegionSet::all() })
+        }
+    }
+
+    /// Copies that have everything in all regions.
+    fn alike(&self, index: u32) -> Slots {
+        let extent = &self.extents[index as usize];
+        extent.in_sync().filter(|slot| extent.behind[*slot].is_empty()).collect()
+    }
+
+    /// True if a change has to wait for a capture.
+    pub(super) fn is_owed(&mut self, request: &Request) -> bool {
+        let Some(capture) = &mut self.capture else { return self.is_held };
+        let owed = &capture.extents[request.extent as usize].regions;
+        let is_owed = regions_of(request.offset, request.length).any(|region| owed.contains(region));
+        if is_owed && !capture.urgent.contains(&request.extent) {
+            capture.urgent.push_back(request.extent);
+        }
+        self.is_held || is_owed
+    }
+
+    /// Has the executor capture what comes next, if it is at nothing.
+    pub(super) fn go_on_capturing(&mut self, effects: &mut Vec<Effect>) {
+        if self.capture.as_ref().is_none_or(|capture| capture.under_way.is_some()) {
+            return;
+        }
+        let Some((extent, regions)) = self.next_urgent().or_else(|| self.next_at_leisure()) else {
+            return self.end_capture_if_done(effects);
+        };
+        let alike = self.alike(extent);
+        let capture = self.capture.as_mut().expect("it was just looked at");
+        let owed = &mut capture.extents[extent as usize];
+        // A change that failed may have left some different.
+        owed.slots = owed.slots.iter().filter(|slot| alike.contains(*slot)).collect();
+        if owed.slots.is_empty() {
+            return self.abandon_capture(effects);
+        }
+        let (offset, length) =
+            (regions.start * REGION_BYTES as u32, regions.len() as u32 * REGION_BYTES as u32);
+        effects.push(Effect::Capture { extent, slots: owed.slots, offset, length });
+        capture.under_way = Some((extent, regions));
+    }
+
+    fn end_capture_if_done(&mut self, effects: &mut Vec<Effect>) {
+        let is_done = |capture: &mut Capture| capture.extents.iter().all(|owed| owed.regions.is_empty());
+        if let Some(capture) = self.capture.take_if(is_done) {
+            let copies = capture.extents.iter().map(|owed| owed.slots).collect();
+            effects.push(Effect::Captured { copies: Some(copies) });
+        }
+    }
+
+    /// What a change waits for.
+    fn next_urgent(&mut self) -> Option<(u32, Range<u32>)> {
+        let capture = self.capture.as_mut()?;
+        let waits = |extent: &u32| !self.extents[*extent as usize].waiting.is_empty();
+        capture.urgent.retain(waits);
+        // In turn, so that no extent's changes wait for all of another's.
+        let turns = capture.urgent.len();
+        (0..turns).find_map(|_| {
+            let extent = self.capture.as_mut()?.urgent.pop_front()?;
+            self.capture.as_mut()?.urgent.push_back(extent);
+            Some((extent, self.waited_for(extent)?))
+        })
+    }
+
+    /// Regions of an extent that the first change waits for which can be helped.
+    fn waited_for(&self, extent: u32) -> Option<Range<u32>> {
+        let (owed, busy) = (&self.capture.as_ref()?.extents[extent as usize].regions, self.changing(extent));
+        let mut waiting = self.extents[extent as usize].waiting.iter();
+        waiting.find_map(|id| {
+            let request = self.operations[id.0 as usize]?.request;
+            run_in(regions_of(request.offset, request.length), |region| {
+                owed.contains(region) && !busy.contains(region)
+            })
+        })
+    }
+
+    /// As much as there is in one run of the first extent that can be captured now.
+    fn next_at_leisure(&mut self) -> Option<(u32, Range<u32>)> {
+        let capture = self.capture.as_mut()?;
+        let is_done =
+            |extent: u32| capture.extents.get(extent as usize).is_some_and(|o| o.regions.is_empty());
+        let next = (capture.next..).find(|extent| !is_done(*extent))?;
+        capture.next = next;
+        let capture = self.capture.as_ref()?;
+        (next..self.extents()).find_map(|extent| {
+            let (owed, busy) = (&capture.extents[extent as usize].regions, self.changing(extent));
+            let first = owed.iter().next()?;
+            let is_free = |region: u32| owed.contains(region) && !busy.contains(region);
+            Some((extent, run_in(first..super::REGIONS, is_free)?))
+        })
+    }
+
+    /// Regions of an extent in which changes are under way. Copy steps change only copies that are not captured.
+    fn changing(&self, extent: u32) -> RegionSet {
+        let running = self.extents[extent as usize].running.iter();
+        let changes =
+            running.filter_map(|id| self.operations[id.0 as usize]).filter(|one| one.step.is_none());
+        changes.flat_map(|change| regions_of(change.request.offset, change.request.length)).collect()
+    }
+
+    /// The executor has captured a part of what [`Effect::Capture`] asked for: whole regions from its offset up to this
+    /// one in the extent, and of some copies nothing.
+    pub fn captured(&mut self, end: u32, failed: Slots, effects: &mut Vec<Effect>) {
+        let Some(capture) = &mut self.capture else { return };
+        let (extent, regions) = capture.under_way.take().expect("only what was asked for is captured");
+        let owed = &mut capture.extents[extent as usize];
+        failed.iter().for_each(|slot| owed.slots.remove(slot));
+        if owed.slots.is_empty() {
+            return self.abandon_capture(effects);
+        }
+        let end = regions.end.min(end / REGION_BYTES as u32);
+        (regions.start..end).for_each(|region| owed.regions.remove(region));
+        self.line_up_again(extent, effects);
+        self.go_on_capturing(effects);
+    }
+
+    /// Gives a capture up, if there is one: nothing waits for it any more.
+    pub fn abandon_capture(&mut self, effects: &mut Vec<Effect>) {
+        if self.capture.take().is_some() {
+            effects.push(Effect::Captured { copies: None });
+        }
+        self.release(effects);
+    }
+
+    /// Lets changes that wait try again, in order.
+    pub(super) fn line_up_again(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+        let waiting = std::mem::take(&mut self.extents[extent as usize].waiting);
+        waiting.into_iter().for_each(|id: MirrorId| self.line_up(id, effects));
+    }
+}
+
+/// The first run of regions in a range of which this holds.
+fn run_in(range: Range<u32>, holds: impl Fn(u32) -> bool) -> Option<Range<u32>> {
+    let start = range.clone().find(|region| holds(*region))?;
+    let end = (start..range.end).find(|region| !holds(*region)).unwrap_or(range.end);
+    Some(start..end)
+}
