@@ -15,6 +15,7 @@ mod policy_set;
 mod policy_types;
 mod pools;
 mod recordings;
+mod snapshots;
 mod statistics;
 mod status;
 mod templates;
@@ -86,6 +87,7 @@ struct Context {
         (name = "templates", description = "Where each copy of volumes lives, and which is read"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
+        (name = "snapshots", description = "What volumes held at one instant, and clones"),
         (name = "policy groups", description = "Named terms, fixed or following a size"),
         (name = "statistics", description = "What was done and how long it took"),
     )
@@ -109,6 +111,10 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
         .routes(routes!(volumes::resize))
+        .routes(routes!(snapshots::list, snapshots::create))
+        .routes(routes!(snapshots::delete))
+        .routes(routes!(snapshots::restore))
+        .routes(routes!(snapshots::clone_volume))
         .routes(routes!(recordings::record))
         .routes(routes!(policies::list, policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))

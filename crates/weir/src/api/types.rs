@@ -6,6 +6,7 @@ mod measurements;
 mod pools;
 mod reasons;
 mod recordings;
+mod snapshots;
 mod templates;
 
 use jiff::Timestamp;
@@ -31,6 +32,9 @@ pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
 pub use recordings::{RecordingCreate, TraceFile};
+pub use snapshots::{
+    Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList, SnapshotQuery, SnapshotRestore, VolumeClone,
+};
 pub use templates::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
 
 /// What a volume, pool or drive delivers.
@@ -179,6 +183,18 @@ pub struct Volume {
     /// Bytes that it occupies, in one copy; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
+    /// The part of these that nothing else shares; absent where all volumes are listed, and if it cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_bytes: Option<u64>,
+    /// Number of its snapshots.
+    #[serde(default)]
+    pub snapshots: u64,
+    /// The volume or snapshot that it was cloned from, as that was called then; absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloned_from: Option<String>,
+    /// Bytes that are left to go over for a snapshot or clone that is being made of it; absent if none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_to_capture: Option<u64>,
     /// The drives that hold it.
     pub drives: Vec<VolumeDrive>,
     /// Copies of each extent that it should have, on different drives.
@@ -623,6 +639,9 @@ pub struct DeleteQuery {
     /// True to end the connections of attached clients instead of being refused.
     #[serde(default)]
     pub force: bool,
+    /// True to delete its snapshots too instead of being refused.
+    #[serde(default)]
+    pub with_snapshots: bool,
 }
 
 /// Which volumes' statistics are wanted.

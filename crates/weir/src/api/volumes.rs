@@ -9,7 +9,7 @@ use super::types::{
     DeleteQuery, ErrorBody, TenantQuery, Volume, VolumeCreate, VolumeList, VolumeModify, VolumeResize,
 };
 use super::{Context, convert, convert_policy};
-use crate::control::{CreateVolume, ModifyVolume};
+use crate::control::{CreateVolume, DeleteVolume, ModifyVolume};
 
 /// List volumes.
 #[utoipa::path(
@@ -68,7 +68,7 @@ pub(super) async fn inspect(
     Query(query): Query<TenantQuery>,
 ) -> Answer<Volume> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let view = context.run(move |control| control.volume(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.inspect_volume(tenant.as_ref(), &name)).await?;
     Ok(Json(view.into()))
 }
 
@@ -137,6 +137,7 @@ pub(super) async fn delete(
     Query(query): Query<DeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    context.run(move |control| control.delete_volume(tenant.as_ref(), &name, query.force)).await?;
+    let how = DeleteVolume { force: query.force, with_snapshots: query.with_snapshots };
+    context.run(move |control| control.delete_volume(tenant.as_ref(), &name, how)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

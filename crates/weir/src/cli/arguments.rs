@@ -5,6 +5,7 @@ mod drive;
 mod dry_run;
 mod pool;
 mod reasons;
+mod snapshot;
 mod template;
 
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use pool::{PoolChanges, PoolCommand};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
+pub use snapshot::{CloneArguments, SnapshotCommand, Which};
 pub use template::TemplateCommand;
 
 /// Block storage with exact limits.
@@ -86,6 +88,16 @@ pub enum Command {
         /// What to do with volumes.
         #[command(subcommand)]
         command: VolumeCommand,
+    },
+    /// Make, show, restore and delete snapshots: what volumes held at one instant
+    #[command(
+        visible_alias = "snap",
+        after_help = "Example:\n  weir snapshot create vol1@before-upgrade\n  weir snapshot restore vol1@before-upgrade"
+    )]
+    Snapshot {
+        /// What to do with snapshots.
+        #[command(subcommand)]
+        command: SnapshotCommand,
     },
     /// Make, show and change templates: where each copy of volumes lives, and which is read
     #[command(
@@ -363,6 +375,11 @@ pub enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Make a volume that begins with what another one, or a snapshot, holds
+    #[command(
+        after_help = "Example:\n  weir volume clone vol1 vol1-test\n  weir volume clone vol1@before-upgrade vol1-old --qos-policy-group dev"
+    )]
+    Clone(CloneArguments),
     /// Record what volumes are asked for, for 'qos simulate'
     #[command(after_help = "Example:\n  weir volume record vol1 vol2 --output load.trace --seconds 60")]
     Record(RecordArguments),
@@ -376,6 +393,9 @@ pub enum VolumeCommand {
         /// End the connections of attached clients
         #[arg(long)]
         force: bool,
+        /// Delete its snapshots too
+        #[arg(long)]
+        with_snapshots: bool,
         /// Wait until its space is given back
         #[arg(long)]
         wait: bool,

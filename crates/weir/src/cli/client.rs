@@ -14,6 +14,9 @@ use crate::config::default_state;
 /// How long an answer may take. Making the largest volume takes some seconds on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long one may take before which a large volume has to be copied.
+const LONG_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
 /// Why a command did not do what it was told.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -98,6 +101,16 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, CommandError> {
         self.answer(self.request(Method::POST, path, query).json(body))
+    }
+
+    /// Makes something that may take hours.
+    pub fn post_slowly<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        body: &impl Serialize,
+    ) -> Result<T, CommandError> {
+        self.answer(self.request(Method::POST, path, query).json(body).timeout(LONG_TIMEOUT))
     }
 
     /// Has something done that takes `during`, and answers its bytes.

@@ -68,6 +68,7 @@ fn dispatch(arguments: Arguments) -> Result<(), CommandError> {
         Command::Pool { command } => commands::pool::run(&connect()?, command),
         Command::Service { command } => commands::service::run(&connect()?, command),
         Command::Volume { command } => commands::volume::run(&connect()?, command),
+        Command::Snapshot { command } => commands::snapshot::run(&connect()?, command),
         Command::Template { command } => commands::template::run(&connect()?, command),
         Command::Tenant { command } => commands::tenant::run(&connect()?, command),
         Command::Qos { command } => commands::qos::run(&connect()?, command),

@@ -286,7 +286,9 @@ impl Control {
 
     /// Has the space of folders given back that only bear the mark of having been condemned.
     pub(super) fn clean_up_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
-        for id in store.scan()?.leftovers {
+        // What is being captured is half made on purpose.
+        let leftovers = store.scan()?.leftovers;
+        for id in leftovers.into_iter().filter(|id| !self.captures.concern(*id)) {
             let (is_volume, is_known) = {
                 let model = self.model();
                 (model.volumes.contains_key(&id), model.cleanups.contains_key(&(id, drive)))

@@ -184,7 +184,9 @@ impl Model {
 
     /// Whether a volume has what it asked for.
     pub(super) fn has_its_class(&self, volume: &VolumeRecord) -> bool {
-        volume.class_policy == ClassPolicy::Any || self.class_of(volume) == Some(volume.io_priority)
+        // A snapshot stays where its volume was.
+        let is_bound = volume.class_policy != ClassPolicy::Any && volume.snapshot.is_none();
+        !is_bound || self.class_of(volume) == Some(volume.io_priority)
     }
 
     /// A place on a drive that is named.
@@ -291,6 +293,21 @@ impl Control {
         let usages = self.usages();
         let model = self.model();
         model.pools().iter().map(|pool| model.offer(pool, &usages)).collect()
+    }
+
+    /// Refuses a volume whose place is given where its pools may have no more provisioned.
+    pub(super) fn refuse_over_provision(&self, volume: &VolumeRecord) -> Outcome<()> {
+        for offer in self.offers() {
+            let bytes = |room: &Room| volume.placement.bytes_on(room.drive, volume.size_bytes);
+            let bytes = offer.rooms.iter().map(bytes).sum();
+            if !offer.may_provision(bytes) {
+                let (more, there) = (Size(bytes), offer.words(1));
+                return Err(ControlError::full(format!(
+                    "{more} more cannot be provisioned: there is {there}; --force does so all the same"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Places the extents that a volume gains by growing, on the pool that it is in, and forgets those that it loses.

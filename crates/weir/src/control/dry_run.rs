@@ -82,6 +82,8 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         generation: 0,
         policy_group: None,
         is_read_only: false,
+        snapshot: None,
+        cloned_from: None,
         state: VolumeState::Online,
         created_at: Timestamp::UNIX_EPOCH,
         deleted_at: None,

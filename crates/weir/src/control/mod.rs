@@ -10,9 +10,11 @@ mod apply;
 mod background;
 pub mod bounds;
 mod built_in;
+mod captures;
 pub mod catalogue;
 mod changes;
 mod classes;
+mod clones;
 mod copies;
 mod credits;
 mod drives;
@@ -31,6 +33,7 @@ pub mod reasons;
 mod rebuild;
 mod recording;
 pub mod records;
+mod snapshots;
 mod spread;
 mod startup;
 mod statistics;
@@ -52,8 +55,10 @@ use alarms::Alarms;
 pub use apply::{ApplyPolicies, BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
 pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
 use built_in::is_built_in;
+use captures::Captures;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
+pub use clones::CloneVolume;
 pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
 use drives::{Formats, Leaving, Measurements};
 pub use dry_run::{default_drive_name, put_under};
@@ -68,11 +73,12 @@ pub use policies::{
 pub use pools::{ModifyPool, PoolView};
 pub use recording::{RecordVolumes, RunningRecording};
 use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+pub use snapshots::{CreateSnapshots, SnapshotView};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use templates::{CreateTemplate, ModifyTemplate, TemplateView};
 pub use tenants::{ModifyTenant, TenantView};
-pub use volumes::{CreateVolume, ModifyVolume, PolicyChange, VolumeView};
+pub use volumes::{CreateVolume, DeleteVolume, ModifyVolume, PolicyChange, VolumeView};
 use weir_types::{ClassThresholds, DriveId};
 
 use crate::dataplane::{DataPlane, VolumeSpec};
@@ -93,6 +99,7 @@ pub struct Control {
     classes: ClassThresholds,
     measurements: Measurements,
     moves: Moves,
+    captures: Captures,
     leaving: Leaving,
     formats: Formats,
     node: uuid::Uuid,

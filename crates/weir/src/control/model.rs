@@ -41,7 +41,7 @@ pub struct Model {
     pub built_in: BuiltInGroups,
     /// Templates, with the built-in ones.
     pub templates: Templates,
-    /// Volumes by identity.
+    /// Volumes by identity, and snapshots, which are volumes that nobody can write to.
     pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
     /// What is no volume any more, and whose space is still to be given back.
     pub cleanups: BTreeMap<(VolumeId, DriveId), Cleanup>,
@@ -77,7 +77,9 @@ impl Model {
     /// Adds or replaces a volume.
     pub fn put_volume(&mut self, record: VolumeRecord, revision: u64) {
         self.remove_volume(record.id);
-        enter(&mut self.volume_names, &record.name, &record.tenant, record.id);
+        if record.snapshot.is_none() {
+            enter(&mut self.volume_names, &record.name, &record.tenant, record.id);
+        }
         self.volumes.insert(record.id, Versioned { record, revision });
     }
 
@@ -95,7 +97,9 @@ impl Model {
 
     /// Removes a volume.
     pub fn remove_volume(&mut self, id: VolumeId) {
-        if let Some(old) = self.volumes.remove(&id) {
+        if let Some(old) = self.volumes.remove(&id)
+            && old.record.snapshot.is_none()
+        {
             leave(&mut self.volume_names, &old.record.name, &old.record.tenant);
         }
     }

@@ -20,7 +20,7 @@ struct Findings {
     tenants: BTreeMap<Name, TenantRecord>,
     groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
     templates: BTreeMap<Name, TemplateRecord>,
-    volumes: BTreeMap<(Name, Name), VolumeRecord>,
+    volumes: BTreeMap<(Name, String), VolumeRecord>,
 }
 
 /// A copy, and where it was found.
@@ -147,7 +147,7 @@ impl Findings {
         // The files are whole, whatever the record was about to become.
         let volume = VolumeRecord { state: VolumeState::Online, deleted_at: None, ..copy.volume };
         let id = volume.id;
-        let name = (volume.tenant.clone(), volume.name.clone());
+        let name = (volume.tenant.clone(), volume.export_name());
         match self.volumes.insert(name, volume) {
             None => Ok(()),
             Some(other) => Err(ControlError::invalid(format!(

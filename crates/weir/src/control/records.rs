@@ -197,6 +197,12 @@ pub struct VolumeRecord {
     /// Whether clients are kept from changing its data. Records from before this could be asked for lack it.
     #[serde(default)]
     pub is_read_only: bool,
+    /// What it is a snapshot of, if it is one: then its name is unique among those of that volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotOf>,
+    /// The volume or snapshot that it was cloned from, as that was called then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloned_from: Option<String>,
     /// Where it is in its life.
     pub state: VolumeState,
     /// When it was made.
@@ -204,6 +210,15 @@ pub struct VolumeRecord {
     /// When it was deleted, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
+}
+
+/// The volume that a snapshot shows as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotOf {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its name, which a snapshot is called by: it follows renames.
+    pub volume_name: Name,
 }
 
 fn one_replica() -> u8 {
@@ -268,12 +283,23 @@ impl TenantRecord {
 }
 
 impl VolumeRecord {
-    /// The name under which clients attach the volume: its name, with its tenant unless that is the default.
+    /// The name under which clients attach the volume: its name, with its tenant unless that is the default. That of a
+    /// snapshot stands behind the name of its volume and `@`.
     pub fn export_name(&self) -> String {
+        let name = match &self.snapshot {
+            None => self.name.to_string(),
+            Some(of) => format!("{}@{}", of.volume_name, self.name),
+        };
         match self.tenant.as_str() {
-            DEFAULT_TENANT => self.name.to_string(),
-            tenant => format!("{tenant}/{}", self.name),
+            DEFAULT_TENANT => name,
+            tenant => format!("{tenant}/{name}"),
         }
+    }
+
+    /// What it is, with its name, in words.
+    pub fn title(&self) -> String {
+        let what = if self.snapshot.is_some() { "snapshot" } else { "volume" };
+        format!("{what} '{}'", self.export_name())
     }
 }
 

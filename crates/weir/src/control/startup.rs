@@ -11,6 +11,7 @@ use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 
 use super::alarms::Alarms;
 use super::background::load_policies;
+use super::captures::Captures;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
 use super::drives::{Drive, Formats, Leaving, Measurements};
 use super::error::{ControlError, Outcome};
@@ -70,6 +71,7 @@ impl Control {
             classes: config.classes,
             measurements: Measurements::default(),
             moves: Moves::default(),
+            captures: Captures::default(),
             leaving: Leaving::default(),
             formats: Formats::default(),
             started: Instant::now(),
@@ -196,6 +198,7 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
             VolumeState::Creating | VolumeState::Deleting => interrupted.push(record),
         }
     })?;
+    model.name_snapshots();
     Ok((model, interrupted))
 }
 

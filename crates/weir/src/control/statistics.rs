@@ -66,8 +66,8 @@ impl Control {
             return Ok(vec![sample(&model.volume(tenant, name)?.record)]);
         }
         tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
-        let records = model.volumes.values().map(|volume| &volume.record);
-        let wanted = records.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
+        let wanted =
+            model.plain_volumes().filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
         let mut samples: Vec<_> = wanted.map(sample).collect();
         samples.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         Ok(samples)

@@ -43,7 +43,7 @@ impl TenantView {
             record: record.clone(),
             policy_group: group(record.policy_group),
             template: group(record.template),
-            volumes: model.volumes.values().filter(|volume| volume.record.tenant == record.name).count(),
+            volumes: model.plain_volumes().filter(|volume| volume.tenant == record.name).count(),
         }
     }
 }
@@ -152,8 +152,7 @@ impl Control {
             )));
         }
         let model = self.model();
-        let volumes =
-            list_names(model.volumes.values().filter(|v| v.record.tenant == *name).map(|v| &v.record.name));
+        let volumes = list_names(model.plain_volumes().filter(|v| v.tenant == *name).map(|v| &v.name));
         let groups =
             list_names(model.groups.values().filter(|g| g.record.tenant == *name).map(|g| &g.record.name));
         for (what, names) in [("volumes", volumes), ("policy groups", groups)] {

@@ -8,6 +8,7 @@ mod measurements;
 mod policies;
 mod pools;
 mod replicas;
+mod snapshots;
 mod templates;
 
 use std::path::{Path, PathBuf};
@@ -148,7 +149,7 @@ fn a_volume_is_made_found_and_removed() {
     let export = world.exports.find("vol1").unwrap();
     assert_eq!((export.size_bytes, export.volume), (2 * GIB, view.record.id));
     assert_eq!(world.control.volumes(None).unwrap().len(), 1);
-    world.control.delete_volume(None, &name("vol1"), false).unwrap();
+    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     assert_eq!(world.exports.find("vol1"), None);
     settle(&world.control);
     assert_eq!(folders(&state), 0);
@@ -449,7 +450,7 @@ fn faults_of_extent_files_are_alarms_until_they_are_mended() {
     assert!(world.control.alarms.list_is_empty());
     std::fs::remove_file(&path).unwrap();
     world.control.check_extent_files();
-    world.control.delete_volume(None, &name("vol1"), false).unwrap();
+    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     assert!(world.control.alarms.list_is_empty());
 }
 
@@ -469,5 +470,5 @@ fn a_volume_without_its_folder_does_not_stop_the_start() {
         "{alarms:?}"
     );
     assert!(world.exports.find("vol2").is_some());
-    world.control.delete_volume(None, &name("vol1"), false).unwrap();
+    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
 }

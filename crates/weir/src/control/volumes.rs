@@ -102,6 +102,12 @@ pub struct VolumeView {
     pub levels: Vec<Level>,
     /// Bytes that it occupies on the drive; `None` if its files cannot be examined.
     pub used_bytes: Option<u64>,
+    /// The part of these that nothing else shares; `None` unless the volume is looked at alone.
+    pub unique_bytes: Option<u64>,
+    /// Number of its snapshots.
+    pub snapshots: u64,
+    /// Bytes that are left to go over for a capture of it, if one is under way.
+    pub bytes_to_capture: Option<u64>,
     /// What was counted so far; `None` if the data plane does not serve it.
     pub snapshot: Option<VolumeSnapshot>,
 }
@@ -118,6 +124,9 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
         policy: model.policy_of(record).cloned(),
         levels: levels_in_effect(model, record),
         used_bytes: None,
+        unique_bytes: None,
+        snapshots: 0,
+        bytes_to_capture: None,
         snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
     }
 }
@@ -147,6 +156,15 @@ pub(super) fn levels_in_effect(model: &Model, record: &VolumeRecord) -> Vec<Leve
     levels
 }
 
+/// How a volume is deleted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeleteVolume {
+    /// End the connections of attached clients.
+    pub force: bool,
+    /// Delete its snapshots too.
+    pub with_snapshots: bool,
+}
+
 impl VolumeView {
     /// What of all levels is in effect, field by field, with where it comes from.
     pub fn effective(&self) -> Vec<EffectiveField> {
@@ -158,6 +176,28 @@ impl VolumeView {
         let policy = self.policy.as_ref()?;
         let own = self.levels.last().map(|level| level.terms.limits).unwrap_or_default();
         Some(if policy.is_shared { policy.terms.limits } else { own })
+    }
+}
+
+impl Model {
+    /// The policy group that a new volume of a tenant gets: the one that is asked for, else what its template says, else
+    /// what new volumes of the tenant get.
+    pub(super) fn policy_for_new(
+        &self,
+        tenant: &Name,
+        asked: Option<&PolicyChange>,
+        template: Option<&TemplateRecord>,
+    ) -> Outcome<Option<PolicyGroupId>> {
+        let by_template = template.map(|template| self.group_by_template(template, tenant));
+        let policy_group = match asked {
+            None => by_template.transpose()?.flatten().or(self.tenant(Some(tenant))?.record.template),
+            Some(PolicyChange::Release(_)) => None,
+            Some(PolicyChange::Bind(kind, name)) => Some(policy_of_tenant(self, *kind, tenant, name)?),
+        };
+        if let Some(group) = policy_group {
+            refuse_floor(self, tenant, group)?;
+        }
+        Ok(policy_group)
     }
 }
 
@@ -201,18 +241,31 @@ impl Control {
     /// All volumes by tenant and name, without what must be read from the drive.
     pub fn volume_records_by_name(&self) -> Vec<VolumeView> {
         let model = self.model();
-        let mut views: Vec<_> = model.volumes.values().map(|volume| view(&model, &volume.record)).collect();
+        let snapshots = model.snapshot_counts();
+        let count = |record: &VolumeRecord| snapshots.get(&record.id).copied().unwrap_or(0);
+        let view = |record: &VolumeRecord| VolumeView { snapshots: count(record), ..view(&model, record) };
+        let mut views: Vec<_> = model.plain_volumes().map(view).collect();
         views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         views
+    }
+
+    /// One volume with everything about it; that takes a look at each piece of its files.
+    pub fn inspect_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
+        let mut view = self.volume(tenant, name)?;
+        view.unique_bytes = self.occupied(&view.record).map(|occupied| occupied.unique_bytes);
+        Ok(view)
     }
 
     /// One volume.
     pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
         let mut view = {
             let model = self.model();
-            view(&model, &model.volume(tenant, name)?.record)
+            let record = &model.volume(tenant, name)?.record;
+            let snapshots = model.snapshots_of(record.id).count() as u64;
+            VolumeView { snapshots, ..view(&model, record) }
         };
         view.used_bytes = self.used_bytes(&view.record);
+        view.bytes_to_capture = self.bytes_to_capture(view.record.id);
         view.moves = self.moves_of(view.record.id);
         Ok(view)
     }
@@ -251,16 +304,8 @@ impl Control {
         let model = self.model();
         let tenant = model.tenant(request.tenant.as_ref())?.record.name.clone();
         refuse_taken(&model, &tenant, &request.name)?;
-        refuse_more(&model)?;
-        let by_template = template.as_ref().map(|template| model.group_by_template(template, &tenant));
-        let policy_group = match &request.policy {
-            None => by_template.transpose()?.flatten().or(model.tenant(Some(&tenant))?.record.template),
-            Some(PolicyChange::Release(_)) => None,
-            Some(PolicyChange::Bind(kind, name)) => Some(policy_of_tenant(&model, *kind, &tenant, name)?),
-        };
-        if let Some(group) = policy_group {
-            refuse_floor(&model, &tenant, group)?;
-        }
+        refuse_more(&model, 1)?;
+        let policy_group = model.policy_for_new(&tenant, request.policy.as_ref(), template.as_ref())?;
         Ok(VolumeRecord {
             id: VolumeId(uuid::Uuid::new_v4()),
             tenant,
@@ -274,6 +319,8 @@ impl Control {
             generation: 0,
             policy_group,
             is_read_only: false,
+            snapshot: None,
+            cloned_from: None,
             state: VolumeState::Creating,
             created_at: Timestamp::now(),
             deleted_at: None,
@@ -288,7 +335,7 @@ impl Control {
 
     /// Takes back a creation that failed. What cannot be taken back now is at the next start, because the
     /// catalogue says what to do.
-    fn undo_creation(&self, record: &VolumeRecord) {
+    pub(super) fn undo_creation(&self, record: &VolumeRecord) {
         if let Err(error) = self.tear_down(record) {
             tracing::error!(volume = %record.id, %error, "a failed creation could not be undone yet");
         }
@@ -309,6 +356,8 @@ impl Control {
         check_size(size_bytes)?;
         let (mut record, revision) = self.usable_volume(tenant, name)?;
         self.refuse_missing(&record)?;
+        self.refuse_captured(&record)?;
+        self.refuse_below_snapshots(&record, size_bytes)?;
         let old = record.clone();
         let old_bytes = std::mem::replace(&mut record.size_bytes, size_bytes);
         if size_bytes < old_bytes && !force {
@@ -382,6 +431,7 @@ impl Control {
             }
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
+                self.rename_snapshots(&new)?;
             }
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
                 self.publish_access(&new)?;
@@ -445,23 +495,45 @@ impl Control {
     /// the background.
     ///
     /// # Errors
-    /// Refused while clients are attached, unless `force` is given, which ends their connections.
-    pub fn delete_volume(&self, tenant: Option<&Name>, name: &Name, force: bool) -> Outcome<()> {
+    /// Refused while clients are attached, unless `force` is given, which ends their connections; and while it has
+    /// snapshots, unless these are to go too.
+    pub fn delete_volume(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        DeleteVolume { force, with_snapshots }: DeleteVolume,
+    ) -> Outcome<()> {
         let _change = self.begin_change();
         let record = self.model().volume(tenant, name)?.record.clone();
-        // Before anything is begun that could not be finished.
-        self.refuse_missing(&record)?;
-        if !force {
-            self.refuse_attached(&record)?;
+        if !with_snapshots {
+            self.refuse_with_snapshots(&record)?;
         }
-        self.tear_down(&record)
+        let snapshots: Vec<VolumeRecord> = self.model().snapshots_of(record.id).cloned().collect();
+        snapshots.iter().try_for_each(|snapshot| self.delete_record(snapshot, force))?;
+        self.delete_record(&record, force)
+    }
+
+    /// Removes a volume or a snapshot.
+    pub(super) fn delete_record(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
+        // Before anything is begun that could not be finished.
+        self.refuse_missing(record)?;
+        self.refuse_captured(record)?;
+        if !force {
+            self.refuse_attached(record)?;
+        }
+        self.tear_down(record)
     }
 
     /// Removes a volume step by step; whatever stops it, the next start or another deletion goes on.
     fn tear_down(&self, record: &VolumeRecord) -> Outcome<()> {
         let record = self.mark_deleting(record)?;
+        self.take_down(&record)
+    }
+
+    /// Ends the service of a volume that is durably deleted, and begins to give its space back.
+    pub(super) fn take_down(&self, record: &VolumeRecord) -> Outcome<()> {
         self.exports.withdraw(&record.export_name());
-        self.leave_policy(&record);
+        self.leave_policy(record);
         if self.model().open.contains_key(&record.id) {
             self.data_plane.close(record.id)?;
         }
@@ -471,7 +543,7 @@ impl Control {
             model.remove_volume(record.id);
         });
         self.alarms.forget(record.id);
-        self.begin_cleanups(&record);
+        self.begin_cleanups(record);
         Ok(())
     }
 
@@ -491,15 +563,15 @@ impl Control {
         Ok(deleting)
     }
 
-    fn refuse_attached(&self, record: &VolumeRecord) -> Outcome<()> {
+    pub(super) fn refuse_attached(&self, record: &VolumeRecord) -> Outcome<()> {
         let statistics = self.model().open.get(&record.id).cloned();
         let connections = || statistics.as_ref().map_or(0, |s| s.snapshot().connections);
         let deadline = Instant::now() + LEAVING_CLIENTS_WAIT;
         while connections() > 0 {
             if Instant::now() >= deadline {
                 return Err(ControlError::refused(format!(
-                    "volume '{}' has {} open connections; detach its clients first, or end them with --force",
-                    record.name,
+                    "{} has {} open connections; detach its clients first, or end them with --force",
+                    record.title(),
                     connections()
                 )));
             }
@@ -538,15 +610,17 @@ fn refuse_more_cleanups(model: &Model) -> Outcome<()> {
     )))
 }
 
-/// Refuses another volume where there are as many as can be.
-fn refuse_more(model: &Model) -> Outcome<()> {
+/// Refuses more volumes or snapshots than there can be.
+pub(super) fn refuse_more(model: &Model, more: usize) -> Outcome<()> {
     let (volumes, cleanups) = (model.volumes.len(), model.cleanups.len());
-    if volumes + cleanups < VOLUMES_MAX {
+    if volumes + cleanups + more <= VOLUMES_MAX {
         return Ok(());
     }
     let waiting =
         if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
-    Err(ControlError::full(format!("there are {VOLUMES_MAX} volumes already, which is the most{waiting}")))
+    Err(ControlError::full(format!(
+        "there are {volumes} volumes and snapshots already; {VOLUMES_MAX} is the most{waiting}"
+    )))
 }
 
 /// True if copies of a volume should be elsewhere than before. One that is released from its template stays.
@@ -560,7 +634,7 @@ fn asked_policy(volume: &VolumeRecord) -> Option<ClassPolicy> {
     Some(volume.class_policy).filter(|policy| *policy != ClassPolicy::Any)
 }
 
-fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
+pub(super) fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
     if model.has_volume(tenant, name) {
         return Err(ControlError::conflict(format!("volume '{name}' exists already in tenant '{tenant}'")));
     }

@@ -9,6 +9,7 @@ use weir_volume::mirror::Beginning;
 
 use super::VolumeSpec;
 use super::background::NewCleanup;
+use super::capture::NewCapture;
 use super::connection::NewConnection;
 use super::copies::CopyChange;
 use super::emulation::SharedMedia;
@@ -98,6 +99,16 @@ pub(super) enum Command {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
         done: SyncSender<()>,
+    },
+    /// Begin no change of a volume for a moment; false if it cannot be captured now.
+    Hold {
+        volume: VolumeId,
+        done: SyncSender<bool>,
+    },
+    /// Capture what a volume holds.
+    Capture(Box<NewCapture>),
+    AbandonCapture {
+        volume: VolumeId,
     },
     Retire {
         volume: VolumeId,

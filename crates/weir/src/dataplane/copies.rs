@@ -51,7 +51,9 @@ impl Reactor {
         done: SyncSender<bool>,
     ) {
         let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
-        if self.volumes[index].is_ending() || self.stop_by_ns.is_some() {
+        // What is captured is read from the files of copies as they are.
+        let is_busy = self.volumes[index].is_ending() || self.volumes[index].mirror.is_capturing();
+        if is_busy || self.stop_by_ns.is_some() {
             return tell(done, false);
         }
         let is_there_after = !matches!(change, CopyChange::Remove);

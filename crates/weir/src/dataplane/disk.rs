@@ -50,6 +50,10 @@ impl Reactor {
                 }
             }
             Effect::Flushed { flush, result } => self.flushed(index, flush, result),
+            Effect::Capture { extent, slots, offset, length } => {
+                self.capture(index, extent, slots, (offset, length));
+            }
+            Effect::Captured { copies } => self.capture_ended(index, copies),
             Effect::Fell { slot, extent } => self.fell(index, slot, extent),
             Effect::Stands { extent, standings, .. } => self.stands(index, extent, standings),
         }

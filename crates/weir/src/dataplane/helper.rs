@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::fs::{SeekFrom, seek};
 use weir_reactor::{Descriptor, Waker};
 use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
@@ -21,7 +20,8 @@ use weir_volume::mirror::Account;
 
 use super::background::{Done, Outcome, Step};
 use super::token::{AskNumber, CopyIndex};
-use crate::store::{Condemned, account, witness};
+use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
+use crate::store::{Condemned, account, capture, witness};
 
 /// How often, and after which pause, an account is written again while the system is short of something.
 const SHORTAGE_TRIES: u32 = 50;
@@ -47,6 +47,16 @@ pub(super) enum Job {
         path: PathBuf,
         account: Arc<Account>,
         due_ns: u64,
+    },
+    /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file.
+    Capture {
+        copy: CopyIndex,
+        number: AskNumber,
+        drive: DriveId,
+        source: PathBuf,
+        target: PathBuf,
+        offset: u32,
+        length: u32,
     },
 }
 
@@ -95,6 +105,12 @@ pub(super) enum Answer {
         due_ns: u64,
         result: Result<(), String>,
     },
+    /// How far in the extent it came.
+    Captured {
+        copy: CopyIndex,
+        number: AskNumber,
+        result: Result<u32, String>,
+    },
 }
 
 /// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
@@ -115,6 +131,7 @@ enum Duty {
     Open,
     Note,
     CleanUp,
+    Capture,
 }
 
 impl Duty {
@@ -123,6 +140,7 @@ impl Duty {
             Duty::Open => "opener",
             Duty::Note => "scribe",
             Duty::CleanUp => "cleaner",
+            Duty::Capture => "copier",
         }
     }
 }
@@ -148,6 +166,7 @@ impl Helper {
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
             Job::Witness { .. } => self.witness.submit(job),
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
+            Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
         }
     }
 
@@ -244,11 +263,16 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| format!("account {}: {error}", path.display()));
             Answer::Accounted { note, copy, number, due_ns, result }
         }
+        Job::Capture { copy, number, source, target, offset, length, .. } => {
+            let result = patiently(|| capture::capture(&source, &target, offset, length));
+            let result = result.map_err(|error| format!("capturing {}: {error}", source.display()));
+            Answer::Captured { copy, number, result }
+        }
     }
 }
 
 /// Does again for some seconds what fails for a shortage that is nobody's fault: a copy must not be given up for it.
-fn patiently(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..SHORTAGE_TRIES {
         match act() {
             Err(error) if is_shortage(&error) => std::thread::sleep(SHORTAGE_PAUSE),
@@ -268,24 +292,6 @@ fn describe(path: &Path, error: &io::Error) -> String {
     format!("extent file {}: {error}", path.display())
 }
 
-/// An extent that ends early would show its lost end as a hole.
-fn check_whole(metadata: &Metadata) -> io::Result<()> {
-    if !metadata.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    if metadata.len() != EXTENT_BYTES {
-        let message = format!("has {} bytes instead of {EXTENT_BYTES}: it was shortened", metadata.len());
-        return Err(io::Error::other(message));
-    }
-    Ok(())
-}
-
-fn open_whole(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
-    check_whole(&file.metadata()?)?;
-    Ok(file)
-}
-
 fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
     check_whole(&std::fs::symlink_metadata(path)?)?;
     let file = Descriptor::open_direct(path)?;
@@ -303,25 +309,6 @@ fn map_data(file: &OwnedFd) -> io::Result<AllocationMap> {
         position = (piece + 1) * ALLOCATION_BYTES;
     }
     Ok(map)
-}
-
-/// The first offset at or after `position` that holds data; `None` if there is none.
-fn next_data(file: &impl std::os::fd::AsFd, position: u64) -> io::Result<Option<u64>> {
-    match seek(file, SeekFrom::Data(position)) {
-        Ok(offset) => Ok(Some(offset)),
-        Err(rustix::io::Errno::NXIO) => Ok(None),
-        // A filesystem without holes: everything is data.
-        Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn next_hole(file: &impl std::os::fd::AsFd, position: u64) -> io::Result<u64> {
-    match seek(file, SeekFrom::Hole(position)) {
-        Ok(offset) => Ok(offset),
-        Err(rustix::io::Errno::INVAL) => Ok(EXTENT_BYTES),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Data and holes from `offset` on, at most [`STATUS_RUNS_MAX`] runs and `length` bytes; the client asks again

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod background;
+mod capture;
 mod command;
 mod connection;
 mod copies;
@@ -44,6 +45,7 @@ use crate::statistics::VolumeStatistics;
 use crate::store::Condemned;
 use background::NewCleanup;
 pub use background::{JobProgress, ProgressSnapshot};
+pub use capture::{CaptureProgress, CaptureSpec};
 use command::{Binding, Command, NewHome, NewSize};
 pub use connection::NewConnection;
 pub use emulation::SharedMedia;
@@ -166,6 +168,14 @@ pub enum DataPlaneError {
     /// The drives of the volume do not answer.
     #[error("the drives of volume {0} do not answer")]
     Silent(VolumeId),
+    /// What the volume holds could not be captured.
+    #[error("volume {volume} cannot be captured: {reason}")]
+    NotCaptured {
+        /// The volume.
+        volume: VolumeId,
+        /// Why, in words.
+        reason: String,
+    },
     /// The reactor's thread has ended.
     #[error("the reactor of volume {0} has stopped")]
     Stopped(VolumeId),

@@ -84,6 +84,8 @@ pub(super) struct Reactor {
     pub held: HeldCompletions,
     /// Work for the system itself.
     pub background: Background,
+    /// Volumes whose changes are held, and until when.
+    pub holds: BTreeSet<(u64, VolumeIndex)>,
     /// Accounts of copies that are being written.
     pub notes: Notes,
     /// Volumes with several copies, and when to look at those though nothing happened.
@@ -124,6 +126,7 @@ impl Reactor {
             rests: BTreeSet::new(),
             held: HeldCompletions::default(),
             background: Background::default(),
+            holds: BTreeSet::new(),
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
@@ -150,6 +153,7 @@ impl Reactor {
             self.look_at_background();
             self.pass_on_due_notes();
             self.look_at_copying();
+            self.end_due_holds();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -204,8 +208,10 @@ impl Reactor {
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
         let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
         let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
-        let all = [deadline_ns, rest_ends_ns, held_ns, background_ns, notes_ns, copying_ns, self.stop_by_ns];
-        let at_ns = all.into_iter().flatten().min()?;
+        let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
+        let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
+        let answers = [held_ns, background_ns, notes_ns, copying_ns];
+        let at_ns = limits.into_iter().chain(answers).into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 
@@ -259,6 +265,9 @@ impl Reactor {
                     self.set_read_costs(volume, &read_costs);
                     answer(done);
                 }
+                Command::Hold { volume, done } => self.hold(volume, done),
+                Command::Capture(new) => self.begin_capture(*new),
+                Command::AbandonCapture { volume } => self.abandon_capture(volume),
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -277,6 +286,7 @@ impl Reactor {
                 Answer::Accounted { note, copy, number, due_ns, result } => {
                     self.account_answered(note, (copy, number), due_ns, result);
                 }
+                Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
                     self.status_found(connection, request, result);
@@ -315,6 +325,7 @@ impl Reactor {
     fn close_volume(&mut self, id: VolumeId, done: SyncSender<()>) {
         let Some(volume) = self.by_id.remove(&id) else { return answer(done) };
         self.volumes[volume].closing = Some(done);
+        self.end_capture(volume, "the volume was closed");
         self.end_connections(volume);
         self.settle_volume(volume);
     }
@@ -334,6 +345,7 @@ impl Reactor {
     /// new end, and is answered once they are gone.
     fn resize(&mut self, id: VolumeId, resizing: NewSize, done: SyncSender<()>) {
         let Some(&index) = self.by_id.get(&id) else { return answer(done) };
+        self.end_capture(index, "the volume was resized");
         let volume = &mut self.volumes[index];
         let size_bytes = resizing.size_bytes;
         volume.resizing_to = Some((resizing, done));
@@ -463,6 +475,7 @@ impl Reactor {
     fn stop(&mut self) {
         self.stop_by_ns = Some(self.now_ns + STOP_PATIENCE_NS);
         self.stop_background();
+        self.end_captures();
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
         for connection in all {
             self.cut_short(connection);

@@ -14,6 +14,7 @@ use weir_volume::geometry::Part;
 use weir_volume::mirror::{Effect, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
+use super::capture::Capturing;
 use super::command::NewSize;
 use super::copies::AwaitedChange;
 use super::copying::Copying;
@@ -175,6 +176,8 @@ pub(super) struct ServedVolume {
     pub tap: Option<Tap>,
     /// What brings its copies up to date.
     pub copying: Copying,
+    /// What is captured of it.
+    pub capturing: Option<Capturing>,
     /// What was given up and has not come back.
     pub ghosts: Ghosts,
     last_number: u64,
@@ -214,6 +217,7 @@ impl ServedVolume {
             lacks_zero_range: false,
             emulated: Emulated::new(spec.id),
             tap: None,
+            capturing: None,
             ghosts: Ghosts::default(),
             last_number: 0,
             awaited_changes: Vec::new(),

@@ -201,7 +201,7 @@ fn make(path: &Path, account: &Account) -> io::Result<()> {
 }
 
 /// Makes the file of an account; whoever asks for it makes it durable.
-pub(super) fn write_new(path: &Path, account: &Account) -> io::Result<File> {
+pub fn write_new(path: &Path, account: &Account) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut content = [0; BLOCKS * BLOCK_BYTES];

@@ -9,8 +9,10 @@
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
 
 pub mod account;
+pub mod capture;
 mod check;
 mod condemned;
+pub mod extent_file;
 mod marker;
 mod record;
 mod usage;
@@ -78,6 +80,7 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 #[derive(Clone, Debug)]
 pub struct Store {
     drive: PathBuf,
+    can_share: bool,
 }
 
 /// Number of extent files of a volume of `size_bytes`.
@@ -98,18 +101,18 @@ pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist.
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
-        let store = Store { drive };
+        let store = Store { can_share: capture::can_share(&drive), drive };
         let volumes = store.volumes();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
         sync_folder(&store.drive)?;
-        store.make_past_stable()?;
+        // What an earlier daemon wrote and did not live to flush: a client that comes back may ask for a flush of writes
+        // that were acknowledged before the crash, and the volumes no longer know which extents those touched.
+        store.make_stable()?;
         Ok(store)
     }
 
-    /// Makes everything stable that an earlier daemon wrote and did not live to flush: a client that comes
-    /// back may ask for a flush of writes that were acknowledged before the crash, and the volumes no longer
-    /// know which extents those touched.
-    fn make_past_stable(&self) -> Result<(), StoreError> {
+    /// Makes everything stable that was ever written here.
+    fn make_stable(&self) -> Result<(), StoreError> {
         let folder = File::open(&self.drive).context("open", &self.drive)?;
         rustix::fs::syncfs(&folder).context("make durable", &self.drive)
     }
@@ -117,6 +120,11 @@ impl Store {
     /// The drive's folder.
     pub fn drive(&self) -> &Path {
         &self.drive
+    }
+
+    /// True if files here can share what they hold, so that a snapshot or a clone takes no space.
+    pub fn can_share(&self) -> bool {
+        self.can_share
     }
 
     /// The folder that holds all volumes' folders.

@@ -15,6 +15,7 @@ pub mod reasons;
 pub mod record;
 pub mod service;
 pub mod simulate;
+pub mod snapshot;
 pub mod statistics;
 pub mod status;
 pub mod template;

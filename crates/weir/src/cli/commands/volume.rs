@@ -7,7 +7,7 @@ use super::super::arguments::{VolumeChanges, VolumeCommand, VolumeModifyArgument
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
-use super::{background, effect, moving, record, statistics};
+use super::{background, effect, moving, record, snapshot, statistics};
 use crate::api::types::{
     BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCopy, VolumeCreate,
     VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
@@ -71,13 +71,14 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
             let query = [("tenant", tenant.tenant.as_deref())];
             client.post::<Volume>(&path, &query, &request).map(|_| ())
         }
+        VolumeCommand::Clone(arguments) => snapshot::clone_volume(client, arguments),
         VolumeCommand::Record(arguments) => record::record(client, arguments),
-        VolumeCommand::Delete { name, tenant, force, wait } => {
+        VolumeCommand::Delete { name, tenant, force, with_snapshots, wait } => {
             let (path, tenant) = (path(name.get()), tenant.tenant.as_deref());
             let volume: Option<Volume> =
                 wait.then(|| client.get(&path, &[("tenant", tenant)])).transpose()?;
-            let force = force.then_some("true");
-            client.delete(&path, &[("tenant", tenant), ("force", force)])?;
+            let (force, with) = (force.then_some("true"), with_snapshots.then_some("true"));
+            client.delete(&path, &[("tenant", tenant), ("force", force), ("with_snapshots", with)])?;
             volume.map_or(Ok(()), |volume| background::wait(client, volume.id))
         }
     }
@@ -193,6 +194,14 @@ fn copy_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     volume.copies.iter().map(field).collect()
 }
 
+/// What there is of snapshots, and what only the volume holds.
+fn snapshot_fields(volume: &Volume) -> Vec<(&'static str, String)> {
+    let count = (volume.snapshots > 0).then(|| ("Snapshots", volume.snapshots.to_string()));
+    let unique = volume.unique_bytes.map(|bytes| ("Unique", output::rough_size(bytes)));
+    let left = volume.bytes_to_capture.map(|bytes| ("Being Captured", format!("{} to go over", Size(bytes))));
+    [count, unique, left].into_iter().flatten().collect()
+}
+
 /// The policy group that a volume is bound to, of either kind.
 fn bound(volume: &Volume) -> Option<&BoundPolicy> {
     volume.qos_policy_group.as_ref().or(volume.qos_adaptive_policy_group.as_ref())
@@ -236,7 +245,8 @@ fn long_class(volume: &Volume) -> String {
     }
 }
 
-fn state(state: VolumeLife) -> &'static str {
+/// Where a volume is in its life, in a word.
+pub fn state(state: VolumeLife) -> &'static str {
     match state {
         VolumeLife::Creating => "creating",
         VolumeLife::Online => "online",
@@ -257,6 +267,8 @@ fn description(inspection: &Inspection) -> String {
         ("Replicas", volume.replicas.to_string()),
         ("Template", volume.template.clone().unwrap_or_else(|| "none".to_owned())),
     ];
+    fields.extend(volume.cloned_from.clone().map(|source| ("Cloned From", source)));
+    fields.extend(snapshot_fields(volume));
     fields.extend(copy_fields(volume));
     fields.extend(moving::fields(volume));
     fields.extend([

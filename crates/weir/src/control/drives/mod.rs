@@ -199,10 +199,10 @@ impl Model {
         self.drives.get(&drive).is_some_and(|drive| drive.store.is_ok())
     }
 
-    /// What volumes may come to occupy on a drive, in bytes.
+    /// What volumes may come to occupy on a drive, in bytes. Snapshots do not grow: what they keep is in use already.
     pub fn provisioned_bytes(&self, drive: DriveId) -> u64 {
         let bytes = |volume: &VolumeRecord| volume.placement.bytes_on(drive, volume.size_bytes);
-        self.volumes_on(drive).map(bytes).sum()
+        self.volumes_on(drive).filter(|volume| volume.snapshot.is_none()).map(bytes).sum()
     }
 
     fn volumes_on(&self, drive: DriveId) -> impl Iterator<Item = &VolumeRecord> {

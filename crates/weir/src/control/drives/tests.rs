@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::records::VolumeRecord;
 use super::super::tests::{World, error, inventory, name, settle, state, volume};
-use super::super::{CreateVolume, ErrorKind};
+use super::super::{CreateVolume, DeleteVolume, ErrorKind};
 use super::*;
 
 const GIB: u64 = 1 << 30;
@@ -44,7 +44,7 @@ fn a_drive_is_added_used_and_removed_without_a_trace() {
     assert!(path.join("volumes").join(made.record.id.to_string()).join("extents/00000000").exists());
     control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
     assert_eq!(control.drive(&name("fast")).unwrap().provisioned_bytes, 2 * GIB);
-    control.delete_volume(None, &name("vol1"), false).unwrap();
+    control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     settle(control);
     control.remove_drive(&name("fast")).unwrap();
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
@@ -114,7 +114,7 @@ fn a_missing_drive_is_an_alarm_and_harms_no_other() {
     assert!(world.exports.find("here").is_some() && world.exports.find("away").is_none());
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is made where the drive should be");
     world.control.check_extent_files();
-    let (kind, message) = error(world.control.delete_volume(None, &name("away"), false));
+    let (kind, message) = error(world.control.delete_volume(None, &name("away"), DeleteVolume::default()));
     assert!(kind == ErrorKind::Refused && message.contains("is missing"), "{message}");
     assert_eq!(error(world.control.create_volume(volume_on("removable", "more"))).0, ErrorKind::Refused);
     assert_eq!(error(world.control.resize_volume(None, &name("away"), 2 * GIB, false)).0, ErrorKind::Refused);

@@ -146,6 +146,9 @@ impl Look {
 impl Model {
     /// Where the copies of each extent of a volume should be.
     fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
+        if volume.snapshot.is_some() {
+            return vec![None; usize::from(volume.replicas)];
+        }
         if let Some(template) = self.template_of(volume) {
             return wishes_of(template);
         }
@@ -167,7 +170,8 @@ impl Model {
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
         let rooms = rooms.into_iter().filter(|room| !self.is_leaving(room.drive));
         let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
-        if volume.template.is_some() || volume.class_policy != ClassPolicy::Any {
+        let is_bound = volume.template.is_some() || volume.class_policy != ClassPolicy::Any;
+        if is_bound && volume.snapshot.is_none() {
             return all;
         }
         let own: BTreeSet<Option<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
@@ -259,6 +263,10 @@ impl Control {
             (view, next) = look.next();
             let Some((extent, step)) = next else { break };
             let _change = self.begin_change();
+            // What is captured is read from the files of copies as they are.
+            if self.captures.concern(volume) {
+                break;
+            }
             let is_as_seen = self.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
             if is_as_seen && !self.take_step(&look, extent, step)? {
                 break;

@@ -124,7 +124,8 @@ impl Model {
 
     /// The volumes that follow a template.
     fn followers(&self, name: &Name) -> impl Iterator<Item = &Versioned<VolumeRecord>> {
-        self.volumes.values().filter(move |volume| volume.record.template.as_ref() == Some(name))
+        let plain = self.volumes.values().filter(|volume| volume.record.snapshot.is_none());
+        plain.filter(move |volume| volume.record.template.as_ref() == Some(name))
     }
 
     fn view_of_template(&self, record: &TemplateRecord) -> TemplateView {

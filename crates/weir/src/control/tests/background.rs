@@ -5,7 +5,7 @@ use weir_types::BackgroundKind;
 use super::*;
 
 fn delete(control: &Control, text: &str) {
-    control.delete_volume(None, &name(text), false).unwrap();
+    control.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
 }
 
 /// Holds clean-ups to a step in many minutes, after the first.

@@ -69,7 +69,7 @@ fn extents_are_spread_over_the_drives_of_a_class_and_follow_a_resize() {
     settle(&world.control);
     world.control.check_extent_files();
     assert!(world.control.alarms.list_is_empty());
-    world.control.delete_volume(None, &name("vol1"), false).unwrap();
+    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     settle(&world.control);
     for drive in [one, two] {
         assert_eq!(world.control.store(drive).unwrap().scan().unwrap().volumes, []);
@@ -92,7 +92,7 @@ fn a_volume_on_two_drives_is_served_again_and_missed_as_a_whole() {
     std::fs::rename(state.join("two"), state.join("away")).unwrap();
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_none());
-    let (kind, message) = error(world.control.delete_volume(None, &name("vol1"), false));
+    let (kind, message) = error(world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()));
     assert!(kind == ErrorKind::Refused && message.contains("drive 'two'"), "{message}");
     drop(world);
     std::fs::rename(state.join("away"), state.join("two")).unwrap();

@@ -192,7 +192,7 @@ fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
     refused("two", "and without this one there are 1;");
     go_on_until(&world, || is_gone(&world, "one"));
     refused("two", "and without this one there are 1;");
-    world.control.delete_volume(None, &name("vol2"), false).unwrap();
+    world.control.delete_volume(None, &name("vol2"), DeleteVolume::default()).unwrap();
     let (io_priority, class_policy) = (Some(Class::High), Some(weir_types::ClassPolicy::Prefer));
     let prefer = ModifyVolume { io_priority, class_policy, ..ModifyVolume::default() };
     world.control.modify_volume(None, &name("vol1"), prefer).unwrap();
@@ -321,7 +321,7 @@ fn a_missing_drive_goes_unless_it_has_the_only_copy() {
     drop(world);
     std::fs::rename(state.join("away"), state.join("one")).unwrap();
     let world = World::start(&state);
-    world.control.delete_volume(None, &name("single"), false).unwrap();
+    world.control.delete_volume(None, &name("single"), DeleteVolume::default()).unwrap();
     settle(&world.control);
     drop(world);
     std::fs::rename(state.join("one"), state.join("away")).unwrap();

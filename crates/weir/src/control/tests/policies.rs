@@ -211,7 +211,7 @@ fn a_tenants_policy_is_shared_and_fixed_and_a_template_is_for_volumes_to_come() 
     assert_eq!(policies(), expected);
     set(None, Some("own")).unwrap();
     for text in ["with-own", "with-value"] {
-        control.delete_volume(None, &name(text), false).unwrap();
+        control.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
     }
     let (_, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("own")));
     assert!(

@@ -103,7 +103,7 @@ fn a_volume_whose_floor_is_not_there_is_neither_made_nor_bound_unless_forced() {
     assert!(message.contains("floors of 23000IOPS bound there plus 5000IOPS asked for"), "{message}");
     control.create_volume(bound_to("five", on("d2", "v3"))).expect("another pool has room");
     control.create_volume(on("d1", "v4")).expect("it asks for nothing");
-    control.delete_volume(None, &name("w2"), false).unwrap();
+    control.delete_volume(None, &name("w2"), DeleteVolume::default()).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new(), "gone with its cause");
     refuse_then_force(control, "24050IOPS", |force| {
         control.modify_volume(None, &name("v4"), ModifyVolume { force, ..bind("most") }).map(|_| ())
@@ -318,7 +318,7 @@ fn a_drive_is_added_with_a_queue_target() {
     control.create_volume(on("d3", "v1")).unwrap();
     let depth = control.pool(&name("d3")).unwrap().depth.unwrap();
     assert_eq!((depth.operations, depth.origin), (3, weir_qos::DepthOrigin::Chosen));
-    control.delete_volume(None, &name("v1"), false).unwrap();
+    control.delete_volume(None, &name("v1"), DeleteVolume::default()).unwrap();
     settle(control);
     control.remove_drive(&name("d3")).unwrap();
     let (kind, _) = error(control.pool(&name("d3")));

@@ -91,7 +91,7 @@ fn copies_are_made_with_their_accounts_follow_a_resize_and_go_with_the_volume() 
         }
         settle(&world.control);
         assert_eq!(world.control.alarms(), []);
-        world.control.delete_volume(None, &name("vol1"), false).unwrap();
+        world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
         settle(&world.control);
         for drive in &homes {
             assert_eq!(world.control.store(*drive).unwrap().scan().unwrap().volumes, []);
@@ -215,7 +215,10 @@ fn a_missing_drive_costs_copies_and_no_volume_that_has_others() {
     }
     assert!(world.control.volume(None, &name("vol1")).unwrap().used_bytes.is_some());
     assert_eq!(error(world.control.resize_volume(None, &name("vol1"), 5 * GIB, false)).0, ErrorKind::Refused);
-    assert_eq!(error(world.control.delete_volume(None, &name("vol1"), false)).0, ErrorKind::Refused);
+    assert_eq!(
+        error(world.control.delete_volume(None, &name("vol1"), DeleteVolume::default())).0,
+        ErrorKind::Refused
+    );
     drop(world);
     std::fs::rename(state.join("away"), state.join("two")).unwrap();
     let world = World::start(&state);

@@ -1,0 +1,125 @@
+//! `/v1/snapshots`, and what is done with those of a volume
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::Context;
+use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::types::{
+    ErrorBody, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList, SnapshotQuery, SnapshotRestore,
+    TenantQuery, Volume, VolumeClone,
+};
+use super::{convert, convert_policy};
+use crate::control::{CloneVolume, ControlError, CreateSnapshots, SnapshotView};
+
+fn list_of(views: Vec<SnapshotView>) -> SnapshotList {
+    SnapshotList { snapshots: views.into_iter().map(Snapshot::from).collect() }
+}
+
+/// List snapshots, with what they occupy.
+#[utoipa::path(
+    get, path = "/v1/snapshots", tag = "snapshots", operation_id = "listSnapshots", params(SnapshotQuery),
+    responses((status = 200, description = "The snapshots", body = SnapshotList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<SnapshotQuery>,
+) -> Answer<SnapshotList> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let volume = convert::optional_name(query.volume.as_deref())?;
+    let views = context.run(move |control| control.snapshots(tenant.as_ref(), volume.as_ref())).await?;
+    Ok(Json(list_of(views)))
+}
+
+/// Make snapshots of volumes, all at the same instant, while they are used. They are durable with the answer.
+#[utoipa::path(
+    post, path = "/v1/snapshots", tag = "snapshots", operation_id = "createSnapshots",
+    request_body = SnapshotCreate,
+    responses((status = 201, description = "The new snapshots", body = SnapshotList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<SnapshotCreate>,
+) -> Result<(StatusCode, Json<SnapshotList>), ApiError> {
+    let volumes: Result<_, ControlError> = request.volumes.iter().map(|name| convert::name(name)).collect();
+    let request = CreateSnapshots {
+        tenant: convert::optional_name(request.tenant.as_deref())?,
+        volumes: volumes?,
+        name: convert::name(&request.name)?,
+    };
+    let views = context.run(move |control| control.create_snapshots(&request)).await?;
+    Ok((StatusCode::CREATED, Json(list_of(views))))
+}
+
+/// Delete a snapshot. What only it holds is given back in the background.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}/snapshots/{snapshot}", tag = "snapshots",
+    operation_id = "deleteSnapshot",
+    params(("name" = String, Path, description = "The volume"),
+           ("snapshot" = String, Path, description = "The snapshot"), SnapshotDeleteQuery),
+    responses((status = 204, description = "It is gone, and its name is free"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    Path((volume, name)): Path<(String, String)>,
+    Query(query): Query<SnapshotDeleteQuery>,
+) -> Result<StatusCode, ApiError> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
+    context.run(move |control| control.delete_snapshot(tenant.as_ref(), &volume, &name, query.force)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Make a volume what it was when a snapshot was made, size included. The snapshot stays.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/snapshots/{snapshot}/restore", tag = "snapshots",
+    operation_id = "restoreSnapshot",
+    params(("name" = String, Path, description = "The volume"),
+           ("snapshot" = String, Path, description = "The snapshot"), TenantQuery),
+    request_body = SnapshotRestore,
+    responses((status = 200, description = "The volume as it is now", body = Volume),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn restore(
+    State(context): State<Context>,
+    Path((volume, name)): Path<(String, String)>,
+    Query(query): Query<TenantQuery>,
+    Body(request): Body<SnapshotRestore>,
+) -> Answer<Volume> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
+    let restore = move |control: &crate::control::Control| {
+        control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force)
+    };
+    Ok(Json(context.run(restore).await?.into()))
+}
+
+/// Make a volume that begins with what another one, or a snapshot of it, holds.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/clone", tag = "snapshots", operation_id = "cloneVolume",
+    params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeClone,
+    responses((status = 201, description = "The clone", body = Volume),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn clone_volume(
+    State(context): State<Context>,
+    Path(source): Path<String>,
+    Query(query): Query<TenantQuery>,
+    Body(request): Body<VolumeClone>,
+) -> Result<(StatusCode, Json<Volume>), ApiError> {
+    let (fixed, adaptive) = (request.qos_policy_group, request.qos_adaptive_policy_group);
+    let request = CloneVolume {
+        tenant: convert::optional_name(query.tenant.as_deref())?,
+        source: convert::name(&source)?,
+        snapshot: convert::optional_name(request.snapshot.as_deref())?,
+        name: convert::name(&request.name)?,
+        policy: convert_policy::policy_change(fixed.as_deref(), adaptive.as_deref())?,
+        force: request.force,
+    };
+    let view = context.run(move |control| control.clone_volume(&request)).await?;
+    Ok((StatusCode::CREATED, Json(view.into())))
+}

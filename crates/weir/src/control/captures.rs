@@ -1,0 +1,246 @@
+//! Making new volumes of what others hold at one instant, while these go on being written to: the ground of snapshots,
+//! clones and restoring.
+//!
+//! It does not know what the new volumes are for. They come into being in the order of all changes: a record that says
+//! that they are being made, files, everything captured and durable, and only then what makes them volumes. The change
+//! lock is not held while it is captured; the volumes concerned must not be changed in size, moved or deleted meanwhile,
+//! which is asked for here by name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_types::units::Size;
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::{Account, Slots, Standing};
+
+use super::Control;
+use super::catalogue::Transaction;
+use super::error::{ControlError, Outcome};
+use super::records::{VolumeRecord, keys};
+use crate::dataplane::{CaptureProgress, CaptureSpec};
+use crate::store::{extent_count, witness};
+
+/// How long a capture waits for another one of the same volume.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Epoch of the accounts of captured extents.
+const FIRST_EPOCH: u64 = 1;
+
+/// A volume, and the new one that what it holds goes to.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub source: VolumeRecord,
+    pub target: VolumeRecord,
+}
+
+/// Captures that are under way, by each volume that must stay as it is meanwhile, or is being made.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    under_way: Mutex<BTreeMap<VolumeId, Arc<CaptureProgress>>>,
+    ended: Condvar,
+}
+
+impl Captures {
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Arc<CaptureProgress>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a volume is being captured, or made of what is.
+    pub fn concern(&self, volume: VolumeId) -> bool {
+        self.under_way().contains_key(&volume)
+    }
+
+    /// Enters captures unless one of their volumes is in another one.
+    fn enter(&self, entries: BTreeMap<VolumeId, Arc<CaptureProgress>>) -> Option<Entered<'_>> {
+        let mut under_way = self.under_way();
+        if entries.keys().any(|volume| under_way.contains_key(volume)) {
+            return None;
+        }
+        let volumes = entries.keys().copied().collect();
+        under_way.extend(entries);
+        Some(Entered { captures: self, volumes })
+    }
+
+    /// Waits until any ends; false if none does.
+    fn wait(&self, until: Instant) -> bool {
+        let pause = until.saturating_duration_since(Instant::now());
+        let waited = self.ended.wait_timeout(self.under_way(), pause);
+        !waited.map_or_else(|poisoned| poisoned.into_inner().1, |waited| waited.1).timed_out()
+    }
+}
+
+/// Captures that are entered until this goes.
+struct Entered<'a> {
+    captures: &'a Captures,
+    volumes: Vec<VolumeId>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.captures.under_way();
+        self.volumes.iter().for_each(|volume| _ = under_way.remove(volume));
+        self.captures.ended.notify_all();
+    }
+}
+
+/// Captures that are prepared.
+pub(super) struct Begun<'a> {
+    pairs: Vec<Pair>,
+    specs: Vec<CaptureSpec>,
+    _entered: Entered<'a>,
+}
+
+impl Control {
+    /// Prepares captures: all at one instant, once they go on. What is to be captured in what is asked for under the
+    /// change lock, again if another capture of one of the volumes has to end first; others may stay as they are too.
+    pub(super) fn begin_captures(
+        &self,
+        others: &[VolumeId],
+        pairs: impl Fn() -> Outcome<Vec<Pair>>,
+    ) -> Outcome<Begun<'_>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let change = self.begin_change();
+            let pairs = pairs()?;
+            let progress = || Arc::<CaptureProgress>::default();
+            let of_pair = |pair: &Pair| (pair.source.id, pair.target.id, progress());
+            let all: Vec<_> = pairs.iter().map(of_pair).collect();
+            let pairwise = all.iter().flat_map(|(source, target, progress)| {
+                [(*source, Arc::clone(progress)), (*target, Arc::clone(progress))]
+            });
+            let entries = pairwise.chain(others.iter().map(|other| (*other, progress()))).collect();
+            if let Some(entered) = self.captures.enter(entries) {
+                let specs = pairs.iter().zip(all).map(|(pair, (.., progress))| self.prepare(pair, progress));
+                let specs: Outcome<Vec<CaptureSpec>> = specs.collect();
+                let specs = specs.inspect_err(|_| self.undo_captures(&pairs))?;
+                return Ok(Begun { pairs, specs, _entered: entered });
+            }
+            drop(change);
+            if !self.captures.wait(until) {
+                return Err(self.busy(&pairs));
+            }
+        }
+    }
+
+    fn busy(&self, pairs: &[Pair]) -> ControlError {
+        let busy = pairs.iter().find(|pair| self.captures.concern(pair.source.id));
+        let title = busy.map_or_else(|| "the volume".to_owned(), |pair| pair.source.title());
+        ControlError::refused(format!(
+            "a snapshot or clone of {title} is being made; try again when it is done"
+        ))
+    }
+
+    /// Refuses what would change the files of a volume that is being captured.
+    pub(super) fn refuse_captured(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if self.captures.concern(volume.id) {
+            let title = volume.title();
+            return Err(ControlError::refused(format!(
+                "a snapshot or clone of {title} is being made; try again when it is done"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Bytes that are left to capture of a volume, or for it, if it is being captured.
+    pub(super) fn bytes_to_capture(&self, volume: VolumeId) -> Option<u64> {
+        self.captures.under_way().get(&volume).map(|progress| progress.bytes_left())
+    }
+
+    /// Notes durably what is going to be made, and makes its files.
+    fn prepare(&self, pair: &Pair, progress: Arc<CaptureProgress>) -> Outcome<CaptureSpec> {
+        let Pair { source, target } = pair;
+        self.refuse_without_space(source)?;
+        let key = keys::volume(target.id);
+        self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, target)?)?;
+        let mut targets = BTreeMap::new();
+        for (drive, store) in self.stores_there(source) {
+            let extents: Vec<u32> = target.placement.extents_on(drive, target.size_bytes).collect();
+            targets.insert(drive, store.begin_capture(target.id, &extents)?);
+        }
+        Ok(CaptureSpec { volume: source.id, targets, progress })
+    }
+
+    /// Where filesystems cannot share, everything is copied: a drive must not fill up by it.
+    fn refuse_without_space(&self, source: &VolumeRecord) -> Outcome<()> {
+        for (drive, store) in self.stores_there(source).into_iter().filter(|(_, store)| !store.can_share()) {
+            let (needed, available) = (store.used_bytes(source.id)?, store.usage()?.available_bytes);
+            if needed > available {
+                let name = self.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
+                return Err(ControlError::full(format!(
+                    "{} occupies {} on drive '{}', whose filesystem cannot share it: only {} are free there",
+                    source.title(),
+                    Size(needed),
+                    name.unwrap_or_default(),
+                    Size(available)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Captures what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
+    /// they are; it is called under the change lock. If anything fails, nothing is left.
+    pub(super) fn finish_captures<T>(
+        &self,
+        begun: Begun<'_>,
+        publish: impl FnOnce(&[Pair]) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let captured = self.data_plane.capture(&begun.specs);
+        let captured = captured.map_err(|error| ControlError::refused(error.to_string()));
+        let _change = self.begin_change();
+        let in_place = captured.and_then(|captured| self.put_in_place(&begun.pairs, &captured));
+        let published = in_place.and_then(|pairs| {
+            let published = publish(&pairs)?;
+            // Copies that could not be captured are made anew.
+            pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
+            Ok(published)
+        });
+        published.inspect_err(|_| self.undo_captures(&begun.pairs))
+    }
+
+    fn undo_captures(&self, pairs: &[Pair]) {
+        pairs.iter().for_each(|pair| self.undo_creation(&pair.target));
+    }
+
+    fn put_in_place(&self, pairs: &[Pair], captured: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
+        pairs.iter().zip(captured).map(|(pair, captured)| self.put_pair_in_place(pair, captured)).collect()
+    }
+
+    /// Makes the files of a new volume durable, with the accounts of what was captured. Copies that were not are none.
+    fn put_pair_in_place(&self, pair: &Pair, captured: &[Slots]) -> Outcome<Pair> {
+        let mut target = pair.target.clone();
+        let count = extent_count(target.size_bytes);
+        let has_copies = target.placement.has_copies();
+        for (extent, slots) in (0..).zip(captured) {
+            let missed: Vec<usize> = target.placement.copies_of(extent).map(|(slot, _)| slot).collect();
+            for slot in missed.into_iter().filter(|slot| !slots.contains(*slot)) {
+                target.placement.set(count, (extent, slot), None);
+            }
+        }
+        if has_copies {
+            let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
+            witness::begin(&self.witnesses(target.id), extents, FIRST_EPOCH)?;
+        }
+        let record = self.record_copy(&target)?;
+        for (drive, store) in self.stores_there(&target) {
+            let made = pair.target.placement.extents_on(drive, target.size_bytes);
+            let (kept, missed): (Vec<u32>, Vec<u32>) =
+                made.partition(|extent| is_on(&target, drive, *extent));
+            let account = |extent: &u32| (*extent, account_of(captured[*extent as usize]));
+            let accounts: Vec<(u32, Account)> =
+                if has_copies { kept.iter().map(account).collect() } else { Vec::new() };
+            store.finish_capture(target.id, &missed, &accounts, &record.content)?;
+        }
+        Ok(Pair { source: pair.source.clone(), target })
+    }
+}
+
+fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
+    volume.placement.copies_of(extent.into()).any(|(_, on)| on == drive)
+}
+
+/// The account of an extent all of whose copies are alike.
+fn account_of(slots: Slots) -> Account {
+    let standing = |slot| if slots.contains(slot) { Standing::InSync } else { Standing::Absent };
+    Account { epoch: FIRST_EPOCH, standings: std::array::from_fn(standing), ..Account::default() }
+}

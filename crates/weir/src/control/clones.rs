@@ -1,0 +1,83 @@
+//! Clones: new volumes that begin with what a volume or a snapshot holds.
+
+use jiff::Timestamp;
+use weir_types::{Name, VolumeId};
+
+use super::Control;
+use super::captures::Pair;
+use super::error::Outcome;
+use super::outlook::Proposal;
+use super::records::{VolumeRecord, VolumeState};
+use super::snapshots::online;
+use super::volumes::{PolicyChange, VolumeView, refuse_more, refuse_taken};
+
+/// What clone should be made.
+#[derive(Clone, Debug)]
+pub struct CloneVolume {
+    /// The owner of the volume, and of the clone; if `None`, the volume is looked for as usual.
+    pub tenant: Option<Name>,
+    /// The volume.
+    pub source: Name,
+    /// The snapshot of it to begin with, instead of what it holds now.
+    pub snapshot: Option<Name>,
+    /// The clone's name.
+    pub name: Name,
+    /// The policy to begin with; if `None`, what new volumes of its tenant get.
+    pub policy: Option<PolicyChange>,
+    /// Bind floors that the drives' pools do not have, and provision more than they may have.
+    pub force: bool,
+}
+
+impl Control {
+    /// Makes a volume that begins with what another one, or a snapshot, holds, on the same drives and with as many copies.
+    /// Where filesystems share, it takes no space until it is written to; elsewhere everything is copied before the answer.
+    ///
+    /// # Errors
+    /// Not found for an unknown volume, snapshot or policy group; conflict for a name that is taken; full if there are too
+    /// many volumes, too little space to copy what cannot be shared, or the pool may have no more provisioned; refused if
+    /// its policy has floors that are not to be had, unless it is forced, or the volume cannot be captured now.
+    pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
+        let begun = self.begin_captures(&[], || {
+            let pair = self.clone_pair(request)?;
+            self.admit(&Proposal::volume(&pair.target), request.force)?;
+            if !request.force {
+                self.refuse_over_provision(&pair.target)?;
+            }
+            Ok(vec![pair])
+        })?;
+        let record = self.finish_captures(begun, |pairs| {
+            let record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
+            // Somebody may have taken the name meanwhile.
+            refuse_taken(&self.model(), &record.tenant, &record.name)?;
+            self.put_online(std::slice::from_ref(&record))?;
+            Ok(record)
+        })?;
+        self.serve_new(&record);
+        self.volume(Some(&record.tenant), &record.name)
+    }
+
+    fn clone_pair(&self, request: &CloneVolume) -> Outcome<Pair> {
+        let model = self.model();
+        let source = match &request.snapshot {
+            None => online(model.volume(request.tenant.as_ref(), &request.source)?)?,
+            Some(snapshot) => online(model.snapshot(request.tenant.as_ref(), &request.source, snapshot)?)?,
+        };
+        refuse_taken(&model, &source.tenant, &request.name)?;
+        refuse_more(&model, 1)?;
+        let target = VolumeRecord {
+            id: VolumeId(uuid::Uuid::new_v4()),
+            name: request.name.clone(),
+            placement: source.placement.clone().compacted(),
+            template: model.template_of(source).map(|template| template.name.clone()),
+            generation: 0,
+            policy_group: model.policy_for_new(&source.tenant, request.policy.as_ref(), None)?,
+            is_read_only: false,
+            snapshot: None,
+            cloned_from: Some(source.export_name()),
+            state: VolumeState::Creating,
+            created_at: Timestamp::now(),
+            ..source.clone()
+        };
+        Ok(Pair { source: source.clone(), target })
+    }
+}

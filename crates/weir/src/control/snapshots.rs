@@ -1,0 +1,359 @@
+//! Snapshots: what a volume, or several at one instant, held, to be read, cloned and restored.
+//!
+//! A snapshot is a volume of its own that nobody can write to: it is placed, served, mirrored, moved and deleted as any
+//! other. It shares what it holds with its volume where filesystems can do that, and needs it for nothing.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use weir_types::units::Size;
+use weir_types::{Name, VolumeId};
+
+use super::Control;
+use super::captures::Pair;
+use super::catalogue::Transaction;
+use super::error::{ControlError, Outcome};
+use super::model::{Model, Versioned, list_names};
+use super::records::{SnapshotOf, VolumeRecord, VolumeState, keys};
+use super::volumes::{VolumeView, refuse_more};
+use crate::store::capture::Occupied;
+
+/// What snapshots should be made.
+#[derive(Clone, Debug)]
+pub struct CreateSnapshots {
+    /// The owner of the volumes; if `None`, each is looked for as usual.
+    pub tenant: Option<Name>,
+    /// The volumes, all of which are captured at the same instant.
+    pub volumes: Vec<Name>,
+    /// The name of each snapshot.
+    pub name: Name,
+}
+
+/// A snapshot as it is shown.
+#[derive(Clone, Debug)]
+pub struct SnapshotView {
+    /// Its record.
+    pub record: VolumeRecord,
+    /// The volume that it shows as it was.
+    pub of: SnapshotOf,
+    /// What its files occupy, of one copy; `None` if they cannot be examined.
+    pub occupied: Option<Occupied>,
+}
+
+impl Model {
+    /// Volumes that are not snapshots.
+    pub(super) fn plain_volumes(&self) -> impl Iterator<Item = &VolumeRecord> {
+        self.volumes.values().map(|volume| &volume.record).filter(|volume| volume.snapshot.is_none())
+    }
+
+    /// The snapshots of a volume, in no order.
+    pub(super) fn snapshots_of(&self, volume: VolumeId) -> impl Iterator<Item = &VolumeRecord> {
+        let all = self.volumes.values().map(|volume| &volume.record);
+        all.filter(move |record| record.snapshot.as_ref().is_some_and(|of| of.volume == volume))
+    }
+
+    /// Number of snapshots by volume, of those that have any.
+    pub(super) fn snapshot_counts(&self) -> BTreeMap<VolumeId, u64> {
+        let mut counts = BTreeMap::new();
+        for of in self.volumes.values().filter_map(|volume| volume.record.snapshot.as_ref()) {
+            *counts.entry(of.volume).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The snapshot of this name of a volume.
+    pub(super) fn snapshot(
+        &self,
+        tenant: Option<&Name>,
+        volume: &Name,
+        name: &Name,
+    ) -> Outcome<&Versioned<VolumeRecord>> {
+        let of = &self.volume(tenant, volume)?.record;
+        let found = self.snapshots_of(of.id).find(|record| record.name == *name);
+        let found = found.and_then(|record| self.volumes.get(&record.id));
+        found.ok_or_else(|| {
+            let known = list_names(self.snapshots_of(of.id).map(|record| &record.name));
+            let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {known}") };
+            ControlError::not_found(format!("unknown snapshot '{name}' of volume '{volume}'; {known}"))
+        })
+    }
+
+    /// Gives snapshots the names of their volumes, which a rename that was interrupted may have left as they were.
+    pub(super) fn name_snapshots(&mut self) {
+        let name = |volume: &VolumeRecord| (volume.id, volume.name.clone());
+        let names: BTreeMap<VolumeId, Name> = self.plain_volumes().map(name).collect();
+        for of in self.volumes.values_mut().filter_map(|volume| volume.record.snapshot.as_mut()) {
+            if let Some(name) = names.get(&of.volume) {
+                of.volume_name = name.clone();
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Captures volumes, all at the same instant, while they are used. Clients notice no pause but that of a few pieces
+    /// being shared, or copied where the filesystem cannot share. Everything is durable with the answer.
+    ///
+    /// # Errors
+    /// Invalid for no volume, or one named twice; not found for an unknown one; conflict if one has such a snapshot; full if
+    /// there is no space to copy what cannot be shared; refused if a volume cannot be captured now.
+    pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
+        let begun = self.begin_captures(&[], || self.snapshot_pairs(request))?;
+        let records = self.finish_captures(begun, |pairs| {
+            let online = |pair: &Pair| VolumeRecord { state: VolumeState::Online, ..pair.target.clone() };
+            let records: Vec<VolumeRecord> = pairs.iter().map(online).collect();
+            // One transaction: after a crash there are all of them, or none.
+            self.put_online(&records)?;
+            Ok(records)
+        })?;
+        records.iter().for_each(|record| self.serve_new(record));
+        Ok(records.into_iter().map(|record| self.view_of_snapshot(record)).collect())
+    }
+
+    fn snapshot_pairs(&self, request: &CreateSnapshots) -> Outcome<Vec<Pair>> {
+        let model = self.model();
+        if request.volumes.is_empty() {
+            return Err(ControlError::invalid("no volume is named to make a snapshot of"));
+        }
+        refuse_more(&model, request.volumes.len())?;
+        let mut pairs: Vec<Pair> = Vec::with_capacity(request.volumes.len());
+        for volume in &request.volumes {
+            let source = online(model.volume(request.tenant.as_ref(), volume)?)?;
+            if pairs.iter().any(|pair| pair.source.id == source.id) {
+                return Err(ControlError::invalid(format!("volume '{volume}' is named twice")));
+            }
+            if model.snapshots_of(source.id).any(|snapshot| snapshot.name == request.name) {
+                return Err(ControlError::conflict(format!(
+                    "volume '{volume}' has a snapshot '{}' already",
+                    request.name
+                )));
+            }
+            let target = snapshot_record(source, request.name.clone());
+            pairs.push(Pair { source: source.clone(), target });
+        }
+        Ok(pairs)
+    }
+
+    /// Records volumes whose files are in place, all or none.
+    pub(super) fn put_online(&self, records: &[VolumeRecord]) -> Outcome<()> {
+        let mut transaction = Transaction::default();
+        for record in records {
+            transaction = transaction.put(keys::volume(record.id), record)?;
+        }
+        let revision = self.catalogue.commit(transaction)?;
+        self.update(|model| records.iter().for_each(|record| model.put_volume(record.clone(), revision)));
+        Ok(())
+    }
+
+    /// Serves a volume that exists durably: if that fails now, the next start tries again.
+    pub(super) fn serve_new(&self, record: &VolumeRecord) {
+        let served = self.serve(record).and_then(|()| self.write_copies([record]));
+        if let Err(error) = served {
+            self.alarms.raise_volume(record.id, format!("{} cannot be served: {error}", record.title()));
+        }
+    }
+
+    /// The snapshots of a volume, of those of a tenant, or all, in the order of their volumes and their making.
+    ///
+    /// # Errors
+    /// Not found for an unknown tenant or volume.
+    pub fn snapshots(&self, tenant: Option<&Name>, volume: Option<&Name>) -> Outcome<Vec<SnapshotView>> {
+        let mut records: Vec<VolumeRecord> = {
+            let model = self.model();
+            tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
+            let of = volume.map(|volume| model.volume(tenant, volume).map(|of| of.record.id)).transpose()?;
+            let all = model.volumes.values().map(|volume| &volume.record);
+            let is_asked = |record: &&VolumeRecord| {
+                let is_of =
+                    |id: VolumeId| record.snapshot.as_ref().is_some_and(|snapshot| snapshot.volume == id);
+                record.snapshot.is_some()
+                    && tenant.is_none_or(|tenant| record.tenant == *tenant)
+                    && of.is_none_or(is_of)
+            };
+            all.filter(is_asked).cloned().collect()
+        };
+        let volume_name = |record: &VolumeRecord| record.snapshot.as_ref().map(|of| of.volume_name.clone());
+        records.sort_by_key(|record| (record.tenant.clone(), volume_name(record), record.created_at));
+        Ok(records.into_iter().map(|record| self.view_of_snapshot(record)).collect())
+    }
+
+    fn view_of_snapshot(&self, record: VolumeRecord) -> SnapshotView {
+        let of = record.snapshot.clone().expect("it is a snapshot");
+        SnapshotView { occupied: self.occupied(&record), of, record }
+    }
+
+    /// What the files of a volume occupy, of one copy: that which occupies most. `None` if they cannot be examined.
+    pub(super) fn occupied(&self, volume: &VolumeRecord) -> Option<Occupied> {
+        let stores = if volume.placement.has_copies() {
+            self.stores_there(volume)
+        } else {
+            self.stores_of(volume).ok()?
+        };
+        let all: Option<Vec<Occupied>> =
+            stores.into_iter().map(|(_, store)| store.occupied(volume.id).ok()).collect();
+        let all = all?;
+        let sum = all.iter().fold(Occupied::default(), |sum, one| Occupied {
+            used_bytes: sum.used_bytes + one.used_bytes,
+            unique_bytes: sum.unique_bytes + one.unique_bytes,
+        });
+        // Copies hold the same, each of them on drives of its own.
+        let copies = u64::from(volume.replicas.max(1));
+        Some(Occupied { used_bytes: sum.used_bytes / copies, unique_bytes: sum.unique_bytes / copies })
+    }
+
+    /// Removes a snapshot; what only it holds is given back in the background.
+    ///
+    /// # Errors
+    /// Not found if there is none of that name; refused while clients read it, unless it is forced.
+    pub fn delete_snapshot(
+        &self,
+        tenant: Option<&Name>,
+        volume: &Name,
+        name: &Name,
+        force: bool,
+    ) -> Outcome<()> {
+        let _change = self.begin_change();
+        let record = self.model().snapshot(tenant, volume, name)?.record.clone();
+        self.delete_record(&record, force)
+    }
+
+    /// Makes a volume what it was when a snapshot was made of it, size included; the snapshot stays. Either is so at any
+    /// instant, also if the power fails: a clone of the snapshot takes the volume's place.
+    ///
+    /// # Errors
+    /// Not found if there is no such snapshot; refused while clients are attached, unless `force` ends their connections.
+    pub fn restore_snapshot(
+        &self,
+        tenant: Option<&Name>,
+        volume: &Name,
+        name: &Name,
+        force: bool,
+    ) -> Outcome<VolumeView> {
+        let attached = self.model().volume(tenant, volume)?.record.clone();
+        let id = attached.id;
+        if !force {
+            self.refuse_attached(&attached)?;
+        }
+        let begun = self.begin_captures(&[id], || {
+            let model = self.model();
+            let source = online(model.snapshot(tenant, volume, name)?)?;
+            let (now, new) = (&model.volume_by_id(id)?.record, VolumeId(uuid::Uuid::new_v4()));
+            Ok(vec![Pair { source: source.clone(), target: restored(now, source, new) }])
+        })?;
+        let restored = self.finish_captures(begun, |pairs| {
+            let Pair { source, target } = &pairs[0];
+            let now = self.model().volume_by_id(id)?.record.clone();
+            if !force {
+                self.refuse_attached(&now)?;
+            }
+            let files = target.placement.clone();
+            let new = VolumeRecord { placement: files, ..restored(&now, source, target.id) };
+            self.replace_volume(&now, VolumeRecord { state: VolumeState::Online, ..new })
+        })?;
+        self.serve_new(&restored);
+        self.volume(Some(&restored.tenant), &restored.name)
+    }
+
+    /// Puts a volume whose files are in place where another one was, whose snapshots become its own.
+    fn replace_volume(&self, old: &VolumeRecord, new: VolumeRecord) -> Outcome<VolumeRecord> {
+        let mut all = vec![new.clone()];
+        let deleted_at = Some(Timestamp::now());
+        let gone = VolumeRecord { state: VolumeState::Deleting, deleted_at, ..old.clone() };
+        for snapshot in self.model().snapshots_of(old.id) {
+            let of = snapshot.snapshot.as_ref().map(|of| SnapshotOf { volume: new.id, ..of.clone() });
+            all.push(VolumeRecord { snapshot: of, generation: snapshot.generation + 1, ..snapshot.clone() });
+        }
+        let mut transaction = Transaction::default().put(keys::volume(gone.id), &gone)?;
+        for record in &all {
+            transaction = transaction.put(keys::volume(record.id), record)?;
+        }
+        let revision = self.catalogue.commit(transaction)?;
+        // From here on it is done, whatever happens: what fails now is for the next start.
+        let taken_down = self.take_down(&gone);
+        self.update(|model| all.iter().for_each(|record| model.put_volume(record.clone(), revision)));
+        if let Err(error) = taken_down.and_then(|()| self.write_copies(&all[1..])) {
+            self.alarms.raise_volume(new.id, format!("{} was restored, but: {error}", new.title()));
+        }
+        Ok(new)
+    }
+
+    /// Gives the snapshots of a volume its new name.
+    pub(super) fn rename_snapshots(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let snapshots: Vec<VolumeRecord> = self.model().snapshots_of(volume.id).cloned().collect();
+        let renamed = |old: &VolumeRecord| {
+            let of = SnapshotOf { volume: volume.id, volume_name: volume.name.clone() };
+            VolumeRecord { snapshot: Some(of), generation: old.generation + 1, ..old.clone() }
+        };
+        let all: Vec<VolumeRecord> = snapshots.iter().map(renamed).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        self.put_online(&all)?;
+        snapshots.iter().for_each(|old| self.exports.withdraw(&old.export_name()));
+        let open = |record: &&VolumeRecord| self.model().open.contains_key(&record.id);
+        all.iter().filter(open).for_each(|record| self.publish(record));
+        self.write_copies(&all)
+    }
+
+    /// Refuses to make a volume smaller than it was when a snapshot of it was made.
+    pub(super) fn refuse_below_snapshots(&self, volume: &VolumeRecord, size_bytes: u64) -> Outcome<()> {
+        let model = self.model();
+        let larger = || model.snapshots_of(volume.id).filter(|snapshot| snapshot.size_bytes > size_bytes);
+        let Some(largest) = larger().map(|snapshot| snapshot.size_bytes).max() else { return Ok(()) };
+        Err(ControlError::refused(format!(
+            "volume '{}' had {} when these snapshots of it were made: {}; delete them first, or choose at least that",
+            volume.name,
+            Size(largest),
+            list_names(larger().map(|snapshot| &snapshot.name))
+        )))
+    }
+
+    /// Refuses to delete a volume that has snapshots.
+    pub(super) fn refuse_with_snapshots(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let names = list_names(self.model().snapshots_of(volume.id).map(|snapshot| &snapshot.name));
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(ControlError::refused(format!(
+            "volume '{}' has snapshots: {names}; delete them first, or all together with --with-snapshots",
+            volume.name
+        )))
+    }
+}
+
+/// Refuses what is not a whole volume.
+pub(super) fn online(volume: &Versioned<VolumeRecord>) -> Outcome<&VolumeRecord> {
+    let record = &volume.record;
+    if record.state == VolumeState::Online {
+        return Ok(record);
+    }
+    Err(ControlError::refused(format!("{} is being deleted", record.title())))
+}
+
+fn snapshot_record(source: &VolumeRecord, name: Name) -> VolumeRecord {
+    VolumeRecord {
+        id: VolumeId(uuid::Uuid::new_v4()),
+        name,
+        placement: source.placement.clone().compacted(),
+        generation: 0,
+        policy_group: None,
+        is_read_only: true,
+        snapshot: Some(SnapshotOf { volume: source.id, volume_name: source.name.clone() }),
+        cloned_from: None,
+        state: VolumeState::Creating,
+        created_at: Timestamp::now(),
+        ..source.clone()
+    }
+}
+
+/// A volume as it is when it holds what a snapshot does.
+fn restored(now: &VolumeRecord, snapshot: &VolumeRecord, id: VolumeId) -> VolumeRecord {
+    VolumeRecord {
+        id,
+        size_bytes: snapshot.size_bytes,
+        placement: snapshot.placement.clone().compacted(),
+        generation: now.generation + 1,
+        state: VolumeState::Creating,
+        ..now.clone()
+    }
+}

@@ -1,0 +1,163 @@
+//! Snapshots, clones and restoring: what is recorded, refused, and found again after a start.
+
+use super::*;
+use crate::control::{CloneVolume, CreateSnapshots, SnapshotView};
+
+fn snapshots(volumes: &[&str], of: &str) -> CreateSnapshots {
+    CreateSnapshots { tenant: None, volumes: volumes.iter().map(|text| name(text)).collect(), name: name(of) }
+}
+
+fn clone_of(source: &str, snapshot: Option<&str>, of: &str) -> CloneVolume {
+    CloneVolume {
+        tenant: None,
+        source: name(source),
+        snapshot: snapshot.map(name),
+        name: name(of),
+        policy: None,
+        force: false,
+    }
+}
+
+fn titles(views: &[SnapshotView]) -> Vec<String> {
+    views.iter().map(|view| view.record.export_name()).collect()
+}
+
+/// A world with a volume of two extents, and a snapshot of it.
+fn with_snapshot(state: &Path) -> World {
+    let world = World::start(state);
+    world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
+    let made = world.control.create_snapshots(&snapshots(&["vol1"], "one")).unwrap();
+    assert_eq!(titles(&made), ["vol1@one"]);
+    world
+}
+
+#[test]
+fn a_snapshot_is_no_volume_that_others_see_but_an_export_that_nobody_writes_to() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    assert_eq!(control.volumes(None).unwrap().len(), 1);
+    assert_eq!(control.volume(None, &name("vol1")).unwrap().snapshots, 1);
+    assert_eq!(control.tenants()[0].volumes, 1);
+    let export = world.exports.find("vol1@one").unwrap();
+    assert!(export.read_only && export.size_bytes == 2 * GIB);
+    assert_eq!(error(control.volume(None, &name("one"))).0, ErrorKind::NotFound);
+    assert_eq!(folders(&state), 2);
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
+    assert!(world.exports.find("vol1@one").is_some());
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_is_in_the_way() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let again = error(control.create_snapshots(&snapshots(&["vol1"], "one")));
+    assert_eq!(again, (ErrorKind::Conflict, "volume 'vol1' has a snapshot 'one' already".to_owned()));
+    let twice = error(control.create_snapshots(&snapshots(&["vol1", "vol1"], "two")));
+    assert_eq!(twice, (ErrorKind::Invalid, "volume 'vol1' is named twice".to_owned()));
+    assert_eq!(error(control.create_snapshots(&snapshots(&[], "two"))).0, ErrorKind::Invalid);
+    assert_eq!(error(control.create_snapshots(&snapshots(&["vol1", "no"], "two"))).0, ErrorKind::NotFound);
+    let unknown = error(control.delete_snapshot(None, &name("vol1"), &name("no"), false));
+    assert_eq!(unknown.1, "unknown snapshot 'no' of volume 'vol1'; it has: one");
+    let below = error(control.resize_volume(None, &name("vol1"), GIB, true));
+    assert_eq!(below.0, ErrorKind::Refused);
+    assert!(below.1.contains("had 2GiB when these snapshots of it were made: one"), "{}", below.1);
+    let deletion = error(control.delete_volume(None, &name("vol1"), DeleteVolume::default()));
+    assert!(deletion.1.contains("has snapshots: one") && deletion.1.contains("--with-snapshots"));
+    let taken = error(control.clone_volume(&clone_of("vol1", None, "vol1")));
+    assert_eq!(taken.0, ErrorKind::Conflict);
+    assert_eq!((control.snapshots(None, None).unwrap().len(), folders(&state)), (1, 2), "nothing is left");
+}
+
+#[test]
+fn a_snapshot_follows_its_volume_through_renames_and_goes_when_told() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let rename = ModifyVolume { name: Some(name("new")), ..ModifyVolume::default() };
+    control.modify_volume(None, &name("vol1"), rename).unwrap();
+    assert_eq!(titles(&control.snapshots(None, Some(&name("new"))).unwrap()), ["new@one"]);
+    assert!(world.exports.find("vol1@one").is_none() && world.exports.find("new@one").is_some());
+    control.create_snapshots(&snapshots(&["new"], "two")).unwrap();
+    control.delete_snapshot(None, &name("new"), &name("one"), false).unwrap();
+    assert_eq!(titles(&control.snapshots(None, None).unwrap()), ["new@two"]);
+    let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
+    control.delete_volume(None, &name("new"), with_snapshots).unwrap();
+    settle(control);
+    assert_eq!((control.snapshots(None, None).unwrap().len(), folders(&state)), (0, 0));
+}
+
+#[test]
+fn a_clone_needs_neither_its_volume_nor_the_snapshot() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let of_snapshot = control.clone_volume(&clone_of("vol1", Some("one"), "old")).unwrap();
+    let of_volume = control.clone_volume(&clone_of("vol1", None, "now")).unwrap();
+    assert_eq!(of_snapshot.record.cloned_from.as_deref(), Some("vol1@one"));
+    assert_eq!(of_volume.record.cloned_from.as_deref(), Some("vol1"));
+    assert!(!of_snapshot.record.is_read_only && of_snapshot.record.snapshot.is_none());
+    let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
+    control.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
+    settle(control);
+    drop(world);
+    let world = World::start(&state);
+    let names: Vec<String> =
+        world.control.volumes(None).unwrap().iter().map(|view| view.record.name.to_string()).collect();
+    assert_eq!(names, ["now", "old"]);
+    assert!(world.control.alarms().is_empty());
+}
+
+#[test]
+fn restoring_brings_back_the_size_and_keeps_the_snapshots() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    control.resize_volume(None, &name("vol1"), 3 * GIB, false).unwrap();
+    let before = control.volume(None, &name("vol1")).unwrap().record;
+    let restored = control.restore_snapshot(None, &name("vol1"), &name("one"), false).unwrap().record;
+    assert_eq!((restored.size_bytes, &restored.name), (2 * GIB, &before.name));
+    assert_ne!(restored.id, before.id, "another volume took its place");
+    assert_eq!(titles(&control.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
+    settle(control);
+    assert_eq!(folders(&state), 2);
+    drop(world);
+    let world = World::start(&state);
+    assert_eq!(world.control.volume(None, &name("vol1")).unwrap().record.id, restored.id);
+    assert_eq!(titles(&world.control.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
+}
+
+#[test]
+fn what_was_being_made_when_the_daemon_ended_is_gone_after_the_start() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let of = control.snapshots(None, None).unwrap().remove(0).record;
+    let half = VolumeRecord { id: VolumeId(uuid::Uuid::new_v4()), state: VolumeState::Creating, ..of };
+    let key = keys::volume(half.id);
+    control.catalogue.commit(Transaction::default().put(&key, &half).unwrap()).unwrap();
+    default_store(control).begin_capture(half.id, &[0, 1]).unwrap();
+    drop(world);
+    let world = World::start(&state);
+    settle(&world.control);
+    assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
+    assert_eq!(folders(&state), 2);
+    assert_eq!(world.control.catalogue.get(&key).unwrap().map(|entry| entry.revision), None);
+}
+
+#[test]
+fn a_lost_catalogue_learns_of_snapshots_from_the_copies_of_their_records() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    world.control.clone_volume(&clone_of("vol1", Some("one"), "one")).unwrap();
+    drop(world);
+    for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        let _ = std::fs::remove_file(state.join(file));
+    }
+    let world = World::try_start(&state, true).unwrap();
+    assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
+    assert_eq!(world.control.volumes(None).unwrap().len(), 2);
+}

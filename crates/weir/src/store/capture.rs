@@ -1,0 +1,198 @@
+//! Capturing what extents' files hold in those of a volume that is being made for it: sharing it where the filesystem can,
+//! else copying it.
+//!
+//! The files lie in a folder that bears the mark of being half made, until everything is captured and durable.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use fiemap::{FiemapExtentFlags, fiemap};
+use rustix::fs::copy_file_range;
+use weir_types::VolumeId;
+use weir_types::bounds::REGION_BYTES;
+use weir_volume::mirror::Account;
+
+use super::extent_file::{next_data, next_hole, open_whole};
+use super::{
+    Context, NEW_SUFFIX, Store, StoreError, account, create_extents, extent_file_name, record,
+    remove_if_there, sync_folder,
+};
+
+/// What is captured at once, at most, in bytes: nobody waits for much more than this, also where it has to be copied.
+const STEP_BYTES: u64 = 8 << 20;
+
+/// Captures what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
+/// yet. Answers how far it came, which is at least one region; what is a hole costs nothing and is gone over.
+pub fn capture(source: &Path, target: &Path, offset: u32, length: u32) -> io::Result<u32> {
+    let file = open_whole(source)?;
+    let end = u64::from(offset) + u64::from(length);
+    let Some(data) = next_data(&file, offset.into())?.filter(|data| *data < end) else {
+        return Ok(end as u32);
+    };
+    let end = end.min(data / REGION_BYTES * REGION_BYTES + STEP_BYTES);
+    let target = OpenOptions::new().write(true).open(target)?;
+    let mut position = data;
+    while position < end {
+        let hole = next_hole(&file, position)?.min(end);
+        share(&file, &target, position, hole)?;
+        position = next_data(&file, hole)?.unwrap_or(end);
+    }
+    Ok(end as u32)
+}
+
+fn share(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
+    let (mut from, mut to) = (start, start);
+    while from < end {
+        let wanted = usize::try_from(end - from).unwrap_or(usize::MAX);
+        if copy_file_range(source, Some(&mut from), target, Some(&mut to), wanted)? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+    }
+    Ok(())
+}
+
+/// What files of a volume occupy, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupied {
+    /// What they hold.
+    pub used_bytes: u64,
+    /// The part of it that no other file holds too: what would come free without them.
+    pub unique_bytes: u64,
+}
+
+impl Store {
+    /// Makes the files of those extents of a new volume that lie here, which hold nothing, durably; they are no volume's
+    /// before [`Store::finish_capture`]. Answers their folder.
+    ///
+    /// # Errors
+    /// Those of the files; nothing is left then.
+    pub fn begin_capture(&self, volume: VolumeId, extents: &[u32]) -> Result<PathBuf, StoreError> {
+        let new = self.folder_with(volume, NEW_SUFFIX);
+        let folder = new.join("extents");
+        let make = || {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).context("create", &folder)?;
+            create_extents(&folder, extents, None)
+        };
+        make().inspect_err(|_| _ = fs::remove_dir_all(&new))?;
+        Ok(folder)
+    }
+
+    /// Makes a volume of what was captured here, durably: without those extents that could not be, and with an account
+    /// beside those that have copies elsewhere.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn finish_capture(
+        &self,
+        volume: VolumeId,
+        missed: &[u32],
+        accounts: &[(u32, Account)],
+        record: &[u8],
+    ) -> Result<(), StoreError> {
+        let new = self.folder_with(volume, NEW_SUFFIX);
+        let folder = new.join("extents");
+        for extent in missed {
+            remove_if_there(&folder.join(extent_file_name((*extent).into())))?;
+        }
+        for (extent, account) in accounts {
+            let path = account::account_path(&folder, (*extent).into());
+            account::write_new(&path, account).context("create", &path)?;
+        }
+        record::write_durably(&new, record)?;
+        // Everything that was captured, at once.
+        self.make_stable()?;
+        sync_folder(&folder)?;
+        sync_folder(&new)?;
+        self.adopt(&new, volume)
+    }
+
+    /// What a volume's extent files here occupy, and how much of it they share with none. That takes a look at each piece
+    /// of them.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn occupied(&self, volume: VolumeId) -> Result<Occupied, StoreError> {
+        let extents = self.extents(volume);
+        let mut occupied = Occupied::default();
+        for (index, bytes) in self.used_by_extent(volume)? {
+            let path = extents.join(extent_file_name(index));
+            let shared = if bytes == 0 { 0 } else { shared_bytes(&path).context("examine", &path)? };
+            occupied.used_bytes += bytes;
+            occupied.unique_bytes += bytes.saturating_sub(shared);
+        }
+        Ok(occupied)
+    }
+}
+
+/// Bytes of a file that another one holds too. A filesystem that cannot tell shares nothing.
+fn shared_bytes(path: &Path) -> io::Result<u64> {
+    let mut shared = 0;
+    for extent in fiemap(path)? {
+        match extent {
+            Ok(extent) if extent.fe_flags.contains(FiemapExtentFlags::SHARED) => shared += extent.fe_length,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(0),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(shared)
+}
+
+/// True if files in a folder can share what they hold. One that cannot even be tried in does not.
+pub(super) fn can_share(folder: &Path) -> bool {
+    let share = || -> io::Result<()> {
+        let (one, other) = (nameless_file(folder)?, nameless_file(folder)?);
+        io::Write::write_all(&mut &one, &[1; 4096])?;
+        Ok(rustix::fs::ioctl_ficlone(&other, &one)?)
+    };
+    share().is_ok()
+}
+
+/// A file that goes with its handle.
+fn nameless_file(folder: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use weir_types::bounds::EXTENT_BYTES;
+
+    #[test]
+    fn what_is_there_is_captured_and_holes_stay_holes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+        let files = [&source, &target].map(|path| File::create(path).unwrap());
+        files.iter().for_each(|file| file.set_len(EXTENT_BYTES).unwrap());
+        let written = [(0_u64, 4096_usize), (9 << 20, 3 << 20), (700 << 20, 8192)];
+        written.iter().for_each(|(at, length)| files[0].write_all_at(&vec![7; *length], *at).unwrap());
+        let (mut offset, mut steps) = (0_u32, 0);
+        while u64::from(offset) < EXTENT_BYTES {
+            let end = capture(&source, &target, offset, EXTENT_BYTES as u32 - offset).unwrap();
+            assert!(end > offset && u64::from(end).is_multiple_of(REGION_BYTES));
+            (offset, steps) = (end, steps + 1);
+        }
+        assert!(steps <= 5, "holes are gone over at once");
+        let target = File::open(&target).unwrap();
+        for (at, length) in written {
+            let mut found = vec![0; length];
+            target.read_exact_at(&mut found, at).unwrap();
+            assert!(found.iter().all(|byte| *byte == 7));
+        }
+        assert!(target.metadata().unwrap().blocks() * 512 < 5 << 20);
+    }
+
+    #[test]
+    fn a_shortened_file_is_not_captured() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        File::create(&source).unwrap().set_len(4096).unwrap();
+        let error = capture(&source, &folder.path().join("target"), 0, REGION_BYTES as u32).unwrap_err();
+        assert!(error.to_string().contains("shortened"));
+    }
+}
