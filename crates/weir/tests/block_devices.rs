@@ -5,19 +5,16 @@
 
 mod common;
 
-#[path = "block_devices/loops.rs"]
-mod loops;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::process::Command;
 
 use common::daemon::{Daemon, State};
+use common::loops::{Loop, Partition, can_be_tested};
 use common::nbd::Client;
 use common::program::{find, tool};
 use common::random::Random;
-use loops::{Loop, Partition, can_be_tested};
 
 const REACTORS: [&str; 2] = ["--reactors", "2"];
 

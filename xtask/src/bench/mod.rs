@@ -12,6 +12,7 @@ mod neighbour;
 mod peers;
 mod scheduler;
 mod shared;
+mod snapshots;
 
 use std::path::PathBuf;
 
@@ -34,7 +35,7 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 10] = [
+const BENCHES: [(&str, Bench); 11] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -45,6 +46,7 @@ const BENCHES: [(&str, Bench); 10] = [
     ("scheduler", scheduler::run),
     ("isolation", isolation::run),
     ("classes", classes::run),
+    ("snapshots", snapshots::run),
 ];
 
 /// What all benches may be told.

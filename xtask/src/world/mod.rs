@@ -12,6 +12,7 @@ pub mod interrupt;
 pub mod peers;
 pub mod process;
 pub mod processor;
+pub mod shared_disk;
 pub mod tools;
 pub mod weighted;
 

@@ -52,8 +52,15 @@ impl State {
 
     /// Runs the command line against the daemon of this folder.
     pub fn weir(&self, arguments: &[&str]) -> Ran {
+        run(&mut self.command(arguments))
+    }
+
+    /// The command line against the daemon of this folder.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let server = format!("unix:{}", self.path().join("api.sock").display());
-        run(Command::new(WEIR).env("WEIR_SERVER", server).args(arguments))
+        let mut command = Command::new(WEIR);
+        command.env("WEIR_SERVER", server).args(arguments);
+        command
     }
 
     /// Starts a daemon and waits until it is ready.

@@ -6,6 +6,7 @@
 
 pub mod daemon;
 pub mod load;
+pub mod loops;
 pub mod nbd;
 pub mod program;
 pub mod random;

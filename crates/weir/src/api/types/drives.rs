@@ -145,9 +145,12 @@ pub struct Drive {
     /// Space that volumes can still use, in bytes; absent if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// Number of volumes on it.
+    /// True if snapshots and clones share what they hold with their volumes there; else it is copied.
+    #[serde(default)]
+    pub shares_space: bool,
+    /// Number of volumes and snapshots on it.
     pub volumes: u64,
-    /// Sum of their sizes in bytes.
+    /// Sum of the volumes' sizes in bytes.
     pub provisioned_bytes: u64,
     /// The class of what it delivers; absent as long as that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -324,6 +327,7 @@ impl From<DriveView> for Drive {
             used_bytes: usage.map(|usage| usage.used_bytes),
             available_bytes: usage.map(|usage| usage.available_bytes),
             volumes: view.volumes as u64,
+            shares_space: view.can_share,
             provisioned_bytes: view.provisioned_bytes,
             class: view.record.class.map(IoPriority::from),
             class_reason: view.class_reason,

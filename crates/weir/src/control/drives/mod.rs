@@ -98,9 +98,11 @@ pub struct DriveView {
     pub record: DriveRecord,
     /// Space on it, or why it is missing.
     pub usage: Result<DriveUsage, String>,
-    /// Number of volumes on it.
+    /// True if files there can share what they hold, so that snapshots and clones take no space.
+    pub can_share: bool,
+    /// Number of volumes and snapshots on it.
     pub volumes: usize,
-    /// What they may come to occupy there, in bytes.
+    /// What volumes may come to occupy there, in bytes.
     pub provisioned_bytes: u64,
     /// When it was added, last looked for by a daemon that started, or found again.
     pub scanned_at: Timestamp,
@@ -183,6 +185,7 @@ impl Model {
         let missing = || drive.store.as_ref().err().cloned().unwrap_or_default();
         DriveView {
             usage: usages.get(&record.id).cloned().unwrap_or_else(|| Err(missing())),
+            can_share: drive.store.as_ref().is_ok_and(Store::can_share),
             volumes: self.volumes_on(record.id).count(),
             provisioned_bytes: self.provisioned_bytes(record.id),
             scanned_at: drive.scanned_at,
