@@ -158,16 +158,17 @@ impl Mirror {
         })
     }
 
-    /// Regions of an extent that the first change waits for which can be helped.
+    /// Regions of an extent, from those on that the first change waits for which can be helped.
     fn waited_for(&self, extent: u32) -> Option<Range<u32>> {
         let (owed, busy) = (&self.capture.as_ref()?.extents[extent as usize].regions, self.changing(extent));
+        let can_be_captured = |region: u32| owed.contains(region) && !busy.contains(region);
         let mut waiting = self.extents[extent as usize].waiting.iter();
-        waiting.find_map(|id| {
+        let first = waiting.find_map(|id| {
             let request = self.operations[id.0 as usize]?.request;
-            run_in(regions_of(request.offset, request.length), |region| {
-                owed.contains(region) && !busy.contains(region)
-            })
-        })
+            regions_of(request.offset, request.length).find(|region| can_be_captured(*region))
+        });
+        // What lies behind it comes along as far as that is quick: others will wait for it.
+        run_in(first?..super::REGIONS, can_be_captured)
     }
 
     /// As much as there is in one run of the first extent that can be captured now.

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use fiemap::{FiemapExtentFlags, fiemap};
 use rustix::fs::copy_file_range;
@@ -20,26 +21,39 @@ use super::{
     remove_if_there, sync_folder,
 };
 
-/// What is captured at once, at most, in bytes: nobody waits for much more than this, also where it has to be copied.
-const STEP_BYTES: u64 = 8 << 20;
+/// How long is captured at once, at most: nobody waits for much more than this, also where everything has to be copied, or
+/// a file has so many fragments that sharing it takes seconds.
+const STEP_TIME: Duration = Duration::from_millis(1);
+/// How much is captured between two looks at the clock, to begin with, in bytes: it grows as long as that goes quickly.
+const FIRST_PART_BYTES: u64 = REGION_BYTES;
 
 /// Captures what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
 /// yet. Answers how far it came, which is at least one region; what is a hole costs nothing and is gone over.
 pub fn capture(source: &Path, target: &Path, offset: u32, length: u32) -> io::Result<u32> {
-    let file = open_whole(source)?;
-    let end = u64::from(offset) + u64::from(length);
-    let Some(data) = next_data(&file, offset.into())?.filter(|data| *data < end) else {
-        return Ok(end as u32);
-    };
-    let end = end.min(data / REGION_BYTES * REGION_BYTES + STEP_BYTES);
+    let began = Instant::now();
+    let source = open_whole(source)?;
     let target = OpenOptions::new().write(true).open(target)?;
-    let mut position = data;
-    while position < end {
-        let hole = next_hole(&file, position)?.min(end);
-        share(&file, &target, position, hole)?;
-        position = next_data(&file, hole)?.unwrap_or(end);
+    let end = u64::from(offset) + u64::from(length);
+    let (mut position, mut part) = (u64::from(offset), FIRST_PART_BYTES);
+    while let Some(data) = next_data(&source, position)?.filter(|data| *data < end) {
+        let part_end = end.min(data / REGION_BYTES * REGION_BYTES + part);
+        capture_part(&source, &target, data, part_end)?;
+        (position, part) = (part_end, part * 2);
+        if position == end || began.elapsed() >= STEP_TIME {
+            return Ok(position as u32);
+        }
     }
     Ok(end as u32)
+}
+
+fn capture_part(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
+    let mut position = start;
+    while position < end {
+        let hole = next_hole(source, position)?.min(end);
+        share(source, target, position, hole)?;
+        position = next_data(source, hole)?.unwrap_or(end);
+    }
+    Ok(())
 }
 
 fn share(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
@@ -177,7 +191,7 @@ mod tests {
             assert!(end > offset && u64::from(end).is_multiple_of(REGION_BYTES));
             (offset, steps) = (end, steps + 1);
         }
-        assert!(steps <= 5, "holes are gone over at once");
+        assert!(steps <= 16, "holes are gone over at once");
         let target = File::open(&target).unwrap();
         for (at, length) in written {
             let mut found = vec![0; length];
