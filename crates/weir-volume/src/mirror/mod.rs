@@ -395,7 +395,10 @@ impl Mirror {
         let is_owed = step.is_none() && self.is_owed(&request);
         if is_owed || !is_alone && self.collides(id) {
             self.extent_of(id).waiting.push_back(id);
-            return if is_owed { self.go_on_capturing(effects) } else { () };
+            if is_owed {
+                self.go_on_capturing(effects);
+            }
+            return;
         }
         self.extent_of(id).running.push(id);
         match (is_alone, step) {

@@ -211,7 +211,7 @@ impl Reactor {
         let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
         let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
         let answers = [held_ns, background_ns, notes_ns, copying_ns];
-        let at_ns = limits.into_iter().chain(answers).into_iter().flatten().min()?;
+        let at_ns = limits.into_iter().chain(answers).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 
