@@ -41,7 +41,7 @@ pub use listen::{ApiListeners, ListenError};
 pub(crate) use policy_set::read_set;
 
 use crate::control::Control;
-use crate::control::bounds::{API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_WORKERS_MAX};
+use crate::control::bounds::{API_BODY_BYTES_MAX, API_CAPTURES_MAX, API_POLICIES_BYTES_MAX, API_WORKERS_MAX};
 use answer::ApiError;
 
 /// What the API tells about the daemon besides what control knows.
@@ -71,6 +71,8 @@ struct Context {
     control: Arc<Control>,
     facts: Arc<Facts>,
     workers: Arc<Semaphore>,
+    /// For what may take as long as copying a large volume does: it must not keep others from being answered.
+    capturers: Arc<Semaphore>,
 }
 
 #[derive(OpenApi)]
@@ -139,12 +141,13 @@ fn operations() -> OpenApiRouter<Context> {
 /// The API of a running daemon.
 pub fn router(control: Arc<Control>, facts: Facts) -> Router {
     let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
+    let capturers = Arc::new(Semaphore::new(API_CAPTURES_MAX));
     let (router, _) = operations().split_for_parts();
     router
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
-        .with_state(Context { control, facts: Arc::new(facts), workers })
+        .with_state(Context { control, facts: Arc::new(facts), workers, capturers })
 }
 
 impl Context {
@@ -158,7 +161,31 @@ impl Context {
         T: Send + 'static,
         E: Into<ApiError> + Send + 'static,
     {
-        let permit = self.workers.clone().acquire_owned().await.map_err(ApiError::unexpected)?;
+        self.run_among(&self.workers, operation).await
+    }
+
+    /// Runs one that may take long beside those that do not; at most [`API_CAPTURES_MAX`] run at a time.
+    async fn run_long<T, E>(
+        &self,
+        operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        self.run_among(&self.capturers, operation).await
+    }
+
+    async fn run_among<T, E>(
+        &self,
+        permits: &Arc<Semaphore>,
+        operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        E: Into<ApiError> + Send + 'static,
+    {
+        let permit = permits.clone().acquire_owned().await.map_err(ApiError::unexpected)?;
         let control = self.control.clone();
         let work = move || {
             let _permit = permit;

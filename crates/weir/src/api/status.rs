@@ -51,7 +51,7 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         volumes: summary(&views),
         background: control.background_jobs().into_iter().take(JOBS_SHOWN_MAX).map(Into::into).collect(),
         alarm_count: alarms.len() as u64,
-        alarms: named(alarms, &views),
+        alarms: named(alarms, &control.export_names()),
         warnings: facts.warnings.clone(),
     })
 }
@@ -66,9 +66,7 @@ fn summary(views: &[VolumeView]) -> VolumeSummary {
 }
 
 /// Alarms with the names of their volumes, as many as one answer shows.
-fn named(alarms: Vec<StandingAlarm>, views: &[VolumeView]) -> Vec<Alarm> {
-    let names: BTreeMap<VolumeId, String> =
-        views.iter().map(|view| (view.record.id, view.record.export_name())).collect();
+fn named(alarms: Vec<StandingAlarm>, names: &BTreeMap<VolumeId, String>) -> Vec<Alarm> {
     let alarm = |alarm: StandingAlarm| Alarm {
         source: alarm.source,
         volume: alarm.volume.and_then(|id| names.get(&id).cloned()),

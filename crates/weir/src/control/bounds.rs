@@ -68,6 +68,10 @@ pub const API_CONNECTIONS_MAX: usize = 64;
 pub const API_WORKERS_MAX: usize = 8;
 const _: () = assert!(2 * DEVICE_FORMATS_MAX < API_WORKERS_MAX);
 
+/// Snapshots, clones and restorings that are made at a time; further ones wait. Where filesystems cannot share each may
+/// take hours.
+pub const API_CAPTURES_MAX: usize = 8;
+
 /// Alarms that one answer shows; the number of all of them is always told.
 pub const ALARMS_SHOWN_MAX: usize = 256;
 

@@ -17,6 +17,7 @@ use weir_volume::mirror::{Account, Slots, Standing};
 use super::Control;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
+use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
 use crate::dataplane::{CaptureProgress, CaptureSpec};
 use crate::store::{extent_count, witness};
@@ -61,10 +62,13 @@ impl Captures {
         Some(Entered { captures: self, volumes })
     }
 
-    /// Waits until any ends; false if none does.
-    fn wait(&self, until: Instant) -> bool {
+    /// Waits until none concerns any of some volumes; false if that takes too long.
+    fn wait(&self, volumes: &[VolumeId], until: Instant) -> bool {
         let pause = until.saturating_duration_since(Instant::now());
-        let waited = self.ended.wait_timeout(self.under_way(), pause);
+        let is_busy = |under_way: &mut BTreeMap<VolumeId, _>| {
+            volumes.iter().any(|volume| under_way.contains_key(volume))
+        };
+        let waited = self.ended.wait_timeout_while(self.under_way(), pause, is_busy);
         !waited.map_or_else(|poisoned| poisoned.into_inner().1, |waited| waited.1).timed_out()
     }
 }
@@ -108,48 +112,45 @@ impl Control {
             let pairwise = all.iter().flat_map(|(source, target, progress)| {
                 [(*source, Arc::clone(progress)), (*target, Arc::clone(progress))]
             });
-            let entries = pairwise.chain(others.iter().map(|other| (*other, progress()))).collect();
+            // Whoever stays as it is for it is told how far it is.
+            let first = all.first().map_or_else(progress, |(.., progress)| Arc::clone(progress));
+            let others_too = others.iter().map(|other| (*other, Arc::clone(&first)));
+            let entries = pairwise.chain(others_too).collect();
             if let Some(entered) = self.captures.enter(entries) {
+                self.refuse_without_space(&pairs)?;
                 let specs = pairs.iter().zip(all).map(|(pair, (.., progress))| self.prepare(pair, progress));
                 let specs: Outcome<Vec<CaptureSpec>> = specs.collect();
                 let specs = specs.inspect_err(|_| self.undo_captures(&pairs))?;
                 return Ok(Begun { pairs, specs, _entered: entered });
             }
             drop(change);
-            if !self.captures.wait(until) {
-                return Err(self.busy(&pairs));
+            let sources = pairs.iter().map(|pair| pair.source.id);
+            let concerned: Vec<VolumeId> = sources.chain(others.iter().copied()).collect();
+            if !self.captures.wait(&concerned, until) {
+                return Err(busy(&pairs[0].source));
             }
         }
     }
 
-    fn busy(&self, pairs: &[Pair]) -> ControlError {
-        let busy = pairs.iter().find(|pair| self.captures.concern(pair.source.id));
-        let title = busy.map_or_else(|| "the volume".to_owned(), |pair| pair.source.title());
-        ControlError::refused(format!(
-            "a snapshot or clone of {title} is being made; try again when it is done"
-        ))
-    }
-
     /// Refuses what would change the files of a volume that is being captured.
     pub(super) fn refuse_captured(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if self.captures.concern(volume.id) {
-            let title = volume.title();
-            return Err(ControlError::refused(format!(
-                "a snapshot or clone of {title} is being made; try again when it is done"
-            )));
-        }
-        Ok(())
+        if self.captures.concern(volume.id) { Err(busy(volume)) } else { Ok(()) }
     }
 
-    /// Bytes that are left to capture of a volume, or for it, if it is being captured.
+    /// Bytes that are left to capture of a volume, or of a snapshot of it, if it is being captured.
     pub(super) fn bytes_to_capture(&self, volume: VolumeId) -> Option<u64> {
-        self.captures.under_way().get(&volume).map(|progress| progress.bytes_left())
+        let left = |id: VolumeId| self.captures.under_way().get(&id).map(|progress| progress.bytes_left());
+        if self.captures.under_way().is_empty() {
+            return None;
+        }
+        let snapshots: Vec<VolumeId> =
+            self.model().snapshots_of(volume).map(|snapshot| snapshot.id).collect();
+        std::iter::once(volume).chain(snapshots).find_map(left)
     }
 
     /// Notes durably what is going to be made, and makes its files.
     fn prepare(&self, pair: &Pair, progress: Arc<CaptureProgress>) -> Outcome<CaptureSpec> {
         let Pair { source, target } = pair;
-        self.refuse_without_space(source)?;
         let key = keys::volume(target.id);
         self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, target)?)?;
         let mut targets = BTreeMap::new();
@@ -161,18 +162,24 @@ impl Control {
     }
 
     /// Where filesystems cannot share, everything is copied: a drive must not fill up by it.
-    fn refuse_without_space(&self, source: &VolumeRecord) -> Outcome<()> {
-        for (drive, store) in self.stores_there(source).into_iter().filter(|(_, store)| !store.can_share()) {
-            let (needed, available) = (store.used_bytes(source.id)?, store.usage()?.available_bytes);
-            if needed > available {
-                let name = self.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
-                return Err(ControlError::full(format!(
-                    "{} occupies {} on drive '{}', whose filesystem cannot share it: only {} are free there",
-                    source.title(),
-                    Size(needed),
-                    name.unwrap_or_default(),
-                    Size(available)
-                )));
+    fn refuse_without_space(&self, pairs: &[Pair]) -> Outcome<()> {
+        let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
+        for source in pairs.iter().map(|pair| &pair.source) {
+            for (drive, store) in
+                self.stores_there(source).into_iter().filter(|(_, store)| !store.can_share())
+            {
+                let usage = store.usage()?;
+                let bytes = needed.entry(usage.filesystem).or_default();
+                *bytes += store.used_bytes(source.id)?;
+                if *bytes > usage.available_bytes {
+                    let name = self.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
+                    return Err(ControlError::full(format!(
+                        "the filesystem of drive '{}' cannot share: {} would have to be copied there, and {} are free",
+                        name.unwrap_or_default(),
+                        Size(*bytes),
+                        Size(usage.available_bytes)
+                    )));
+                }
             }
         }
         Ok(())
@@ -187,6 +194,8 @@ impl Control {
     ) -> Outcome<T> {
         let captured = self.data_plane.capture(&begun.specs);
         let captured = captured.map_err(|error| ControlError::refused(error.to_string()));
+        // Nobody should wait for all of it to become durable: what is left for later is little.
+        begun.pairs.iter().for_each(|pair| self.settle_files(&pair.source));
         let _change = self.begin_change();
         let in_place = captured.and_then(|captured| self.put_in_place(&begun.pairs, &captured));
         let published = in_place.and_then(|pairs| {
@@ -198,8 +207,26 @@ impl Control {
         published.inspect_err(|_| self.undo_captures(&begun.pairs))
     }
 
+    /// Gives back what was made so far. What cannot be taken back now is at the next start, because the catalogue says
+    /// what to do. Nobody was told of these volumes; what bears one of their names is something else.
     fn undo_captures(&self, pairs: &[Pair]) {
-        pairs.iter().for_each(|pair| self.undo_creation(&pair.target));
+        for Pair { target, .. } in pairs {
+            match self.mark_deleting(target) {
+                Ok(deleting) => self.begin_cleanups(&deleting),
+                Err(error) => {
+                    tracing::error!(volume = %target.id, %error, "a capture that failed could not be undone yet");
+                }
+            }
+        }
+    }
+
+    fn settle_files(&self, source: &VolumeRecord) {
+        for (drive, store) in self.stores_there(source) {
+            if let Err(error) = store.make_stable() {
+                // Whoever makes it durable under the lock finds that too, and says so to the one who asked.
+                tracing::warn!(%drive, %error, "what was captured could not be made durable");
+            }
+        }
     }
 
     fn put_in_place(&self, pairs: &[Pair], captured: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
@@ -221,8 +248,16 @@ impl Control {
             let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
             witness::begin(&self.witnesses(target.id), extents, FIRST_EPOCH)?;
         }
+        // Nothing is asked of a drive that did not answer before.
+        let unused: Vec<DriveId> = target
+            .placement
+            .drives()
+            .into_iter()
+            .filter(|drive| target.placement.forget(count, *drive))
+            .collect();
+        unused.into_iter().for_each(|drive| self.give_back_part(target.id, drive, "a capture of", &target));
         let record = self.record_copy(&target)?;
-        for (drive, store) in self.stores_there(&target) {
+        for (drive, store) in self.stores_of(&target)? {
             let made = pair.target.placement.extents_on(drive, target.size_bytes);
             let (kept, missed): (Vec<u32>, Vec<u32>) =
                 made.partition(|extent| is_on(&target, drive, *extent));
@@ -233,6 +268,20 @@ impl Control {
         }
         Ok(Pair { source: pair.source.clone(), target })
     }
+}
+
+fn busy(volume: &VolumeRecord) -> ControlError {
+    let title = volume.title();
+    ControlError::refused(format!("a snapshot or clone of {title} is being made; try again when it is done"))
+}
+
+/// Where the extents of a volume that is made of another are: where those are, and on no drive beside.
+pub(super) fn placement_like(source: &VolumeRecord) -> Placement {
+    let mut placement = source.placement.clone();
+    for drive in source.placement.drives() {
+        placement.forget(extent_count(source.size_bytes), drive);
+    }
+    placement.compacted()
 }
 
 fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {

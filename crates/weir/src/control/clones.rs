@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use weir_types::{Name, VolumeId};
 
 use super::Control;
-use super::captures::Pair;
+use super::captures::{Pair, placement_like};
 use super::error::Outcome;
 use super::outlook::Proposal;
 use super::records::{VolumeRecord, VolumeState};
@@ -39,21 +39,26 @@ impl Control {
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
         let begun = self.begin_captures(&[], || {
             let pair = self.clone_pair(request)?;
-            self.admit(&Proposal::volume(&pair.target), request.force)?;
-            if !request.force {
-                self.refuse_over_provision(&pair.target)?;
-            }
+            self.admit_clone(&pair.target, request.force)?;
             Ok(vec![pair])
         })?;
         let record = self.finish_captures(begun, |pairs| {
-            let record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
-            // Somebody may have taken the name meanwhile.
+            let mut record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
+            // Somebody may have taken the name meanwhile, or what its policy needs.
             refuse_taken(&self.model(), &record.tenant, &record.name)?;
+            let policy_group = self.model().policy_for_new(&record.tenant, request.policy.as_ref(), None)?;
+            record.policy_group = policy_group;
+            self.admit_clone(&record, request.force)?;
             self.put_online(std::slice::from_ref(&record))?;
+            self.serve_new(&record);
             Ok(record)
         })?;
-        self.serve_new(&record);
         self.volume(Some(&record.tenant), &record.name)
+    }
+
+    fn admit_clone(&self, clone: &VolumeRecord, force: bool) -> Outcome<()> {
+        self.admit(&Proposal::volume(clone), force)?;
+        if force { Ok(()) } else { self.refuse_over_provision(clone) }
     }
 
     fn clone_pair(&self, request: &CloneVolume) -> Outcome<Pair> {
@@ -67,7 +72,7 @@ impl Control {
         let target = VolumeRecord {
             id: VolumeId(uuid::Uuid::new_v4()),
             name: request.name.clone(),
-            placement: source.placement.clone().compacted(),
+            placement: placement_like(source),
             template: model.template_of(source).map(|template| template.name.clone()),
             generation: 0,
             policy_group: model.policy_for_new(&source.tenant, request.policy.as_ref(), None)?,

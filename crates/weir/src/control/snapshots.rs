@@ -10,7 +10,7 @@ use weir_types::units::Size;
 use weir_types::{Name, VolumeId};
 
 use super::Control;
-use super::captures::Pair;
+use super::captures::{Pair, placement_like};
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
@@ -100,13 +100,17 @@ impl Control {
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let begun = self.begin_captures(&[], || self.snapshot_pairs(request))?;
         let records = self.finish_captures(begun, |pairs| {
-            let online = |pair: &Pair| VolumeRecord { state: VolumeState::Online, ..pair.target.clone() };
-            let records: Vec<VolumeRecord> = pairs.iter().map(online).collect();
+            // A volume may have got another name meanwhile.
+            let online = |pair: &Pair| -> Outcome<VolumeRecord> {
+                let of = snapshot_of(&self.model().volume_by_id(pair.source.id)?.record);
+                Ok(VolumeRecord { snapshot: Some(of), state: VolumeState::Online, ..pair.target.clone() })
+            };
+            let records: Vec<VolumeRecord> = pairs.iter().map(online).collect::<Outcome<_>>()?;
             // One transaction: after a crash there are all of them, or none.
             self.put_online(&records)?;
+            records.iter().for_each(|record| self.serve_new(record));
             Ok(records)
         })?;
-        records.iter().for_each(|record| self.serve_new(record));
         Ok(records.into_iter().map(|record| self.view_of_snapshot(record)).collect())
     }
 
@@ -236,7 +240,10 @@ impl Control {
         }
         let begun = self.begin_captures(&[id], || {
             let model = self.model();
-            let source = online(model.snapshot(tenant, volume, name)?)?;
+            let snapshot = model.snapshots_of(id).find(|snapshot| snapshot.name == *name);
+            let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id));
+            // Who has it under this name now says what it has.
+            let source = online(snapshot.map_or_else(|| model.snapshot(tenant, volume, name), Ok)?)?;
             let (now, new) = (&model.volume_by_id(id)?.record, VolumeId(uuid::Uuid::new_v4()));
             Ok(vec![Pair { source: source.clone(), target: restored(now, source, new) }])
         })?;
@@ -248,9 +255,10 @@ impl Control {
             }
             let files = target.placement.clone();
             let new = VolumeRecord { placement: files, ..restored(&now, source, target.id) };
-            self.replace_volume(&now, VolumeRecord { state: VolumeState::Online, ..new })
+            let new = self.replace_volume(&now, VolumeRecord { state: VolumeState::Online, ..new })?;
+            self.serve_new(&new);
+            Ok(new)
         })?;
-        self.serve_new(&restored);
         self.volume(Some(&restored.tenant), &restored.name)
     }
 
@@ -281,8 +289,8 @@ impl Control {
     pub(super) fn rename_snapshots(&self, volume: &VolumeRecord) -> Outcome<()> {
         let snapshots: Vec<VolumeRecord> = self.model().snapshots_of(volume.id).cloned().collect();
         let renamed = |old: &VolumeRecord| {
-            let of = SnapshotOf { volume: volume.id, volume_name: volume.name.clone() };
-            VolumeRecord { snapshot: Some(of), generation: old.generation + 1, ..old.clone() }
+            let of = Some(snapshot_of(volume));
+            VolumeRecord { snapshot: of, generation: old.generation + 1, ..old.clone() }
         };
         let all: Vec<VolumeRecord> = snapshots.iter().map(renamed).collect();
         if all.is_empty() {
@@ -330,15 +338,19 @@ pub(super) fn online(volume: &Versioned<VolumeRecord>) -> Outcome<&VolumeRecord>
     Err(ControlError::refused(format!("{} is being deleted", record.title())))
 }
 
+fn snapshot_of(volume: &VolumeRecord) -> SnapshotOf {
+    SnapshotOf { volume: volume.id, volume_name: volume.name.clone() }
+}
+
 fn snapshot_record(source: &VolumeRecord, name: Name) -> VolumeRecord {
     VolumeRecord {
         id: VolumeId(uuid::Uuid::new_v4()),
         name,
-        placement: source.placement.clone().compacted(),
+        placement: placement_like(source),
         generation: 0,
         policy_group: None,
         is_read_only: true,
-        snapshot: Some(SnapshotOf { volume: source.id, volume_name: source.name.clone() }),
+        snapshot: Some(snapshot_of(source)),
         cloned_from: None,
         state: VolumeState::Creating,
         created_at: Timestamp::now(),
@@ -351,7 +363,7 @@ fn restored(now: &VolumeRecord, snapshot: &VolumeRecord, id: VolumeId) -> Volume
     VolumeRecord {
         id,
         size_bytes: snapshot.size_bytes,
-        placement: snapshot.placement.clone().compacted(),
+        placement: placement_like(snapshot),
         generation: now.generation + 1,
         state: VolumeState::Creating,
         ..now.clone()

@@ -1,5 +1,6 @@
 //! Operations on volumes.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -233,6 +234,7 @@ impl Control {
         views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
         for view in &mut views {
             view.used_bytes = self.used_bytes(&view.record);
+            view.bytes_to_capture = self.bytes_to_capture(view.record.id);
             view.moves = self.moves_of(view.record.id);
         }
         Ok(views)
@@ -249,10 +251,18 @@ impl Control {
         views
     }
 
-    /// One volume with everything about it; that takes a look at each piece of its files.
+    /// The names under which volumes and snapshots are attached.
+    pub fn export_names(&self) -> BTreeMap<VolumeId, String> {
+        let model = self.model();
+        model.volumes.iter().map(|(id, volume)| (*id, volume.record.export_name())).collect()
+    }
+
+    /// One volume with everything about it; that takes a look at each piece of its files, unless it is being captured.
     pub fn inspect_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
         let mut view = self.volume(tenant, name)?;
-        view.unique_bytes = self.occupied(&view.record).map(|occupied| occupied.unique_bytes);
+        if view.bytes_to_capture.is_none() {
+            view.unique_bytes = self.occupied(&view.record).map(|occupied| occupied.unique_bytes);
+        }
         Ok(view)
     }
 
@@ -335,7 +345,7 @@ impl Control {
 
     /// Takes back a creation that failed. What cannot be taken back now is at the next start, because the
     /// catalogue says what to do.
-    pub(super) fn undo_creation(&self, record: &VolumeRecord) {
+    fn undo_creation(&self, record: &VolumeRecord) {
         if let Err(error) = self.tear_down(record) {
             tracing::error!(volume = %record.id, %error, "a failed creation could not be undone yet");
         }
@@ -357,7 +367,9 @@ impl Control {
         let (mut record, revision) = self.usable_volume(tenant, name)?;
         self.refuse_missing(&record)?;
         self.refuse_captured(&record)?;
-        self.refuse_below_snapshots(&record, size_bytes)?;
+        if size_bytes < record.size_bytes {
+            self.refuse_below_snapshots(&record, size_bytes)?;
+        }
         let old = record.clone();
         let old_bytes = std::mem::replace(&mut record.size_bytes, size_bytes);
         if size_bytes < old_bytes && !force {
@@ -418,8 +430,12 @@ impl Control {
         if new.policy_group != old.policy_group {
             self.admit(&Proposal::volume(&new), force)?;
         }
-        if new.is_read_only && !old.is_read_only && !force {
-            self.refuse_attached(&old)?;
+        if new.is_read_only && !old.is_read_only {
+            // It would wait for what is being captured.
+            self.refuse_captured(&old)?;
+            if !force {
+                self.refuse_attached(&old)?;
+            }
         }
         if new != old {
             new.generation += 1;
@@ -431,10 +447,12 @@ impl Control {
             }
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
-                self.rename_snapshots(&new)?;
             }
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
                 self.publish_access(&new)?;
+            }
+            if new.name != old.name {
+                self.rename_snapshots(&new)?;
             }
             if new.template != old.template {
                 self.put_read_costs(&new)?;
@@ -508,20 +526,24 @@ impl Control {
         if !with_snapshots {
             self.refuse_with_snapshots(&record)?;
         }
-        let snapshots: Vec<VolumeRecord> = self.model().snapshots_of(record.id).cloned().collect();
-        snapshots.iter().try_for_each(|snapshot| self.delete_record(snapshot, force))?;
-        self.delete_record(&record, force)
+        // Its snapshots first, and none of them if anything stands in the way of one.
+        let mut all: Vec<VolumeRecord> = self.model().snapshots_of(record.id).cloned().collect();
+        all.push(record);
+        all.iter().try_for_each(|record| self.refuse_deletion(record, force))?;
+        all.iter().try_for_each(|record| self.tear_down(record))
     }
 
     /// Removes a volume or a snapshot.
     pub(super) fn delete_record(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
-        // Before anything is begun that could not be finished.
+        self.refuse_deletion(record, force)?;
+        self.tear_down(record)
+    }
+
+    /// Refuses before anything is begun what could not be finished.
+    fn refuse_deletion(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
         self.refuse_missing(record)?;
         self.refuse_captured(record)?;
-        if !force {
-            self.refuse_attached(record)?;
-        }
-        self.tear_down(record)
+        if force { Ok(()) } else { self.refuse_attached(record) }
     }
 
     /// Removes a volume step by step; whatever stops it, the next start or another deletion goes on.

@@ -18,7 +18,7 @@ use weir_volume::mirror::Slots;
 use super::command::Command;
 use super::helper::Job;
 use super::reactor::Reactor;
-use super::stalls::{Ghost, NO_ANSWER};
+use super::stalls::{Ghost, LOOK_INTERVAL_NS, NO_ANSWER, STALL_NS};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
 use crate::store::extent_file_name;
@@ -120,6 +120,7 @@ impl Reactor {
             tell(&done, Err(error.to_string()));
         } else {
             volume.capturing = Some(Capturing { spec, done, step: Step::default(), fault: None });
+            self.capture_look_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
         }
         self.carry_out(index);
     }
@@ -184,7 +185,10 @@ impl Reactor {
                 }
             }
             self.go_on_with_step(copy.volume);
-        } else if !self.is_ghost(copy, number) {
+        } else if self.is_ghost(copy, number) {
+            // Which has settled the volume: it may be gone.
+            return;
+        } else {
             self.volumes[copy.volume].outstanding -= 1;
         }
         self.settle_volume(copy.volume);
@@ -201,18 +205,34 @@ impl Reactor {
         }
     }
 
-    /// Goes on without copies whose drives should have answered before an instant, if others have.
-    pub(super) fn give_up_captures(&mut self, index: VolumeIndex, before_ns: u64) {
+    /// Goes on without drives that should have answered long ago; nothing more is asked of them.
+    pub(super) fn look_at_captures(&mut self) {
+        if self.capture_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
+            return;
+        }
+        let captured = self.volumes.iter().filter(|(_, volume)| volume.capturing.is_some());
+        let captured: Vec<VolumeIndex> = captured.map(|(index, _)| index).collect();
+        self.capture_look_ns = (!captured.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        let before_ns = self.now_ns.saturating_sub(STALL_NS);
+        captured.into_iter().for_each(|index| self.give_up_late(index, before_ns));
+    }
+
+    fn give_up_late(&mut self, index: VolumeIndex, before_ns: u64) {
         let volume = &mut self.volumes[index];
-        let Some(Capturing { step, fault, .. }) = &mut volume.capturing else { return };
+        let Some(mut capturing) = volume.capturing.take() else { return };
+        let Capturing { step, fault, spec, .. } = &mut capturing;
         let late: Vec<_> = step.waiting.extract_if(.., |_, (_, since_ns)| *since_ns < before_ns).collect();
         for (slot, (number, _)) in &late {
             step.failed.insert(*slot);
             volume.ghosts.add(*slot, *number, Ghost { extent: step.extent, media: None });
-        }
-        if !late.is_empty() {
+            let home = volume.home_of(*slot, step.extent).map(|home| volume.homes[home].drive);
+            home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
             *fault = Some(NO_ANSWER.to_owned());
+        }
+        volume.capturing = Some(capturing);
+        if !late.is_empty() {
             self.go_on_with_step(index);
+            self.settle_volume(index);
         }
     }
 

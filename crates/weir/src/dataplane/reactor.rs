@@ -86,6 +86,8 @@ pub(super) struct Reactor {
     pub background: Background,
     /// Volumes whose changes are held, and until when.
     pub holds: BTreeSet<(u64, VolumeIndex)>,
+    /// When to look for drives that do not answer to captures, while there are any.
+    pub capture_look_ns: Option<u64>,
     /// Accounts of copies that are being written.
     pub notes: Notes,
     /// Volumes with several copies, and when to look at those though nothing happened.
@@ -127,6 +129,7 @@ impl Reactor {
             held: HeldCompletions::default(),
             background: Background::default(),
             holds: BTreeSet::new(),
+            capture_look_ns: None,
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
@@ -154,6 +157,7 @@ impl Reactor {
             self.pass_on_due_notes();
             self.look_at_copying();
             self.end_due_holds();
+            self.look_at_captures();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -210,7 +214,7 @@ impl Reactor {
         let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
         let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
         let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
-        let answers = [held_ns, background_ns, notes_ns, copying_ns];
+        let answers = [held_ns, background_ns, notes_ns, copying_ns, self.capture_look_ns];
         let at_ns = limits.into_iter().chain(answers).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }

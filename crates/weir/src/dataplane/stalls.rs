@@ -16,7 +16,7 @@ use super::token::{AskNumber, CopyIndex, VolumeIndex};
 
 /// How long a drive may take for an answer while others have the same, in nanoseconds: longer than a busy disk takes for
 /// all that is queued there, and shorter than what those who wait for it give up after.
-const STALL_NS: u64 = 10_000_000_000;
+pub(super) const STALL_NS: u64 = 10_000_000_000;
 
 /// What is told of a copy that was given up.
 pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
@@ -52,7 +52,6 @@ impl Reactor {
     pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
         let before_ns = self.now_ns.saturating_sub(STALL_NS);
         self.give_up_notes(index, before_ns);
-        self.give_up_captures(index, before_ns);
         for (slot, extent) in self.volumes[index].stalled(before_ns) {
             if self.volumes[index].mirror.has_other(extent, slot) {
                 self.give_up(index, slot, extent);

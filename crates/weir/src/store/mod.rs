@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Makes everything stable that was ever written here.
-    fn make_stable(&self) -> Result<(), StoreError> {
+    pub fn make_stable(&self) -> Result<(), StoreError> {
         let folder = File::open(&self.drive).context("open", &self.drive)?;
         rustix::fs::syncfs(&folder).context("make durable", &self.drive)
     }

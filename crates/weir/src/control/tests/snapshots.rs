@@ -161,3 +161,48 @@ fn a_lost_catalogue_learns_of_snapshots_from_the_copies_of_their_records() {
     assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
     assert_eq!(world.control.volumes(None).unwrap().len(), 2);
 }
+
+#[test]
+fn what_stands_in_the_way_of_one_keeps_all_from_being_deleted() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let of = control.snapshots(None, None).unwrap().remove(0).record.id;
+    control.update(|model| model.open[&of].connections.store(1, std::sync::atomic::Ordering::Relaxed));
+    control.create_snapshots(&snapshots(&["vol1"], "two")).unwrap();
+    let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
+    let refused = error(control.delete_volume(None, &name("vol1"), with_snapshots));
+    assert!(refused.1.contains("snapshot 'vol1@one' has 1 open connections"), "{}", refused.1);
+    assert_eq!(control.snapshots(None, None).unwrap().len(), 2);
+    control.update(|model| model.open[&of].connections.store(0, std::sync::atomic::Ordering::Relaxed));
+    control.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
+}
+
+#[test]
+fn a_restore_that_fails_leaves_the_volume_attachable() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let id = control.volume(None, &name("vol1")).unwrap().record.id;
+    let of = control.snapshots(None, None).unwrap().remove(0).record;
+    // Its file is gone, so that nothing can be captured.
+    std::fs::remove_file(default_store(control).extents(of.id).join("00000001")).unwrap();
+    let refused = error(control.restore_snapshot(None, &name("vol1"), &name("one"), false));
+    assert_eq!(refused.0, ErrorKind::Refused, "{}", refused.1);
+    assert_eq!(world.exports.find("vol1").map(|export| export.volume), Some(id));
+    settle(control);
+    assert_eq!(folders(&state), 2);
+}
+
+#[test]
+fn growing_is_no_matter_of_snapshots() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let control = &world.control;
+    control.create_volume(volume(None, "vol1", GIB)).unwrap();
+    control.create_snapshots(&snapshots(&["vol1"], "small")).unwrap();
+    control.resize_volume(None, &name("vol1"), 3 * GIB, false).unwrap();
+    control.create_snapshots(&snapshots(&["vol1"], "large")).unwrap();
+    control.restore_snapshot(None, &name("vol1"), &name("small"), false).unwrap();
+    control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
+}
