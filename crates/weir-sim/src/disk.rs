@@ -8,22 +8,22 @@ use crate::{BLOCK_SECTORS, Stamp};
 /// The content of one block.
 pub type Block = [Stamp; BLOCK_SECTORS];
 
-/// One extent's file. Blocks that were never written are zeroes.
+/// One extent's file, or another one with blocks of other content. Blocks that were never written are zeroes.
 #[derive(Clone, Debug, Default)]
-pub struct File {
-    stable: BTreeMap<u32, Block>,
+pub struct File<C = Block> {
+    stable: BTreeMap<u32, C>,
     /// Changes that are not stable, in the order in which they were made.
-    volatile: Vec<Change>,
+    volatile: Vec<Change<C>>,
     /// Changes so far.
     changes: u64,
 }
 
 /// A change of a block. Two that are alike are told apart by their number.
 #[derive(Clone, Debug)]
-struct Change {
+struct Change<C> {
     number: u64,
     block: u32,
-    content: Block,
+    content: C,
 }
 
 /// What a sync that begins now makes stable.
@@ -33,15 +33,15 @@ pub struct SyncPoint {
     changes: u64,
 }
 
-impl File {
+impl<C: Clone + Default + PartialEq> File<C> {
     /// The content of a block as a reader sees it.
-    pub fn read(&self, block: u32) -> Block {
+    pub fn read(&self, block: u32) -> C {
         let changed = self.volatile.iter().rev().find(|change| change.block == block);
-        changed.map(|change| change.content).or_else(|| self.stable.get(&block).copied()).unwrap_or_default()
+        changed.map(|change| &change.content).or_else(|| self.stable.get(&block)).cloned().unwrap_or_default()
     }
 
     /// Changes a block; a durable change takes all earlier changes of that block with it.
-    pub fn write(&mut self, block: u32, content: Block, is_durable: bool) {
+    pub fn write(&mut self, block: u32, content: C, is_durable: bool) {
         self.changes += 1;
         if is_durable {
             self.volatile.retain(|change| change.block != block);
@@ -58,9 +58,9 @@ impl File {
 
     /// Makes the changes of a sync point stable. A durable write may have taken some along already.
     pub fn sync(&mut self, point: SyncPoint) {
-        let is_covered = |change: &Change| change.number <= point.changes;
+        let is_covered = |change: &Change<C>| change.number <= point.changes;
         for change in self.volatile.iter().filter(|change| is_covered(change)) {
-            self.stable.insert(change.block, change.content);
+            self.stable.insert(change.block, change.content.clone());
         }
         self.volatile.retain(|change| !is_covered(change));
     }
@@ -70,11 +70,11 @@ impl File {
     pub fn crash(&mut self, random: &mut Random) {
         let blocks: BTreeSet<u32> = self.volatile.iter().map(|change| change.block).collect();
         for block in blocks {
-            let changes: Vec<Block> =
-                self.volatile.iter().filter(|change| change.block == block).map(|c| c.content).collect();
+            let changes: Vec<&C> =
+                self.volatile.iter().filter(|change| change.block == block).map(|c| &c.content).collect();
             let survivors = random.below(changes.len() as u64 + 1) as usize;
             if survivors > 0 {
-                self.stable.insert(block, changes[survivors - 1]);
+                self.stable.insert(block, changes[survivors - 1].clone());
             }
         }
         self.volatile.clear();
@@ -83,6 +83,6 @@ impl File {
     /// Blocks that hold something other than zeroes.
     pub fn data_blocks(&self) -> BTreeSet<u32> {
         let written = self.stable.keys().copied().chain(self.volatile.iter().map(|change| change.block));
-        written.filter(|&block| self.read(block) != Block::default()).collect()
+        written.filter(|&block| self.read(block) != C::default()).collect()
     }
 }

@@ -9,6 +9,7 @@
 
 pub mod disk;
 pub mod history;
+pub mod journaled;
 pub mod mirrored;
 pub mod random;
 mod requests;

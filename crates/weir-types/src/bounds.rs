@@ -142,6 +142,55 @@ pub const MEASUREMENT_SECONDS_MAX: u64 = 120;
 /// Buffers of a measurement, in bytes: its operations in flight, of either size.
 pub const MEASUREMENT_POOL_BYTES: usize = 2 << 20;
 
+/// Smallest journal in front of a slow drive, in bytes: four times what may be unstable in it leaves room for
+/// rewrites to be absorbed and for batches that are worth sorting.
+pub const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+
+/// Largest journal, in bytes: what a disk takes in minutes, and what its index takes in memory is still
+/// small.
+pub const JOURNAL_BYTES_MAX: u64 = 16 << 30;
+
+/// Most payload of one record of a journal, in bytes: what several clients send while the record before it is
+/// written.
+pub const JOURNAL_RECORD_PAYLOAD_BYTES_MAX: u64 = 1 << 20;
+
+/// Most entries of one record of a journal: as many as fit its header, which is one block.
+pub const JOURNAL_RECORD_ENTRIES_MAX: usize = 100;
+
+/// Writes from this length on may pass by a journal, in bytes: a disk is as fast with them as it gets, and
+/// they would fill the journal with what need not be sorted.
+pub const JOURNAL_BYPASS_BYTES: u32 = PIECE_BYTES as u32;
+
+/// Writes that pass by a journal at a time; further ones go through it. Whatever overlaps them has to be
+/// looked for.
+pub const JOURNAL_BYPASSES_MAX: usize = 64;
+
+/// Changes and syncs that wait in front of a journal; whoever asks for more is refused and asks again. More
+/// than the operations that a pool keeps in flight.
+pub const JOURNAL_WAITING_MAX: usize = 4096;
+
+/// Extents whose files are behind one journal: those of 128 TiB, more than any drive has.
+pub const JOURNAL_FILES_MAX: usize = 1 << 17;
+
+/// Records that are not stable, in bytes, from which on a journal is synced unasked: so much is looked
+/// through after the end of the log for signs that it was damaged, and twice that is never exceeded.
+pub const JOURNAL_UNSTABLE_BYTES: u64 = 16 << 20;
+
+/// Most that one operation brings from a journal to the slow file, in bytes: beyond that disks gain nothing.
+pub const JOURNAL_DESTAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// Operations that bring data from a journal to slow files at a time: enough for a disk to choose between,
+/// and 8 MiB of buffers.
+pub const JOURNAL_DESTAGES_MAX: usize = 8;
+
+/// Entries that are sorted at a time before they are brought to slow files: enough that neighbours meet, few
+/// enough that sorting them holds nobody up.
+pub const JOURNAL_BATCH_ENTRIES_MAX: usize = 2048;
+
+/// Entries that are dropped from a journal's index in one event, unless somebody waits for their space:
+/// dropping a whole batch would hold up whoever asks next.
+pub const JOURNAL_DROPPED_ENTRIES_MAX: usize = 256;
+
 /// Longest burst that a policy may allow, in seconds: an hour.
 pub const BURST_SECONDS_MAX: u32 = 3600;
 
@@ -188,3 +237,11 @@ const _: () = assert!(MEASUREMENT_DEPTH * BLOCK_BYTES as usize <= MEASUREMENT_PO
 const _: () = assert!(MEASUREMENT_SCRATCH_BYTES_MIN.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(MEASUREMENT_SCRATCH_BYTES_MAX.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX.is_multiple_of(PIECE_BYTES));
+const _: () =
+    assert!(JOURNAL_BYTES_MIN.is_multiple_of(BLOCK_BYTES) && JOURNAL_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(4 * JOURNAL_UNSTABLE_BYTES <= JOURNAL_BYTES_MIN);
+const _: () = assert!(JOURNAL_BYPASS_BYTES as u64 <= JOURNAL_RECORD_PAYLOAD_BYTES_MAX);
+const _: () =
+    assert!(PIECE_BYTES <= JOURNAL_RECORD_PAYLOAD_BYTES_MAX && PIECE_BYTES <= JOURNAL_DESTAGE_BYTES_MAX);
+const _: () = assert!(JOURNAL_WAITING_MAX > QUEUE_TARGET_MAX as usize);
+const _: () = assert!(JOURNAL_BATCH_ENTRIES_MAX > JOURNAL_RECORD_ENTRIES_MAX);

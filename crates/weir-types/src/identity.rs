@@ -9,6 +9,18 @@ macro_rules! identity {
         #[serde(transparent)]
         pub struct $name(pub uuid::Uuid);
 
+        impl $name {
+            /// The identity that these bytes are, as [`Self::bytes`] gave them.
+            pub const fn from_bytes(bytes: [u8; 16]) -> $name {
+                $name(uuid::Uuid::from_bytes(bytes))
+            }
+
+            /// Its bytes, in the order in which it is written.
+            pub const fn bytes(&self) -> [u8; 16] {
+                *self.0.as_bytes()
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.fmt(f)
@@ -28,6 +40,10 @@ identity! {
 identity! {
     /// Identity of a drive; it survives the loss of the catalogue, because it lies on the drive too.
     DriveId
+}
+identity! {
+    /// Identity of a write journal: each one that is made has another.
+    JournalId
 }
 
 impl DriveId {

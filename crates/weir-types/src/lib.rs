@@ -20,7 +20,7 @@ pub use accepted::{Direction, Rate, TermsError};
 pub use adaptive::{AdaptiveTerms, PeakMode, Space};
 pub use background::{BackgroundKind, BackgroundPolicy};
 pub use emulation::{Emulation, EmulationKind};
-pub use identity::{DriveId, PolicyGroupId, VolumeId};
+pub use identity::{DriveId, JournalId, PolicyGroupId, VolumeId};
 pub use measurement::{ClassThreshold, ClassThresholds, MeasuredDirection, Measurement, ThresholdsError};
 pub use name::{Name, NameError};
 pub use policy::{

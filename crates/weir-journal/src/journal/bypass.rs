@@ -1,0 +1,64 @@
+//! Large writes that do not go through the log: when they may, and what follows. It knows nothing of records
+//! but where they have blocks.
+
+use weir_types::bounds::{JOURNAL_BYPASS_BYTES, JOURNAL_BYPASSES_MAX};
+
+use super::Journal;
+use crate::action::{Action, Fault, FileId, Request, SlowFault, Span, Ticket};
+
+/// A write on its way to the slow file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassingBy {
+    pub ticket: Ticket,
+    pub span: Span,
+    is_durable: bool,
+}
+
+impl Journal {
+    /// True if a write would pass by the journal now, so that nobody needs its checksum.
+    ///
+    /// Recovery brings every record to the slow file that is in the log, in order. One that has a block of
+    /// this write, even if its content has been there for long, would undo the write; so such a write goes
+    /// through the log, behind it. So does one with a block that waits for its record, since its own order
+    /// would be lost.
+    pub fn passes_by(&self, file: FileId, offset: u32, length: u32) -> bool {
+        if length < JOURNAL_BYPASS_BYTES || self.passing_by.len() >= JOURNAL_BYPASSES_MAX {
+            return false;
+        }
+        let span = Span::of(file, offset, length);
+        let is_ahead = |request: &Request| request.span().overlaps(&span);
+        !self.index.covers(span)
+            && !self.waiting.iter().any(is_ahead)
+            && !self.flying_requests.iter().any(is_ahead)
+    }
+
+    pub(super) fn pass_by(&mut self, request: Request, actions: &mut Vec<Action>) {
+        let Request { ticket, file, offset, length, .. } = request;
+        let is_durable = request.is_durable();
+        self.passing_by.push(PassingBy { ticket, span: request.span(), is_durable });
+        self.files.get_mut(file).under_way += 1;
+        actions.push(Action::PassBy { ticket, file, offset, length, is_durable });
+    }
+
+    /// The answer to [`Action::PassBy`].
+    pub fn passed_by(&mut self, ticket: Ticket, result: Result<(), SlowFault>, actions: &mut Vec<Action>) {
+        if self.has_failed {
+            return;
+        }
+        let index = self.passing_by.iter().position(|write| write.ticket == ticket);
+        let write = self.passing_by.swap_remove(index.expect("a write that ends has begun"));
+        let file = self.files.get_mut(write.span.file);
+        file.under_way -= 1;
+        // One that failed may have been made in part.
+        if !write.is_durable || result.is_err() {
+            file.changes += 1;
+            file.passed_by = file.changes;
+        }
+        actions.push(Action::Done { ticket, result: result.map_err(Fault::Slow) });
+        if matches!(result, Err(SlowFault::Broken | SlowFault::Unsupported)) {
+            self.fail_file(write.span.file, actions);
+        }
+        self.finish_forgets(actions);
+        self.pump(actions);
+    }
+}

@@ -1,0 +1,226 @@
+//! Records: what goes into the next one, when its entries count, and when they are stable. It knows nothing
+//! of slow files.
+
+use weir_types::bounds::{BLOCK_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_WAITING_MAX};
+
+use super::Journal;
+use crate::Block;
+use crate::action::{Action, Fault, FileId, Kind, QueueFull, Request, Span, Ticket};
+use crate::files::Standing;
+use crate::index::Data;
+use crate::record::{self, Entry, EntryKind, Header};
+
+/// The record that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flying {
+    sequence: u64,
+    position: u32,
+    /// Blocks with its header.
+    blocks: u32,
+    is_durable: bool,
+}
+
+impl Journal {
+    /// Asks for a change; its end is a later (or the same call's) [`Action::Done`].
+    ///
+    /// # Errors
+    /// If as many wait as may; then it was not taken.
+    pub fn change(&mut self, request: Request, actions: &mut Vec<Action>) -> Result<(), QueueFull> {
+        request.assert_is_sound();
+        if let Some(fault) = self.fault_of(request.file) {
+            actions.push(Action::Done { ticket: request.ticket, result: Err(fault) });
+            return Ok(());
+        }
+        let is_write = matches!(request.kind, Kind::Write { .. });
+        if is_write && self.passes_by(request.file, request.offset, request.length) {
+            self.pass_by(request, actions);
+            return Ok(());
+        }
+        if self.waiting.len() >= JOURNAL_WAITING_MAX {
+            return Err(QueueFull);
+        }
+        self.waiting.push_back(request);
+        self.pump(actions);
+        Ok(())
+    }
+
+    /// Begins a record with everything that waits, as far as it fits.
+    pub(super) fn write_record(&mut self, actions: &mut Vec<Action>) {
+        if self.flying.is_some() {
+            return;
+        }
+        if self.waiting.is_empty() && self.forgets.is_empty() {
+            self.is_starved = false;
+            return;
+        }
+        let blocks_max = self.geometry.record_blocks_max();
+        if self.unstable_blocks + blocks_max > self.geometry.unstable_blocks_max() {
+            // A sync was asked for when half as much was unstable; its end goes on here.
+            return;
+        }
+        let Some(blocks) = self.gather(blocks_max) else {
+            self.is_starved = true;
+            return;
+        };
+        self.is_starved = false;
+        let (sequence, position) = (self.log.next(), self.log.head());
+        let forgotten = |file: &FileId| Span { file: *file, block: 0, blocks: 0 };
+        let spans = self.flying_forgets.iter().map(forgotten);
+        self.log.push(blocks, spans.chain(self.flying_requests.iter().map(Request::span)));
+        // Durable by itself it is only of use if nothing before it can be missing.
+        let is_durable = self.stable + 1 == sequence && self.flying_requests.iter().any(Request::is_durable);
+        self.flying = Some(Flying { sequence, position, blocks, is_durable });
+        actions.push(Action::WriteRecord {
+            position_bytes: self.geometry.position_bytes(position),
+            length: blocks * BLOCK_BYTES as u32,
+            is_durable,
+        });
+    }
+
+    /// Moves what goes into the next record there; how many blocks it has, or `None` if there is no room for
+    /// anything.
+    fn gather(&mut self, blocks_max: u32) -> Option<u32> {
+        let entries_max = self.log.entries_left().min(JOURNAL_RECORD_ENTRIES_MAX);
+        let mut blocks = 1;
+        if !self.log.fits(blocks) {
+            return None;
+        }
+        // First those who make room.
+        let forgets = self.forgets.len().min(entries_max);
+        self.flying_forgets.extend(self.forgets.drain(..forgets));
+        while forgets + self.flying_requests.len() < entries_max {
+            let Some(request) = self.waiting.front() else { break };
+            let grown = blocks + request.payload_blocks();
+            if grown > blocks_max || !self.log.fits(grown) {
+                break;
+            }
+            blocks = grown;
+            self.flying_requests.extend(self.waiting.pop_front());
+        }
+        (forgets + self.flying_requests.len() > 0).then_some(blocks)
+    }
+
+    /// The header of the record that is to be written.
+    pub fn encode_record(&self, block: &mut Block) {
+        let flying = self.flying.expect("a record is asked for while it is to be written");
+        let header = Header {
+            journal: self.superblock.journal,
+            position: flying.position,
+            sequence: flying.sequence,
+            stable: self.stable,
+            life: self.superblock.life,
+            generation: self.destage.durable_generation(),
+        };
+        let forget = |file: &FileId| Entry {
+            file: self.files.get(*file).key,
+            offset: 0,
+            length: 0,
+            kind: EntryKind::Forget,
+        };
+        let change = |request: &Request| Entry {
+            file: self.files.get(request.file).key,
+            offset: request.offset,
+            length: request.length,
+            kind: match request.kind {
+                Kind::Write { checksum, .. } => EntryKind::Write { checksum },
+                Kind::Zero => EntryKind::Zero,
+                Kind::Release => EntryKind::Release,
+            },
+        };
+        let entries = self.flying_forgets.iter().map(forget).chain(self.flying_requests.iter().map(change));
+        record::encode(&header, entries, block);
+    }
+
+    /// Whose payload follows the header, in order, and how many bytes of each.
+    pub fn record_payloads(&self) -> impl Iterator<Item = (Ticket, u32)> + '_ {
+        let writes = self.flying_requests.iter().filter(|request| request.payload_blocks() > 0);
+        writes.map(|request| (request.ticket, request.length))
+    }
+
+    /// The answer to [`Action::WriteRecord`]; any error is final.
+    pub fn record_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
+        let flying = self.flying.take().expect("a record that was written was asked for");
+        if result.is_err() {
+            self.fail(actions);
+        }
+        if self.has_failed {
+            return;
+        }
+        self.applied = flying.sequence;
+        for file in self.flying_forgets.drain(..) {
+            self.files.get_mut(file).standing = Standing::Forgetting(Some(flying.sequence));
+            self.wanted = flying.sequence;
+        }
+        self.apply(flying, actions);
+        self.unstable_blocks += self.log.blocks_between(flying.sequence - 1, flying.sequence);
+        if flying.is_durable {
+            self.became_stable(flying.sequence, actions);
+        }
+        if self.unstable_blocks > self.geometry.unstable_blocks() {
+            self.wanted = self.applied;
+        }
+        self.pump(actions);
+    }
+
+    /// From now on the entries of a record count: they are complete, and are read.
+    fn apply(&mut self, flying: Flying, actions: &mut Vec<Action>) {
+        let mut payload = flying.position + 1;
+        let mut requests = std::mem::take(&mut self.flying_requests);
+        for request in requests.drain(..) {
+            let data = match request.kind {
+                Kind::Write { .. } => Data::At(payload),
+                Kind::Zero => Data::Zero,
+                Kind::Release => Data::Release,
+            };
+            payload += request.payload_blocks();
+            let file = self.files.get_mut(request.file);
+            file.last_sequence = flying.sequence;
+            if file.standing != Standing::Open {
+                actions.push(Action::Done { ticket: request.ticket, result: Err(Fault::File) });
+                continue;
+            }
+            self.index.insert(request.span(), data, flying.sequence);
+            if request.is_durable() {
+                self.wanted = flying.sequence;
+                self.durable.push_back((flying.sequence, request.ticket));
+            } else {
+                actions.push(Action::Done { ticket: request.ticket, result: Ok(()) });
+            }
+        }
+        self.flying_requests = requests;
+        debug_assert!(payload <= flying.position + flying.blocks, "payload lies within its record");
+    }
+
+    /// Begins a sync of the journal if somebody waits for one and it would help now.
+    pub(super) fn sync_journal(&mut self, actions: &mut Vec<Action>) {
+        if self.syncing.is_none() && self.wanted.min(self.applied) > self.stable {
+            self.syncing = Some(self.applied);
+            actions.push(Action::SyncJournal);
+        }
+    }
+
+    /// The answer to [`Action::SyncJournal`]; any error is final.
+    pub fn journal_synced<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
+        let syncing = self.syncing.take().expect("a sync that ends has begun");
+        if result.is_err() {
+            self.fail(actions);
+        }
+        if !self.has_failed {
+            self.became_stable(syncing, actions);
+            self.pump(actions);
+        }
+    }
+
+    fn became_stable(&mut self, sequence: u64, actions: &mut Vec<Action>) {
+        if sequence <= self.stable {
+            return;
+        }
+        self.unstable_blocks -= self.log.blocks_between(self.stable, sequence);
+        self.stable = sequence;
+        while let Some((_, ticket)) = self.durable.pop_front_if(|(sequence, _)| *sequence <= self.stable) {
+            actions.push(Action::Done { ticket, result: Ok(()) });
+        }
+        self.finish_syncs(actions);
+        self.finish_forgets(actions);
+    }
+}

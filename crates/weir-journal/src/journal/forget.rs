@@ -1,0 +1,49 @@
+//! The end of files: when nothing can be brought to one any more. It knows nothing of why they end.
+
+use super::Journal;
+use crate::action::{Action, FileId, Request};
+use crate::files::Standing;
+
+impl Journal {
+    /// Drops everything of a file, whatever it holds; ends with [`Action::Forgotten`], until when nothing
+    /// else may be asked of it. Whoever calls this has durably put on record that the content does not count:
+    /// the volume is deleted, or the copy stale or removed. A crash before the end brings the file back, and
+    /// it has to be forgotten again.
+    pub fn forget(&mut self, file: FileId, actions: &mut Vec<Action>) {
+        if self.has_failed {
+            actions.push(Action::Forgotten { file: self.files.get(file).key });
+            return;
+        }
+        let is_flying = self.flying_requests.iter().any(|request: &Request| request.file == file);
+        let state = self.files.get_mut(file);
+        assert!(!matches!(state.standing, Standing::Forgetting(_)), "a file is forgotten once");
+        // Records before the tail are out of recovery's reach.
+        let needs_record = is_flying || state.last_sequence >= self.destage.durable_tail();
+        state.standing = Standing::Forgetting((!needs_record).then_some(0));
+        if needs_record {
+            self.forgets.push_back(file);
+        }
+        self.index.forget(file);
+        self.destage.forget(file);
+        self.refuse(file, actions);
+        self.forgetting.push(file);
+        self.finish_forgets(actions);
+        self.pump(actions);
+    }
+
+    /// Ends files that nothing can be brought to any more.
+    pub(super) fn finish_forgets(&mut self, actions: &mut Vec<Action>) {
+        let stable = self.stable;
+        let mut index = 0;
+        while let Some(file) = self.forgetting.get(index).copied() {
+            let state = self.files.get(file);
+            let is_recorded = matches!(state.standing, Standing::Forgetting(Some(at)) if at <= stable);
+            if is_recorded && state.under_way == 0 {
+                self.forgetting.swap_remove(index);
+                actions.push(Action::Forgotten { file: self.files.remove(file) });
+            } else {
+                index += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Syncs of files: what each waits for, in the journal and in the slow file. It knows nothing of what was
+//! changed.
+
+use weir_types::bounds::JOURNAL_WAITING_MAX;
+
+use super::Journal;
+use crate::action::{Action, FileId, QueueFull, Ticket};
+use crate::files::Files;
+
+/// A sync that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitingSync {
+    pub ticket: Ticket,
+    pub file: FileId,
+    /// Up to which record the journal must be stable.
+    sequence: u64,
+    /// How many changes of the slow file must be.
+    changes: u64,
+}
+
+impl WaitingSync {
+    fn is_served(&self, stable: u64, files: &Files) -> bool {
+        self.sequence <= stable && self.changes <= files.get(self.file).synced
+    }
+}
+
+impl Journal {
+    /// Asks that all changes of a file which have completed become stable; ends with [`Action::Done`].
+    ///
+    /// # Errors
+    /// If as many wait as may; then it was not taken.
+    pub fn sync(&mut self, ticket: Ticket, file: FileId, actions: &mut Vec<Action>) -> Result<(), QueueFull> {
+        if let Some(fault) = self.fault_of(file) {
+            actions.push(Action::Done { ticket, result: Err(fault) });
+            return Ok(());
+        }
+        if self.syncs.len() >= JOURNAL_WAITING_MAX {
+            return Err(QueueFull);
+        }
+        let state = self.files.get(file);
+        let sync = WaitingSync { ticket, file, sequence: state.last_sequence, changes: state.passed_by };
+        if sync.is_served(self.stable, &self.files) {
+            actions.push(Action::Done { ticket, result: Ok(()) });
+            return Ok(());
+        }
+        self.syncs.push(sync);
+        self.wanted = self.wanted.max(sync.sequence);
+        self.sync_slow(file, sync.changes, actions);
+        self.sync_journal(actions);
+        Ok(())
+    }
+
+    /// Sees to it that changes of a slow file become stable.
+    pub(super) fn sync_slow(&mut self, file: FileId, changes: u64, actions: &mut Vec<Action>) {
+        if self.files.get_mut(file).want_synced(changes) {
+            actions.push(Action::SyncSlow { file });
+        }
+    }
+
+    /// The answer to [`Action::SyncSlow`]. A sync that failed is never tried again.
+    pub fn slow_synced<E>(&mut self, file: FileId, result: Result<(), E>, actions: &mut Vec<Action>) {
+        if self.has_failed {
+            return;
+        }
+        let state = self.files.get_mut(file);
+        state.under_way -= 1;
+        if result.is_err() {
+            self.fail_file(file, actions);
+        } else if state.end_sync() {
+            actions.push(Action::SyncSlow { file });
+        }
+        self.finish_syncs(actions);
+        self.finish_forgets(actions);
+        self.pump(actions);
+    }
+
+    pub(super) fn finish_syncs(&mut self, actions: &mut Vec<Action>) {
+        self.syncs.retain(|sync| {
+            let is_served = sync.is_served(self.stable, &self.files);
+            if is_served {
+                actions.push(Action::Done { ticket: sync.ticket, result: Ok(()) });
+            }
+            !is_served
+        });
+    }
+}

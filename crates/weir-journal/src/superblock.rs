@@ -1,0 +1,129 @@
+//! The superblock: whose journal a file is, and where its log begins; it knows nothing of what is in the log.
+
+use weir_types::{DriveId, JournalId};
+
+use crate::Block;
+pub use crate::field::BlockFault;
+use crate::field::{self, array, number32, number64, put, require};
+use crate::geometry::Geometry;
+
+/// What a superblock begins with.
+const MAGIC: [u8; 8] = *b"WEIRJRNL";
+/// Version of the form of a journal.
+pub const FORMAT: u32 = 1;
+
+const FORMAT_START: usize = 8;
+const LOG_BLOCKS_START: usize = 12;
+const JOURNAL_START: usize = 16;
+const DRIVE_START: usize = 32;
+const GENERATION_START: usize = 48;
+const LIFE_START: usize = 56;
+const LIFE_BEGAN_START: usize = 64;
+const TAIL_START: usize = 72;
+const STABLE_START: usize = 80;
+const POSITION_START: usize = 88;
+
+/// What a superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Which journal it is.
+    pub journal: JournalId,
+    /// The slow drive that it is in front of.
+    pub drive: DriveId,
+    /// Blocks of the log.
+    pub log_blocks: u32,
+    /// One more with each superblock that is written.
+    pub generation: u64,
+    /// One more with each recovery.
+    pub life: u64,
+    /// Sequence number of the first record of this life.
+    pub life_began: u64,
+    /// Sequence number of the oldest record that counts, or of the next one if there is none.
+    pub tail: u64,
+    /// The block of the log where that begins.
+    pub tail_position: u32,
+    /// Highest sequence number that was stable when this was written.
+    pub stable: u64,
+}
+
+impl Superblock {
+    /// The block that says so.
+    pub fn encode(&self, block: &mut Block) {
+        block.fill(0);
+        put(block, 0, &MAGIC);
+        put(block, FORMAT_START, &FORMAT.to_le_bytes());
+        put(block, LOG_BLOCKS_START, &self.log_blocks.to_le_bytes());
+        put(block, JOURNAL_START, &self.journal.bytes());
+        put(block, DRIVE_START, &self.drive.bytes());
+        put(block, GENERATION_START, &self.generation.to_le_bytes());
+        put(block, LIFE_START, &self.life.to_le_bytes());
+        put(block, LIFE_BEGAN_START, &self.life_began.to_le_bytes());
+        put(block, TAIL_START, &self.tail.to_le_bytes());
+        put(block, STABLE_START, &self.stable.to_le_bytes());
+        put(block, POSITION_START, &self.tail_position.to_le_bytes());
+        field::seal(block, field::CHECKSUM_START);
+    }
+
+    /// What a block says.
+    ///
+    /// # Errors
+    /// If it is none, was damaged, is of another version, or makes no sense.
+    pub fn decode(block: &Block) -> Result<Superblock, BlockFault> {
+        field::check(block, &MAGIC, FORMAT, field::CHECKSUM_START)?;
+        let superblock = Superblock {
+            journal: JournalId::from_bytes(array(block, JOURNAL_START)),
+            drive: DriveId::from_bytes(array(block, DRIVE_START)),
+            log_blocks: number32(block, LOG_BLOCKS_START),
+            generation: number64(block, GENERATION_START),
+            life: number64(block, LIFE_START),
+            life_began: number64(block, LIFE_BEGAN_START),
+            tail: number64(block, TAIL_START),
+            tail_position: number32(block, POSITION_START),
+            stable: number64(block, STABLE_START),
+        };
+        superblock.check()?;
+        Ok(superblock)
+    }
+
+    fn check(&self) -> Result<(), BlockFault> {
+        let geometry = Geometry::tiny(self.log_blocks);
+        require(geometry.log_blocks() == self.log_blocks, "number of blocks", self.log_blocks)?;
+        require(
+            geometry.file_bytes() <= weir_types::bounds::JOURNAL_BYTES_MAX,
+            "number of blocks",
+            self.log_blocks,
+        )?;
+        require(geometry.may_begin(self.tail_position), "position of the tail", self.tail_position)?;
+        // Numbers that grow by one are never near their end.
+        for (field, number) in
+            [("generation", self.generation), ("life", self.life), ("stable record", self.stable)]
+        {
+            require(number < u64::MAX / 2, field, number)?;
+        }
+        require((1..=self.stable + 1).contains(&self.tail), "tail", self.tail)?;
+        require((1..=self.stable + 1).contains(&self.life_began), "first record of its life", self.life_began)
+    }
+}
+
+/// The superblocks of a new journal, which are written durably to the beginning of its file before it is
+/// recovered for the first time. What else lies in the file does not matter: its identity is a new one.
+pub fn format(journal: JournalId, drive: DriveId, geometry: Geometry) -> [Block; 2] {
+    [0, 1].map(|generation| {
+        let log_blocks = geometry.log_blocks();
+        let (life, life_began, tail, tail_position, stable) = (0, 1, 1, 0, 0);
+        let superblock = Superblock {
+            journal,
+            drive,
+            log_blocks,
+            generation,
+            life,
+            life_began,
+            tail,
+            tail_position,
+            stable,
+        };
+        let mut block = [0; size_of::<Block>()];
+        superblock.encode(&mut block);
+        block
+    })
+}

@@ -1,0 +1,182 @@
+//! What becomes of a journal whose file is not as it should be.
+
+mod support;
+
+use weir_journal::recovery::{Proof, RecordFault};
+use weir_journal::superblock::BlockFault;
+use weir_journal::{Geometry, Kind, Recovery, RecoveryError};
+use weir_types::{DriveId, JournalId};
+
+use support::machine::{BLOCK, DRIVE, JOURNAL, Machine, new_file, recover};
+
+const LOG_BLOCKS: u32 = 600;
+
+fn geometry() -> Geometry {
+    Geometry::tiny(LOG_BLOCKS)
+}
+
+fn error_of(mut file: Vec<u8>) -> RecoveryError {
+    let recovery = Recovery::with_geometry(JOURNAL, DRIVE, geometry());
+    recover(&mut file, recovery).expect_err("this is no journal that can be relied on")
+}
+
+/// A journal with records of one block of payload each, the first at block 2 of the file, every one synced.
+fn synced_records(count: u8) -> Machine {
+    let mut machine = Machine::new(LOG_BLOCKS);
+    let file = machine.file(0);
+    for byte in 1..=count {
+        machine.write(file, u32::from(byte), 1, byte, false);
+        machine.run();
+        machine.sync(file);
+        machine.run();
+    }
+    machine
+}
+
+#[test]
+fn what_was_written_is_there_again() {
+    let mut machine = synced_records(5);
+    let file = machine.file(1);
+    machine.change(file, 7, 3, Kind::Zero);
+    machine.run();
+    let mut again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
+    let (first, second) = (again.file(0), again.file(1));
+    assert_eq!(again.content(first, 0, 7), [0, 1, 2, 3, 4, 5, 0]);
+    again.slow.insert((second, 8), 9);
+    assert_eq!(again.content(second, 7, 3), [0, 0, 0]);
+    assert_eq!(again.journal.live(first).count(), 5);
+    assert_eq!(again.journal.live(second).count(), 0);
+}
+
+#[test]
+fn a_lost_foreign_or_resized_journal_is_named() {
+    let empty = vec![0; geometry().file_bytes() as usize];
+    assert_eq!(error_of(empty), RecoveryError::Lost);
+
+    let other = JournalId::from_bytes([9; 16]);
+    let recovery = Recovery::with_geometry(other, DRIVE, geometry());
+    let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
+    assert_eq!(error, RecoveryError::Foreign { found: JOURNAL, expected: other });
+    assert!(error.to_string().contains("stale"), "{error}");
+
+    let drive = DriveId::from_bytes([8; 16]);
+    let recovery = Recovery::with_geometry(JOURNAL, drive, geometry());
+    let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
+    assert_eq!(error, RecoveryError::ForeignDrive { found: DRIVE, expected: drive });
+
+    let larger = Geometry::tiny(LOG_BLOCKS + 1);
+    let recovery = Recovery::with_geometry(JOURNAL, DRIVE, larger);
+    let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
+    let (found, expected) = (larger.file_bytes(), geometry().file_bytes());
+    assert_eq!(error, RecoveryError::Size { found, expected });
+}
+
+#[test]
+fn one_superblock_is_enough_and_none_is_an_outcome() {
+    // The newest one was torn: nothing was written since.
+    let mut new = Machine::new(LOG_BLOCKS);
+    new.journal_file[100] ^= 1;
+    assert!(Machine::with_file(new.geometry, new.journal_file).is_ok());
+    // The older one is damaged.
+    let mut machine = synced_records(3);
+    machine.journal_file[BLOCK + 100] ^= 1;
+    let mut again = Machine::with_file(machine.geometry, machine.journal_file.clone()).unwrap();
+    let file = again.file(0);
+    assert_eq!(again.content(file, 1, 3), [1, 2, 3]);
+    // Both are.
+    machine.journal_file[100] ^= 1;
+    let error = error_of(machine.journal_file);
+    let RecoveryError::Superblocks { first: BlockFault::Checksum { .. }, .. } = error else {
+        panic!("{error}");
+    };
+}
+
+#[test]
+fn an_old_superblock_is_not_taken_for_the_newest() {
+    // Of an earlier life, and of this one.
+    let mut machine = synced_records(3);
+    for drains in [false, true] {
+        if drains {
+            let file = machine.file(0);
+            machine.with(|journal, actions| journal.set_draining(true, actions));
+            for n in 0..100u32 {
+                machine.write(file, n % 7 * 40, 10, n as u8, true);
+                machine.run();
+            }
+            machine.with(|journal, actions| journal.set_draining(false, actions));
+            machine.write(file, 0, 1, 1, true);
+            machine.run();
+        }
+        let generation = |block: usize| machine.journal_file[block * BLOCK + 48];
+        let newest = usize::from(generation(1) > generation(0));
+        let mut file = machine.journal_file.clone();
+        file[newest * BLOCK + 60] ^= 1;
+        let error = error_of(file);
+        let RecoveryError::OldSuperblock { found, expected, .. } = error else { panic!("{error}") };
+        assert_eq!(found + 1, expected);
+    }
+}
+
+#[test]
+fn a_later_version_is_left_alone() {
+    let mut file = new_file(geometry());
+    file[8] = 2;
+    let checksum = weir_journal::checksum(&file[..BLOCK - 4]);
+    file[BLOCK - 4..BLOCK].copy_from_slice(&checksum.to_le_bytes());
+    assert_eq!(error_of(file), RecoveryError::Format { found: 2, expected: 1 });
+}
+
+#[test]
+fn a_damaged_record_that_later_ones_prove_stable_is_damage() {
+    let machine = synced_records(6);
+    // Header and payload of the third record.
+    for at in [(2 + 4) * BLOCK + 70, (2 + 5) * BLOCK + 4000] {
+        let mut file = machine.journal_file.clone();
+        file[at] ^= 1;
+        let error = error_of(file);
+        let RecoveryError::Damaged { sequence: 3, position: 4, proof: Proof::Record(4..), .. } = error else {
+            panic!("{error}");
+        };
+        let words = error.to_string();
+        assert!(words.contains("damaged") && words.contains("stale"), "{words}");
+    }
+    // Two of them, also if the one behind is gone too.
+    let mut file = machine.journal_file.clone();
+    file[(2 + 4) * BLOCK..(2 + 8) * BLOCK].fill(0);
+    let error = error_of(file);
+    let RecoveryError::Damaged { fault: RecordFault::Header(_), .. } = error else { panic!("{error}") };
+}
+
+#[test]
+fn a_record_that_the_superblock_says_was_stable_is_missed() {
+    let machine = synced_records(4);
+    let again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
+    let mut file = again.journal_file;
+    // The last one: no other follows it, but a life has begun behind it.
+    file[(2 + 6) * BLOCK] ^= 1;
+    let error = error_of(file);
+    let RecoveryError::Damaged { sequence: 4, proof: Proof::Superblock, .. } = error else {
+        panic!("{error}");
+    };
+}
+
+#[test]
+fn nothing_is_read_behind_a_torn_record() {
+    let mut machine = Machine::new(LOG_BLOCKS);
+    let file = machine.file(0);
+    for byte in 1..=4 {
+        machine.write(file, u32::from(byte), 1, byte, false);
+        machine.run();
+    }
+    // The payload of the second one was not written; the others were, but were never synced.
+    machine.journal_file[(2 + 3) * BLOCK..(2 + 4) * BLOCK].fill(0);
+    let mut again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
+    let file = again.file(0);
+    assert_eq!(again.content(file, 1, 4), [1, 0, 0, 0]);
+    // A record of the same size takes the torn one's place: those behind it are still none.
+    again.write(file, 9, 1, 9, false);
+    again.run();
+    let mut again = Machine::with_file(again.geometry, again.journal_file).unwrap();
+    let file = again.file(0);
+    assert_eq!(again.content(file, 1, 9), [1, 0, 0, 0, 0, 0, 0, 0, 9]);
+}

@@ -1,0 +1,220 @@
+//! Power cuts, kills, and the recovery from them.
+
+use std::rc::Rc;
+
+use weir_journal::{Geometry, Journal, Recovery, Step};
+use weir_types::bounds::BLOCK_BYTES;
+
+use super::client::InFlight;
+use super::machine::{Pending, payload_bytes};
+use super::{Cell, DRIVE, FILE_BLOCKS, Sabotage, World, journal_id};
+use crate::Stamp;
+use crate::disk::File;
+use crate::random::Random;
+
+const BLOCK: u32 = BLOCK_BYTES as u32;
+
+/// Makes a journal in a file, whatever is there.
+pub(super) fn make_journal(
+    file: &mut File<Cell>,
+    geometry: Geometry,
+    identity: u8,
+) -> Result<Journal, String> {
+    let superblocks = weir_journal::superblock::format(journal_id(identity), DRIVE, geometry);
+    for (block, bytes) in (0..).zip(superblocks) {
+        file.write(block, Cell::Bytes(Rc::new(bytes)), true);
+    }
+    let found = recover(file, geometry, identity, |_, _| true)?;
+    found.ok_or_else(|| "nothing interrupts this recovery".to_owned())
+}
+
+/// Recovers the journal in a file, unless it is interrupted before a superblock is written.
+fn recover(
+    file: &mut File<Cell>,
+    geometry: Geometry,
+    identity: u8,
+    mut writes: impl FnMut(&mut File<Cell>, u32) -> bool,
+) -> Result<Option<Journal>, String> {
+    let mut recovery = Recovery::with_geometry(journal_id(identity), DRIVE, geometry);
+    loop {
+        match recovery.step() {
+            Step::Sync => {
+                file.sync(file.sync_point());
+                recovery.synced();
+            }
+            Step::Read { position_bytes, length } => {
+                let first = (position_bytes / BLOCK_BYTES) as u32;
+                let mut bytes = Vec::with_capacity(length as usize);
+                for block in first..first + length / BLOCK {
+                    match file.read(block) {
+                        Cell::Data(stamp) => bytes.extend(payload_bytes(stamp, 1)),
+                        Cell::Bytes(content) => bytes.extend(&content[..]),
+                    }
+                }
+                recovery.read(&bytes).map_err(|error| error.to_string())?;
+            }
+            Step::WriteSuperblock { position_bytes } => {
+                let block = (position_bytes / BLOCK_BYTES) as u32;
+                if !writes(file, block) {
+                    return Ok(None);
+                }
+                let mut bytes = [0; BLOCK as usize];
+                recovery.encode_superblock(&mut bytes);
+                file.write(block, Cell::Bytes(Rc::new(bytes)), true);
+                recovery.superblock_written();
+            }
+            Step::Ready => return Ok(Some(recovery.finish())),
+        }
+    }
+}
+
+impl World {
+    /// The power fails, and what was not stable may be gone; or the daemon is killed, and only what was under
+    /// way is. Then the journal is recovered.
+    pub(super) fn crash(&mut self, is_power_cut: bool) -> Result<(), String> {
+        self.report.crashes += 1;
+        for pending in std::mem::take(&mut self.pending) {
+            self.carry_out_in_part(pending);
+        }
+        self.in_flight.clear();
+        if is_power_cut {
+            self.journal_file.crash(&mut self.random);
+            self.slow.iter_mut().for_each(|slow| slow.file.crash(&mut self.random));
+        }
+        if self.has_journal_failed {
+            return self.replace_journal();
+        }
+        self.journal = self.recover()?;
+        for index in 0..self.slow.len() {
+            self.slow[index].id = self.open(index)?;
+            self.slow[index].is_forgetting = false;
+        }
+        self.check_after_crash(is_power_cut)?;
+        self.slow.iter_mut().for_each(|slow| slow.has_failed = false);
+        for index in 0..self.slow.len() {
+            if self.slow[index].is_condemned {
+                self.forget(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovers, sometimes at the second or third try.
+    fn recover(&mut self) -> Result<Journal, String> {
+        let random = &mut self.random;
+        loop {
+            let interrupt = |random: &mut Random| random.chance(1, 6);
+            let found = recover(&mut self.journal_file, self.geometry, self.identity, |file, block| {
+                if !interrupt(random) {
+                    return true;
+                }
+                if random.chance(1, 2) {
+                    // Written in part, it is none.
+                    file.write(block, Cell::Data(Stamp::MAX), true);
+                }
+                false
+            });
+            if let Some(journal) = found? {
+                return Ok(journal);
+            }
+        }
+    }
+
+    /// What was under way may have been done, or not, or some of it.
+    fn carry_out_in_part(&mut self, pending: Pending) {
+        if self.random.chance(1, 3) {
+            return;
+        }
+        let is_part = self.random.chance(2, 3);
+        match pending {
+            Pending::Record { block, cells, .. } => self.write_record(block, cells, false, is_part),
+            Pending::Superblock { block, bytes } => {
+                let torn = Cell::Data(Stamp::MAX);
+                self.journal_file.write(block, if is_part { torn } else { Cell::Bytes(bytes) }, false);
+            }
+            Pending::DestageWrite { file, block, stamps, is_placement, .. } => {
+                if !(is_placement && self.settings.is_without_placement) {
+                    self.write_slow((file, block), &stamps, false, is_part);
+                }
+            }
+            Pending::PassBy { file, block, stamps, .. } => {
+                self.write_slow((file, block), &stamps, false, is_part);
+            }
+            Pending::JournalSync(point) if !is_part && self.is_honest() => self.journal_file.sync(point),
+            Pending::SlowSync { file, point } if !is_part && self.is_honest() => {
+                self.slow[file].file.sync(point);
+            }
+            Pending::JournalSync(_)
+            | Pending::SlowSync { .. }
+            | Pending::DestageRead { .. }
+            | Pending::Read(_) => {}
+        }
+    }
+
+    fn is_honest(&self) -> bool {
+        self.settings.sabotage == Sabotage::None
+    }
+
+    fn check_after_crash(&mut self, is_power_cut: bool) -> Result<(), String> {
+        for index in 0..self.slow.len() {
+            if self.slow[index].is_condemned {
+                continue;
+            }
+            let stamps = self.read_all(index)?;
+            for block in self.slow[index].history.sectors() {
+                let (stamp, now) = (stamps[block as usize], self.now);
+                let slow = &mut self.slow[index];
+                // A kill loses nothing that was acknowledged, but a sync that failed may have.
+                let result = if is_power_cut || slow.has_failed {
+                    slow.history.check_after_crash(block, stamp, now)
+                } else {
+                    slow.history.check_read(block, stamp, now, now)
+                };
+                result.map_err(|error| format!("after a crash, file {index}: {error}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a file has, journal and all.
+    fn read_all(&mut self, index: usize) -> Result<Vec<Stamp>, String> {
+        let mut parts = Vec::new();
+        let id = self.slow[index].id;
+        let pin = self.journal.read(id, 0, FILE_BLOCKS * BLOCK, &mut parts);
+        let pin = pin.map_err(|fault| format!("after a crash, file {index}: {fault}"))?;
+        let mut stamps = Vec::new();
+        for part in parts {
+            match part {
+                weir_journal::Part::Journal { position_bytes, length } => {
+                    let first = (position_bytes / BLOCK_BYTES) as u32;
+                    stamps.extend((first..first + length / BLOCK).map(|block| self.journal_stamp(block)));
+                }
+                weir_journal::Part::Slow { offset, length } => {
+                    let first = offset / BLOCK;
+                    let file = &self.slow[index].file;
+                    stamps.extend((first..first + length / BLOCK).map(|block| file.read(block)));
+                }
+                weir_journal::Part::Zero { length } => {
+                    stamps.extend(std::iter::repeat_n(0, (length / BLOCK) as usize));
+                }
+            }
+        }
+        let mut actions = Vec::new();
+        self.journal.read_ended(pin, &mut actions);
+        self.take(actions)?;
+        Ok(stamps)
+    }
+
+    /// The journal has failed: another one takes its place, and all files are made anew.
+    pub(super) fn replace_journal(&mut self) -> Result<(), String> {
+        if let Some((ticket, InFlight { file, .. })) = self.in_flight.first_key_value() {
+            return Err(format!("{ticket:?} of file {file} was not answered when the journal failed"));
+        }
+        self.pending.clear();
+        self.identity += 1;
+        self.journal_file.crash(&mut self.random);
+        self.journal = make_journal(&mut self.journal_file, self.geometry, self.identity)?;
+        self.has_journal_failed = false;
+        (0..self.slow.len()).try_for_each(|index| self.renew(index))
+    }
+}

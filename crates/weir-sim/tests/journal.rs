@@ -1,0 +1,54 @@
+//! Journals under chance: thousands of worlds, each with its own seed.
+
+use weir_sim::journaled::{Report, Sabotage, Settings, run};
+
+/// Runs worlds and says which seed broke a promise.
+fn check(worlds: u64, settings: impl Fn(u64) -> Settings) -> Vec<Report> {
+    let run_one = |seed| run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    (0..worlds).map(run_one).collect()
+}
+
+fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
+    reports.iter().map(of).sum()
+}
+
+#[test]
+fn what_was_synced_survives_power_cuts_and_everything_is_read_back() {
+    let reports = check(400, Settings::quiet);
+    assert!(reports.iter().all(|report| report.failed == 0));
+    assert!(sum(&reports, |report| report.crashes) > 1000, "hardly any world crashed");
+    assert!(sum(&reports, |report| report.destaged) > 10_000, "hardly anything was brought to slow files");
+    assert!(sum(&reports, |report| report.passed_by) > 1000, "hardly anything passed by");
+    assert!(sum(&reports, |report| report.tail_moves) > 1000, "space was hardly used again");
+}
+
+#[test]
+fn promises_hold_whatever_drives_do() {
+    let reports = check(800, Settings::all_at_once);
+    assert!(sum(&reports, |report| report.files_failed) > 500, "hardly any file failed");
+    assert!(sum(&reports, |report| report.forgotten) > 1000, "hardly any file was forgotten");
+    assert!(sum(&reports, |report| report.journals_failed) > 50, "hardly any journal failed");
+    assert!(sum(&reports, |report| report.acknowledged) > 200_000);
+}
+
+#[test]
+fn equal_seeds_give_equal_traces() {
+    for seed in 0..20 {
+        assert_eq!(run(Settings::all_at_once(seed)), run(Settings::all_at_once(seed)), "seed {seed}");
+    }
+}
+
+#[test]
+fn mistakes_are_noticed_within_a_thousand_seeds() {
+    for sabotage in [
+        Sabotage::SyncsNoSlowFile,
+        Sabotage::SyncsNoJournal,
+        Sabotage::SuperblockLate,
+        Sabotage::PassesByRecords,
+        Sabotage::ReadsUnpinned,
+    ] {
+        let is_noticed = |seed| run(Settings { sabotage, ..Settings::quiet(seed) }).is_err();
+        let first = (0..1000).find(|seed| is_noticed(*seed));
+        assert!(first.is_some(), "{sabotage:?} is never noticed");
+    }
+}

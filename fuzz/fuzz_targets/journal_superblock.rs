@@ -1,0 +1,8 @@
+//! Any bytes as the superblock of a journal, mostly with a checksum that fits.
+
+#![no_main]
+
+#[path = "../../crates/weir-journal/tests/support/drivers.rs"]
+mod drivers;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drivers::drive_superblock(data));
