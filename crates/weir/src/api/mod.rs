@@ -15,6 +15,7 @@ mod policy_set;
 mod policy_types;
 mod pools;
 mod recordings;
+mod scrubs;
 mod statistics;
 mod status;
 mod templates;
@@ -110,6 +111,8 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
         .routes(routes!(volumes::resize))
         .routes(routes!(recordings::record))
+        .routes(routes!(scrubs::list))
+        .routes(routes!(scrubs::begin, scrubs::cancel))
         .routes(routes!(policies::list, policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))
         .routes(routes!(policies::rename))

@@ -31,6 +31,7 @@ pub mod reasons;
 mod rebuild;
 mod recording;
 pub mod records;
+mod scrubs;
 mod spread;
 mod startup;
 mod statistics;
@@ -68,6 +69,8 @@ pub use policies::{
 pub use pools::{ModifyPool, PoolView};
 pub use recording::{RecordVolumes, RunningRecording};
 use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+use scrubs::Scrubs;
+pub use scrubs::{ScrubState, ScrubView, offset_of};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use templates::{CreateTemplate, ModifyTemplate, TemplateView};
@@ -93,6 +96,7 @@ pub struct Control {
     classes: ClassThresholds,
     measurements: Measurements,
     moves: Moves,
+    scrubs: Scrubs,
     leaving: Leaving,
     formats: Formats,
     node: uuid::Uuid,
@@ -140,6 +144,7 @@ impl Control {
             layout: self.layout(volume)?,
             beginnings: self.beginnings(volume)?,
             witnesses: self.witnesses(volume.id),
+            seals: self.seals(volume),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));

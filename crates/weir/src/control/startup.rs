@@ -17,6 +17,7 @@ use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::moves::Moves;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use super::scrubs::Scrubs;
 use super::{Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
@@ -70,6 +71,7 @@ impl Control {
             classes: config.classes,
             measurements: Measurements::default(),
             moves: Moves::default(),
+            scrubs: Scrubs::default(),
             leaving: Leaving::default(),
             formats: Formats::default(),
             started: Instant::now(),
@@ -78,6 +80,7 @@ impl Control {
         control.restore_credits();
         control.report_drives();
         control.put_background_in_effect()?;
+        control.load_scrubs()?;
         control.serve_all();
         control.begin_all_moves();
         control.resume_cleanups(&interrupted)?;

@@ -20,6 +20,7 @@ use super::policies::GroupKind;
 use super::records::{
     DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, TemplateRecord, VolumeRecord, VolumeState, keys,
 };
+use super::scrubs::ScrubView;
 use crate::statistics::{CopySnapshot, VolumeSnapshot};
 
 /// How long a deletion waits for clients that are just leaving before it is refused.
@@ -94,6 +95,8 @@ pub struct VolumeView {
     pub replication: Option<CopySnapshot>,
     /// How far copies are from where they are wished, while they are not there.
     pub moves: Option<MoveView>,
+    /// What is known of it at rest, if it was ever scrubbed.
+    pub scrub: Option<ScrubView>,
     /// The class that it has: the lowest of its drives'; `None` if one of them has none.
     pub class: Option<Class>,
     /// The policy group that it is bound to.
@@ -114,6 +117,7 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
         copies: copies(model, record),
         replication: model.open.get(&record.id).map(|open| open.copies.snapshot()).filter(is_replicated),
         moves: None,
+        scrub: None,
         class: model.class_of(record),
         policy: model.policy_of(record).cloned(),
         levels: levels_in_effect(model, record),
@@ -194,6 +198,7 @@ impl Control {
         for view in &mut views {
             view.used_bytes = self.used_bytes(&view.record);
             view.moves = self.moves_of(view.record.id);
+            view.scrub = self.scrub_of(&view.record);
         }
         Ok(views)
     }
@@ -214,6 +219,7 @@ impl Control {
         };
         view.used_bytes = self.used_bytes(&view.record);
         view.moves = self.moves_of(view.record.id);
+        view.scrub = self.scrub_of(&view.record);
         Ok(view)
     }
 
@@ -471,6 +477,7 @@ impl Control {
             model.remove_volume(record.id);
         });
         self.alarms.forget(record.id);
+        self.forget_scrub(record.id);
         self.begin_cleanups(&record);
         Ok(())
     }

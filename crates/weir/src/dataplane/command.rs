@@ -13,6 +13,7 @@ use super::connection::NewConnection;
 use super::copies::CopyChange;
 use super::emulation::SharedMedia;
 use super::recording::Tap;
+use super::scrubbing::ScrubProgress;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
 use crate::statistics::VolumeStatistics;
 
@@ -97,6 +98,17 @@ pub(super) enum Command {
     SetReadCosts {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
+        done: SyncSender<()>,
+    },
+    /// Scrub a volume; false if it cannot be now.
+    Scrub {
+        volume: VolumeId,
+        progress: Arc<ScrubProgress>,
+        done: SyncSender<bool>,
+    },
+    /// Give up the scrub of a volume, if there is one.
+    EndScrub {
+        volume: VolumeId,
         done: SyncSender<()>,
     },
     Retire {

@@ -20,6 +20,7 @@ use weir_volume::AllocationMap;
 use weir_volume::mirror::Account;
 
 use super::background::{Done, Outcome, Step};
+use super::rest::{SumsAnswer, SumsJob};
 use super::token::{AskNumber, CopyIndex};
 use crate::store::{Condemned, account, witness};
 
@@ -48,6 +49,8 @@ pub(super) enum Job {
         account: Arc<Account>,
         due_ns: u64,
     },
+    /// Do something with the file of checksums beside a copy.
+    Sums(Box<SumsJob>),
 }
 
 /// A run of bytes that are all data or all hole.
@@ -95,6 +98,7 @@ pub(super) enum Answer {
         due_ns: u64,
         result: Result<(), String>,
     },
+    Sums(Box<SumsAnswer>),
 }
 
 /// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
@@ -114,6 +118,7 @@ pub(super) struct Helper {
 enum Duty {
     Open,
     Note,
+    Seal,
     CleanUp,
 }
 
@@ -122,6 +127,7 @@ impl Duty {
         match self {
             Duty::Open => "opener",
             Duty::Note => "scribe",
+            Duty::Seal => "sealer",
             Duty::CleanUp => "cleaner",
         }
     }
@@ -148,6 +154,8 @@ impl Helper {
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
             Job::Witness { .. } => self.witness.submit(job),
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
+            // In the order in which they come: one may take the place of another.
+            Job::Sums(ref sums) => self.of_drive(sums.drive, Duty::Seal).submit(job),
         }
     }
 
@@ -244,11 +252,12 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| format!("account {}: {error}", path.display()));
             Answer::Accounted { note, copy, number, due_ns, result }
         }
+        Job::Sums(job) => Answer::Sums(Box::new(job.perform())),
     }
 }
 
 /// Does again for some seconds what fails for a shortage that is nobody's fault: a copy must not be given up for it.
-fn patiently(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+pub(super) fn patiently(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for _ in 0..SHORTAGE_TRIES {
         match act() {
             Err(error) if is_shortage(&error) => std::thread::sleep(SHORTAGE_PAUSE),

@@ -20,6 +20,8 @@ use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
+use super::rest::Keeping;
+use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
@@ -89,6 +91,9 @@ pub(super) struct Reactor {
     /// Volumes with several copies, and when to look at those though nothing happened.
     pub copied_volumes: BTreeSet<VolumeIndex>,
     pub copying_wake_ns: Option<u64>,
+    /// Work with files of checksums, and volumes that are scrubbed.
+    pub keeping: Keeping,
+    pub scrubs: Scrubs,
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
     patience: Patience,
@@ -127,6 +132,8 @@ impl Reactor {
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
+            keeping: Keeping::default(),
+            scrubs: Scrubs::default(),
             is_tidying_up: false,
             patience: Patience::default(),
             spare_effects: Vec::new(),
@@ -150,6 +157,8 @@ impl Reactor {
             self.look_at_background();
             self.pass_on_due_notes();
             self.look_at_copying();
+            self.pass_on_due_keeps();
+            self.look_at_scrubs();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -169,7 +178,8 @@ impl Reactor {
 
     fn has_stopped(&mut self) -> bool {
         let Some(by_ns) = self.stop_by_ns else { return false };
-        let is_quiet = self.connections.is_empty() && self.background.is_quiet();
+        let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
+        let is_quiet = self.connections.is_empty() && !is_working;
         self.now_ns >= by_ns || is_quiet && self.tidy_up_copies()
     }
 
@@ -204,8 +214,10 @@ impl Reactor {
         let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
         let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
         let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
-        let all = [deadline_ns, rest_ends_ns, held_ns, background_ns, notes_ns, copying_ns, self.stop_by_ns];
-        let at_ns = all.into_iter().flatten().min()?;
+        let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
+        let of_clients = [deadline_ns, rest_ends_ns, held_ns, self.stop_by_ns];
+        let all = of_clients.into_iter().chain([background_ns, notes_ns, copying_ns, keeping_ns, scrubs_ns]);
+        let at_ns = all.flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 
@@ -259,6 +271,11 @@ impl Reactor {
                     self.set_read_costs(volume, &read_costs);
                     answer(done);
                 }
+                Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
+                Command::EndScrub { volume, done } => {
+                    self.end_scrub(volume);
+                    answer(done);
+                }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -277,6 +294,7 @@ impl Reactor {
                 Answer::Accounted { note, copy, number, due_ns, result } => {
                     self.account_answered(note, (copy, number), due_ns, result);
                 }
+                Answer::Sums(answer) => self.sums_answered(*answer),
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
                     self.status_found(connection, request, result);
@@ -316,6 +334,7 @@ impl Reactor {
         let Some(volume) = self.by_id.remove(&id) else { return answer(done) };
         self.volumes[volume].closing = Some(done);
         self.end_connections(volume);
+        self.interrupt_scrub(volume);
         self.settle_volume(volume);
     }
 
@@ -339,6 +358,7 @@ impl Reactor {
         volume.resizing_to = Some((resizing, done));
         if extent_count(size_bytes) < volume.mirror.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
+            self.interrupt_scrub(index);
         }
         self.settle_volume(index);
     }
@@ -451,6 +471,8 @@ impl Reactor {
         self.unshape(index);
         self.copied_volumes.remove(&index);
         self.leave_drives(index);
+        self.scrubs.forget(index);
+        self.volumes[index].drop_scrub();
         // Whoever still waits for a change of copies finds that the volume was closed.
         let volume = self.volumes.remove(index);
         volume.publish();
@@ -463,6 +485,7 @@ impl Reactor {
     fn stop(&mut self) {
         self.stop_by_ns = Some(self.now_ns + STOP_PATIENCE_NS);
         self.stop_background();
+        self.interrupt_scrubs();
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
         for connection in all {
             self.cut_short(connection);
