@@ -1,26 +1,43 @@
-//! Many worlds of a volume with copies: `cargo run --release -p weir-sim --example mirror -- FIRST COUNT`.
+//! Many worlds of a volume with copies: `cargo run --release -p weir-sim --example mirror -- FIRST COUNT [KIND]`, where
+//! KIND is `all` (everything at once), `scrubbed` (the same, and scrubs) or `rotting` (scrubs, and blocks that rot).
 
 use weir_sim::mirrored::{Report, Settings, run};
 
 fn main() -> Result<(), String> {
-    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
+    let mut arguments = std::env::args().skip(1);
     let usage = |_| "two numbers are accepted: the first seed and how many".to_owned();
-    let mut next = |default| arguments.next().unwrap_or(Ok(default)).map_err(usage);
+    let mut next = |default| arguments.next().map_or(Ok(default), |text| text.parse::<u64>().map_err(usage));
     let (first, count) = (next(0)?, next(10_000)?);
+    let settings = match arguments.next().as_deref() {
+        None | Some("all") => Settings::all_at_once,
+        Some("scrubbed") => Settings::scrubbed,
+        Some("rotting") => Settings::rotting,
+        Some("captured") => Settings::captured,
+        Some(other) => return Err(format!("'{other}' is no kind; all, scrubbed, rotting and captured are")),
+    };
     let mut sum = Report::default();
     for seed in first..first + count {
-        let report = run(Settings::captured(seed)).map_err(|broken| format!("seed {seed}: {broken}"))?;
+        let report = run(settings(seed)).map_err(|broken| format!("seed {seed}: {broken}"))?;
         sum.acknowledged += report.acknowledged;
         sum.failed += report.failed;
         sum.crashes += report.crashes;
         sum.copied += report.copied;
         sum.standings += report.standings;
         sum.captures += report.captures;
+        sum.sections_scrubbed += report.sections_scrubbed;
+        sum.sections_sealed += report.sections_sealed;
+        sum.blocks_found += report.blocks_found;
+        sum.blocks_repaired += report.blocks_repaired;
+        sum.blocks_damaged += report.blocks_damaged;
     }
     println!(
         "{count} worlds: {} requests acknowledged, {} failed, {} crashes, {} regions copied, {} changes of standing, \
          {} captures",
         sum.acknowledged, sum.failed, sum.crashes, sum.copied, sum.standings, sum.captures
+    );
+    println!(
+        "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
+        sum.sections_scrubbed, sum.sections_sealed, sum.blocks_found, sum.blocks_repaired, sum.blocks_damaged
     );
     Ok(())
 }

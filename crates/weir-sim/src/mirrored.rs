@@ -1,12 +1,16 @@
 //! A volume with several copies in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
-//! instant, copies that are made up for, added and given up meanwhile.
+//! instant, copies that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
+
+mod capturing;
+mod rest;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
 use weir_volume::mirror::{
-    Account, Answer, Beginning, Effect, MirrorId, Slots, Standing, Standings, Witness,
+    Account, Answer, Beginning, Effect, Keep, MirrorId, Slots, Standing, Standings, Witness,
 };
 use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 
@@ -17,108 +21,15 @@ use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
-
-mod capturing;
-
-/// A mistake that is made on purpose, to see that it is noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sabotage {
-    /// None.
-    #[default]
-    None,
-    /// An account is said to be written before it is.
-    NotesLate,
-    /// One region in some is said to be copied and is not.
-    SkipsRegions,
-    /// Reads are made from stale copies now and then.
-    ReadsStale,
-    /// Changes are let go before what they change is captured.
-    CapturesLate,
-}
-
-/// What a run is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Everything follows from it.
-    pub seed: u64,
-    /// Copies to begin with, 1 to 3.
-    pub copies: usize,
-    /// Steps of the world.
-    pub steps: u32,
-    /// Most requests in flight.
-    pub depth: usize,
-    /// Of 1000 disk operations, how many find the drive full.
-    pub full_per_mille: u64,
-    /// Of 10 000 steps, in how many a drive fails until the next start.
-    pub breaks_per_ten_thousand: u64,
-    /// Of 1000 steps, in how many a copy is added or given up.
-    pub moves_per_mille: u64,
-    /// Of 1000 steps, in how many a capture is begun.
-    pub captures_per_mille: u64,
-    /// The copy, if any, on a drive whose filesystem cannot give space back or zero.
-    pub without_placement: Option<usize>,
-    /// The mistake that is made.
-    pub sabotage: Sabotage,
-}
-
-impl Settings {
-    /// One to three copies and power cuts alone.
-    pub fn quiet(seed: u64) -> Settings {
-        Settings {
-            seed,
-            copies: 1 + (seed % 3) as usize,
-            steps: 1500,
-            depth: 16,
-            full_per_mille: 0,
-            breaks_per_ten_thousand: 0,
-            moves_per_mille: 0,
-            captures_per_mille: 0,
-            without_placement: None,
-            sabotage: Sabotage::None,
-        }
-    }
-
-    /// Everything that can happen, in some mixture.
-    pub fn all_at_once(seed: u64) -> Settings {
-        Settings {
-            full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
-            breaks_per_ten_thousand: 15,
-            moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
-            without_placement: seed.is_multiple_of(5).then_some(1),
-            ..Settings::quiet(seed)
-        }
-    }
-
-    /// The same, while the volume is captured again and again.
-    pub fn captured(seed: u64) -> Settings {
-        Settings { captures_per_mille: 8, ..Settings::all_at_once(seed) }
-    }
-}
-
-/// What came of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Equal for equal seeds.
-    pub trace_hash: u64,
-    /// Requests that were acknowledged.
-    pub acknowledged: u64,
-    /// Requests that failed.
-    pub failed: u64,
-    /// Crashes that were survived.
-    pub crashes: u64,
-    /// Regions that were copied.
-    pub copied: u64,
-    /// Changes of standings.
-    pub standings: u64,
-    /// Captures that came to their end.
-    pub captures: u64,
-}
+use rest::{Scrubs, SumsFile};
+pub use settings::{Report, Rot, Sabotage, Settings};
 
 /// An imagined drive with a copy of each extent.
 #[derive(Clone, Debug, Default)]
 struct Drive {
     files: Vec<File>,
     accounts: Vec<Account>,
+    sums: Vec<SumsFile>,
     /// Everything on it fails until the next start, or until it is brought back.
     is_broken: bool,
     /// It was, since the last start.
@@ -134,6 +45,7 @@ enum Pending {
     Note(u32, Slots, Box<Account>),
     BeginCapture,
     Capture(Piece),
+    Keep(u32, Box<Keep>),
 }
 
 /// What the client waits for.
@@ -166,6 +78,9 @@ struct World {
     capturing: Option<Capturing>,
     history: History,
     next_stamp: Stamp,
+    scrubs: Scrubs,
+    /// Nothing fails any more.
+    is_resting: bool,
     report: Report,
 }
 
@@ -179,10 +94,18 @@ pub fn run(settings: Settings) -> Result<Report, String> {
         world.step()?;
     }
     world.settle()?;
+    world.rot_at_rest()?;
     world.crash()?;
     world.make_up()?;
+    if settings.scrubs_per_mille > 0 {
+        world.scrub_all()?;
+    }
     world.compare()?;
     Ok(world.report)
+}
+
+fn piece_of_zeroes() -> Vec<Stamp> {
+    vec![0; PIECE_BYTES as usize / SECTOR_BYTES as usize]
 }
 
 fn extents(drives: &[Drive], reachable: &[bool], witness: &[Witness]) -> Result<Vec<Beginning>, String> {
@@ -201,6 +124,7 @@ impl World {
         let drive = || Drive {
             files: vec![File::default(); EXTENTS as usize],
             accounts: vec![account.clone(); EXTENTS as usize],
+            sums: vec![SumsFile::default(); EXTENTS as usize],
             is_broken: false,
             has_been_broken: false,
         };
@@ -225,6 +149,8 @@ impl World {
             capturing: None,
             history: History::default(),
             next_stamp: 1,
+            scrubs: Scrubs::default(),
+            is_resting: false,
             report: Report::default(),
         }
     }
@@ -252,6 +178,12 @@ impl World {
         let captures = self.settings.captures_per_mille;
         if captures > 0 && self.random.chance(captures, 1000) {
             self.hold_for_capture();
+        }
+        if self.settings.scrubs_per_mille > 0 && self.random.chance(self.settings.scrubs_per_mille, 1000) {
+            return self.scrub_some();
+        }
+        if self.settings.rot == Rot::Always && self.random.chance(1, 300) {
+            self.rot_a_block(self.now as u32 % EXTENTS);
         }
         if self.random.chance(1, 10) {
             return self.work_in_the_background();
@@ -314,7 +246,7 @@ impl World {
 
     fn begin_copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
         if let Some(id) = self.mirror.copy(extent, slot, effects) {
-            self.steps.insert(id, vec![0; PIECE_BYTES as usize / SECTOR_BYTES as usize]);
+            self.steps.insert(id, piece_of_zeroes());
         }
     }
 
@@ -331,6 +263,7 @@ impl World {
             // The files of a copy go only once that is durable.
             Standing::Absent if is_gone && is_idle && !self.drives[slot].is_broken => {
                 self.drives[slot].files[extent as usize] = File::default();
+                self.drives[slot].sums[extent as usize] = SumsFile::default();
                 self.mirror.add(extent, slot, &mut effects);
             }
             Standing::InSync | Standing::Stale if in_sync > 1 => {
@@ -360,7 +293,7 @@ impl World {
         self.pending.iter().any(|pending| match pending {
             Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
             Pending::Sync(at, of, _) => *at == slot && *of == extent,
-            Pending::Note(of, ..) => *of == extent,
+            Pending::Note(of, ..) | Pending::Keep(of, _) => *of == extent,
             Pending::BeginCapture => false,
             Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
         })
@@ -388,6 +321,11 @@ impl World {
                         self.take(effects)?;
                     }
                 }
+                Effect::Examine { id, slot, operation, content } => {
+                    self.examine(id, (slot, operation), content)?;
+                }
+                Effect::Keep { extent, work } => self.keep(extent, *work)?,
+                Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
                 Effect::Done { operation, result, source } => self.done(operation, result, source)?,
                 Effect::Flushed { flush, result } => self.flushed(flush, result),
                 Effect::Capture { extent, slots, offset, length } => {
@@ -446,6 +384,7 @@ impl World {
                     self.mirror.noted(extent, failed, &mut effects);
                 }
             }
+            Pending::Keep(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
             Pending::Sync(slot, extent, point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
                 if result.is_ok() {
@@ -516,7 +455,13 @@ impl World {
                 // A write that fails may have been made in part.
                 let length = result.unwrap_or_else(|_| transfer::part_of(&mut self.random, length));
                 let is_durable = is_durable && result.is_ok();
-                let is_skipped = self.is_skipped(owner) && result.is_ok();
+                let mut is_skipped = self.is_skipped(owner) && result.is_ok();
+                is_skipped |= self.is_misled(slot, extent, (offset, length));
+                let is_mending = owner.is_some_and(|owner| self.scrubs.pieces.contains(&owner));
+                if is_mending && self.settings.sabotage == Sabotage::MendsFromBad {
+                    self.mend_the_wrong_way(slot, extent, (offset, length));
+                    is_skipped = true;
+                }
                 if let Some(buffer) = self.buffers.get(&(slot, operation)).filter(|_| !is_skipped) {
                     let (file, range) =
                         (&mut self.drives[slot].files[extent as usize], (offset, buffer_offset, length));
@@ -571,6 +516,9 @@ impl World {
         let buffer = source.and_then(|source| self.buffers.remove(&source));
         self.mirror.forget(id);
         if self.steps.remove(&id).is_some() {
+            if self.scrubs.pieces.remove(&id) {
+                return Ok(());
+            }
             self.report.copied += u64::from(result.is_ok());
             return Ok(());
         }
@@ -585,6 +533,10 @@ impl World {
             Kind::Read => {
                 let buffer = buffer.unwrap_or_default();
                 let time = (flying.began, self.now);
+                let slot = source.map_or(0, |(slot, _)| slot);
+                if self.reads_rot(slot, &flying.request) {
+                    return Ok(());
+                }
                 transfer::check_read(&self.history, &flying.request, (content, &buffer), time)
             }
             kind => {
@@ -628,8 +580,10 @@ impl World {
     fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
         for pending in std::mem::take(&mut self.pending) {
-            if let Pending::Note(extent, slots, account) = pending {
-                self.write_some_accounts(extent, slots, &account);
+            match pending {
+                Pending::Note(extent, slots, account) => self.write_some_accounts(extent, slots, &account),
+                Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
+                Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
             }
         }
         self.in_flight.clear();
@@ -646,6 +600,7 @@ impl World {
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        self.find_seals();
         let mut effects = Vec::new();
         self.mirror.begin(&mut effects);
         self.take(effects)?;
@@ -689,12 +644,23 @@ impl World {
         extents(&self.drives, &self.reachable, &self.witness)
     }
 
+    /// True if what was read from a copy may be rotten.
+    fn reads_rot(&self, slot: usize, request: &Request) -> bool {
+        let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
+        let mut blocks = start / BLOCK_BYTES as u32..(start + length) / BLOCK_BYTES as u32;
+        blocks.any(|block| self.may_be_rotten(slot, request.extent, block))
+    }
+
     fn check_after_crash(&mut self) -> Result<(), String> {
         for sector in self.history.sectors() {
             let (extent, block, index) = place_of(sector);
             let readable = self.mirror.readable(extent, block * BLOCK_BYTES as u32, BLOCK_BYTES as u32);
             let mut stamps = BTreeSet::new();
-            for slot in readable.iter() {
+            let is_well = |slot: &usize| !self.may_be_rotten(*slot, extent, block);
+            if !readable.iter().any(|slot| is_well(&slot)) {
+                continue;
+            }
+            for slot in readable.iter().filter(is_well) {
                 stamps.insert(self.drives[slot].files[extent as usize].read(block)[index]);
             }
             if stamps.len() != 1 {
@@ -711,7 +677,8 @@ impl World {
     /// Makes up for everything that copies lack, without faults.
     fn make_up(&mut self) -> Result<(), String> {
         self.settings.full_per_mille = 0;
-        for _ in 0..2 {
+        // What is said beside a copy at rest is taken back in one turn, and then it counts in the next.
+        for _ in 0..3 {
             for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..COPIES_MAX).map(move |slot| (e, slot))) {
                 let mut effects = Vec::new();
                 loop {

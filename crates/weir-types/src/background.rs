@@ -15,17 +15,21 @@ pub enum BackgroundKind {
     Cleanup,
     /// Bringing copies of volumes up to date.
     Resynchronisation,
+    /// Finding what rots in volumes at rest, and mending it.
+    Scrub,
 }
 
 impl BackgroundKind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [BackgroundKind; 2] = [BackgroundKind::Cleanup, BackgroundKind::Resynchronisation];
+    pub const ALL: [BackgroundKind; 3] =
+        [BackgroundKind::Cleanup, BackgroundKind::Resynchronisation, BackgroundKind::Scrub];
 
     /// The word for it, everywhere outside.
     pub fn name(self) -> &'static str {
         match self {
             BackgroundKind::Cleanup => "cleanup",
             BackgroundKind::Resynchronisation => "resynchronisation",
+            BackgroundKind::Scrub => "scrub",
         }
     }
 }
@@ -162,7 +166,7 @@ mod tests {
         let error = "scrubbing".parse::<BackgroundKind>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "'scrubbing' is not a kind of background work; there are: cleanup, resynchronisation"
+            "'scrubbing' is not a kind of background work; there are: cleanup, resynchronisation, scrub"
         );
     }
 

@@ -22,6 +22,19 @@ pub const ALLOCATION_BYTES: u64 = 1 << 20;
 /// copied that did not change, large enough that the account of an extent fits one block of 4096 bits.
 pub const REGION_BYTES: u64 = 256 << 10;
 
+/// The piece of an extent for which it is said whether the checksums of what rests there count, in bytes: large enough
+/// that few durable writings are due to clients who write all over an extent, small enough that what they leave alone
+/// keeps its checksums.
+pub const SECTION_BYTES: u64 = 16 << 20;
+
+/// Blocks of an extent of which it is kept that no copy has them as they should be; of more, only the number is told.
+/// All of them fit the block that says what else is known of an extent at rest.
+pub const DAMAGED_BLOCKS_MAX: usize = 256;
+
+/// Volumes of one reactor that are scrubbed at a time; others wait. Each holds the checksums of one section in memory,
+/// as they are beside each of its copies.
+pub const SCRUBS_PER_REACTOR_MAX: usize = 4;
+
 /// Copies that an extent can have, three and one that takes the place of another.
 pub const COPIES_MAX: usize = 4;
 
@@ -227,6 +240,10 @@ pub const VOLUMES_MAX: usize = 16_384;
 
 const _: () = assert!(EXTENT_BYTES.is_multiple_of(REGION_BYTES) && REGION_BYTES.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(EXTENT_BYTES.is_multiple_of(ALLOCATION_BYTES));
+const _: () =
+    assert!(EXTENT_BYTES.is_multiple_of(SECTION_BYTES) && SECTION_BYTES.is_multiple_of(REGION_BYTES));
+// One bit each: sections of an extent, and pieces of a section.
+const _: () = assert!(EXTENT_BYTES / SECTION_BYTES <= 64 && SECTION_BYTES / PIECE_BYTES <= 128);
 const _: () = assert!(ALLOCATION_BYTES.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(RECEIVE_BUFFER_BYTES > PIECE_BYTES as usize);

@@ -340,8 +340,17 @@ impl Volume {
 
     /// Asks that all acknowledged writes become stable; ends with [`Action::Flushed`].
     pub fn flush(&mut self, flush: u32, actions: &mut Vec<Action>) {
+        self.flush_those(flush, |_| true, actions);
+    }
+
+    /// Asks that all acknowledged writes of an extent become stable; ends with [`Action::Flushed`].
+    pub fn flush_extent(&mut self, flush: u32, extent: u32, actions: &mut Vec<Action>) {
+        self.flush_those(flush, |index| index == extent, actions);
+    }
+
+    fn flush_those(&mut self, flush: u32, is_meant: impl Fn(u32) -> bool, actions: &mut Vec<Action>) {
         let mut waits = 0;
-        for &index in &self.touched {
+        for &index in self.touched.iter().filter(|index| is_meant(**index)) {
             match self.extents[index as usize].sync.join(flush) {
                 Join::Clean => continue,
                 Join::Wait => {}

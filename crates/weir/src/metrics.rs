@@ -4,6 +4,7 @@
 mod background;
 mod pools;
 mod reasons;
+mod scrubs;
 
 use std::fmt::Error;
 
@@ -17,7 +18,8 @@ use weir_volume::mirror::Standing;
 use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{
-    BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, PoolView, VolumeView,
+    BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView,
+    VolumeView,
 };
 use reasons::LimitInForce;
 
@@ -53,6 +55,7 @@ struct Snapshot {
     limits: Vec<LimitInForce>,
     credits: Vec<BurstCredit>,
     background: Vec<BackgroundJob>,
+    scrubs: Vec<ScrubView>,
 }
 
 /// Names and values of one series' labels.
@@ -118,6 +121,7 @@ impl Snapshot {
         let volumes = control.volumes(None)?;
         Ok(Snapshot {
             limits: volumes.iter().flat_map(reasons::limits_in_force).collect(),
+            scrubs: volumes.iter().filter_map(|volume| volume.scrub.clone()).collect(),
             volumes: volumes.into_iter().map(Subject::volume).collect(),
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
             alarms: control.alarms().len() as u64,
@@ -189,6 +193,7 @@ impl Collector for Snapshot {
         encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
         encode_drives(&mut encoder, &self.drives)?;
         background::encode(&mut encoder, &self.background)?;
+        scrubs::encode(&mut encoder, &self.scrubs)?;
         pools::encode(&mut encoder, &self.pools)?;
         reasons::encode_bounds(&mut encoder, &self.bounds)?;
         reasons::encode_limits_in_force(&mut encoder, &self.limits)?;

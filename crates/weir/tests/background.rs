@@ -190,7 +190,7 @@ fn wrong_policies_are_refused_and_right_ones_are_kept() {
     let daemon = Daemon::fresh();
     for (code, arguments, words) in [
         (2, &["modify", "cleanup", "--min-throughput", "5IOPS"] as &[&str], "--min-throughput"),
-        (2, &["modify", "scrub", "--weight", "5"], "[possible values: cleanup, resynchronisation]"),
+        (2, &["modify", "backup", "--weight", "5"], "[possible values: cleanup, resynchronisation, scrub]"),
         (2, &["modify", "--weight", "5"], "required"),
         (2, &["modify", "cleanup"], "required"),
         (2, &["modify", "cleanup", "--deadline", "soon"], "'soon' is not a deadline from 1s to 30d"),

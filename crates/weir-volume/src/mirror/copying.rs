@@ -113,7 +113,13 @@ impl Mirror {
     }
 
     /// Starts the piece, under the range of the whole region.
-    fn launch_piece(&mut self, id: MirrorId, whole: Request, slot: usize, effects: &mut Vec<Effect>) {
+    pub(super) fn launch_piece(
+        &mut self,
+        id: MirrorId,
+        whole: Request,
+        slot: usize,
+        effects: &mut Vec<Effect>,
+    ) {
         let piece = self.operation(id).request;
         self.operation(id).stage = Stage::Running;
         let mut actions = std::mem::take(&mut self.spare);
@@ -165,10 +171,10 @@ impl Mirror {
         self.conclude(id, Ok(Content::Data), effects);
     }
 
-    /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something. What it was given is
-    /// made stable first, and told by [`Effect::Stands`].
+    /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something, or what is said of
+    /// it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::Stands`].
     pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
-        if !self.extents[extent as usize].can_be_promoted(slot) {
+        if !self.extents[extent as usize].can_be_promoted(slot) || !self.is_unsealed(extent, slot, effects) {
             return false;
         }
         let version = self.extents[extent as usize].versions[slot];
@@ -179,7 +185,8 @@ impl Mirror {
     /// Whatever the copy could not make stable has made it fall, which is another version of it.
     pub(super) fn promoted(&mut self, index: u32, slot: usize, version: u64, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        if extent.versions[slot] == version && extent.can_be_promoted(slot) {
+        let is_unsealed = extent.seals.as_ref().is_none_or(|seals| seals.may_be(slot).is_empty());
+        if extent.versions[slot] == version && extent.can_be_promoted(slot) && is_unsealed {
             extent.stand(slot, Standing::InSync);
             self.note(index, effects);
         }
@@ -269,11 +276,13 @@ impl Mirror {
         assert_eq!(extent.wanted.standings[slot], Standing::Absent, "a copy is added where there is none");
         extent.is_there[slot] = true;
         extent.incarnations[slot] += 1;
+        extent.seals.iter_mut().for_each(|seals| seals.distrust(slot));
         extent.stand(slot, Standing::Stale);
         extent.wanted.lacking[slot] = RegionSet::all();
         self.copies[slot].renew(index);
         self.fallen.retain(|fallen| *fallen != (slot, index));
         self.note(index, effects);
+        self.note_seals(index, effects);
     }
 
     /// True if a copy of an extent can be added in a place: there is none, durably, and nothing is left of an earlier
@@ -311,6 +320,7 @@ impl Mirror {
         let reads = reads.filter(|one| one.request.extent == index && one.request.kind == Kind::Read);
         reads.for_each(|read| read.failed.remove(slot));
         self.note(index, effects);
+        self.note_seals(index, effects);
         true
     }
 

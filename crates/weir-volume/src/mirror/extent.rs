@@ -6,6 +6,7 @@ use weir_types::bounds::COPIES_MAX;
 
 use super::MirrorId;
 use super::regions::{RegionSet, regions_of};
+use super::seals::ExtentSeals;
 use super::standing::{Account, Beginning, Standing};
 use crate::action::Request;
 use crate::geometry::covering_blocks;
@@ -89,6 +90,8 @@ pub(super) struct MirroredExtent {
     pub changed: Option<RegionSet>,
     /// Marked regions that were changed since some were last looked for that could leave the account.
     pub recent: RegionSet,
+    /// What is said of it at rest; `None` if it was never scrubbed.
+    pub seals: Option<Box<ExtentSeals>>,
 }
 
 impl MirroredExtent {
@@ -115,6 +118,7 @@ impl MirroredExtent {
             reads_waiting: Vec::new(),
             changed: None,
             recent: RegionSet::default(),
+            seals: None,
         };
         if !is_confirmed {
             extent.new_epoch();
@@ -264,6 +268,7 @@ impl MirroredExtent {
     /// A copy cannot be reached any more.
     pub fn fall(&mut self, slot: usize) {
         self.is_there[slot] = false;
+        self.seals.iter_mut().for_each(|seals| seals.lose(slot));
         self.caught_up[slot] = RegionSet::default();
         self.versions[slot] += 1;
         if self.wanted.standings[slot] == Standing::Stale {
@@ -277,6 +282,7 @@ impl MirroredExtent {
     /// A copy can be reached again. It gets the account, which it may have missed.
     pub fn rejoin(&mut self, slot: usize) {
         self.is_there[slot] = true;
+        self.seals.get_or_insert_default().distrust(slot);
         self.versions[slot] += 1;
         self.incarnations[slot] += 1;
         self.new_epoch();
@@ -289,6 +295,7 @@ impl MirroredExtent {
     /// Gives a copy another standing.
     pub fn stand(&mut self, slot: usize, standing: Standing) {
         self.wanted.standings[slot] = standing;
+        self.seals.iter_mut().for_each(|seals| seals.lose(slot));
         self.new_epoch();
         self.wanted.lacking[slot] = RegionSet::default();
         self.behind[slot] = RegionSet::default();

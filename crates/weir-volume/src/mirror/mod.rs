@@ -9,6 +9,8 @@
 //!   been copied;
 //! * while one copy is left, clients see no error.
 //!
+//! What copies have at rest is examined in [`scrub`], and said in [`seals`].
+//!
 //! An extent with a single copy, which never had another, has no account and pays for none of this. There is no clock,
 //! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
 //! each copy, all of which are filled alike for a change.
@@ -17,7 +19,11 @@ mod capture;
 mod copying;
 mod extent;
 mod regions;
+pub mod scrub;
+pub mod seals;
+pub mod section;
 pub mod standing;
+mod verdict;
 
 use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
 use crate::geometry::extent_count;
@@ -28,6 +34,9 @@ use copying::Step;
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
 pub use regions::{REGIONS, RegionSet, regions_of};
+pub use scrub::{Keep, Kept};
+pub use seals::{Damaged, Seals, SealsByCopy, Sections};
+pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
 pub use standing::{Account, Beginning, Standing, Standings, Unservable, Witness};
 
 /// Names one request to a mirror, or one copy step, from its start until it is forgotten.
@@ -63,7 +72,33 @@ pub enum Effect {
         /// What to write.
         account: Box<Account>,
     },
-    /// A request, or a copy step, has ended → [`Mirror::forget`].
+    /// Compute the checksum of each block that an operation of a copy has read, or of as many blocks of zeroes if that
+    /// was a hole → [`Mirror::examined`].
+    Examine {
+        /// On whose behalf.
+        id: MirrorId,
+        /// Which copy.
+        slot: usize,
+        /// The operation whose buffer has it.
+        operation: OperationId,
+        /// What was read.
+        content: Content,
+    },
+    /// Do something with the files of checksums of an extent → [`Mirror::kept`].
+    Keep {
+        /// Which extent.
+        extent: u32,
+        /// What to do.
+        work: Box<Keep>,
+    },
+    /// A section of an extent was scrubbed, or given up.
+    Scrubbed {
+        /// Which extent.
+        extent: u32,
+        /// What came of it.
+        report: Box<SectionReport>,
+    },
+    /// A request, a copy step or the scrubbing of a piece has ended → [`Mirror::forget`].
     Done {
         /// Which one.
         operation: MirrorId,
@@ -135,6 +170,8 @@ pub enum Answer {
 enum Stage {
     /// Others that overlap it have to end.
     Waiting,
+    /// What is said of its range has to be taken back.
+    Unsealing,
     /// The account has to name it.
     Marking,
     /// Copies are at it.
@@ -159,6 +196,8 @@ struct Operation {
     content: Content,
     /// What it copies, if it is a copy step.
     step: Option<Step>,
+    /// It examines a piece of a section that is being scrubbed.
+    is_scrub: bool,
 }
 
 impl Operation {
@@ -173,6 +212,7 @@ impl Operation {
             source: None,
             content: Content::Data,
             step,
+            is_scrub: false,
         }
     }
 
@@ -199,6 +239,8 @@ enum Purpose {
     Tidy(u32, RegionSet),
     /// A copy of an extent counts as in sync after it, unless anything happened to it since this version.
     Promote(u32, usize, u64),
+    /// What was examined of a section of an extent is sealed after it.
+    Seal(u32),
 }
 
 /// Copies of a volume.
@@ -390,27 +432,44 @@ impl Mirror {
 
     /// Lets a change begin unless others that overlap it have to end, or a capture needs what was there before it.
     fn line_up(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
-        let Operation { request, step, .. } = *self.operation(id);
-        let is_alone = self.extent_of(id).is_alone();
-        let is_owed = step.is_none() && self.is_owed(&request);
-        if is_owed || !is_alone && self.collides(id) {
+        let Operation { request, step, is_scrub, .. } = *self.operation(id);
+        let is_owed = step.is_none() && !is_scrub && self.is_owed(&request);
+        let extent = self.extent_of(id);
+        let is_ordered = !extent.is_alone() || extent.is_scrubbed();
+        if is_owed || is_ordered && self.collides(id) {
             self.extent_of(id).waiting.push_back(id);
             if is_owed {
                 self.go_on_capturing(effects);
             }
             return;
         }
-        self.extent_of(id).running.push(id);
-        match (is_alone, step) {
-            (_, Some(_)) => self.copy_piece(id, effects),
-            (true, None) => self.change(id, effects),
-            (false, None) => self.mark(id, effects),
+        let extent = self.extent_of(id);
+        extent.running.push(id);
+        let has_seals = extent.seals.is_some();
+        match *self.operation(id) {
+            Operation { step: Some(_), .. } => self.copy_piece(id, effects),
+            Operation { is_scrub: true, .. } => self.examine(id, effects),
+            _ if has_seals => self.unseal(id, effects),
+            _ => self.begin_change(id, effects),
+        }
+    }
+
+    /// Begins a change whose turn it is.
+    fn begin_change(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        match self.extent_of(id).is_alone() {
+            true => self.change(id, effects),
+            false => self.mark(id, effects),
         }
     }
 
     /// True if an operation overlaps one that has begun, or waits ahead of it.
     fn collides(&mut self, id: MirrorId) -> bool {
         let Operation { request, .. } = *self.operation(id);
+        self.is_busy(&request)
+    }
+
+    /// True if anything is under way or waits that overlaps a range.
+    fn is_busy(&self, request: &Request) -> bool {
         let range = (request.offset, request.length);
         let extent = &self.extents[request.extent as usize];
         let other = |other: &MirrorId| self.operations[other.0 as usize].as_ref();
@@ -516,13 +575,14 @@ impl Mirror {
                     Some(if is_passing { Fault::NoMemory } else { worse(operation.fault, fault) });
             }
         }
-        let (left, step) = (operation.left, operation.step);
+        let (left, step, is_scrub) = (operation.left, operation.step, operation.is_scrub);
         if !(is_read && result.is_ok()) {
             self.copies[slot].forget(inner);
             effects.push(Effect::Ended { slot, operation: inner });
         }
         match (left, step, is_read) {
             (1.., ..) => {}
+            (0, None, _) if is_scrub => self.scrub_ended(id, effects),
             (0, Some(_), _) => self.piece_ended(id, effects),
             (0, None, true) => self.read_ended(id, effects),
             (0, None, false) => self.settle(id, effects),
@@ -594,6 +654,7 @@ impl Mirror {
         }
         self.note(extent, effects);
         self.look_again(extent, effects);
+        self.go_on_unsealing(extent, effects);
     }
 
     /// Writes the account if it is not as it should be, one writing at a time.
@@ -666,10 +727,14 @@ impl Mirror {
         self.flush_number = self.flush_number.wrapping_add(1);
         let number = self.flush_number;
         let left = self.copies.len() as u32;
+        let only = if let Purpose::Seal(extent) = purpose { Some(extent) } else { None };
         self.flushes.push(PendingFlush { number, left, failed: Slots::default(), purpose });
         for slot in 0..self.copies.len() {
             let mut actions = Vec::new();
-            self.copies[slot].flush(number, &mut actions);
+            match only {
+                Some(extent) => self.copies[slot].flush_extent(number, extent, &mut actions),
+                None => self.copies[slot].flush(number, &mut actions),
+            }
             self.take(slot, actions, effects);
         }
     }
@@ -701,6 +766,7 @@ impl Mirror {
                 Purpose::Client(flush) => effects.push(Effect::Flushed { flush, result }),
                 Purpose::Tidy(extent, regions) => self.unmark(extent, &regions, effects),
                 Purpose::Promote(extent, slot, version) => self.promoted(extent, slot, version, effects),
+                Purpose::Seal(extent) => self.flushed_for_seal(extent, effects),
             }
         }
     }

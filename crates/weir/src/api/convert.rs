@@ -4,8 +4,8 @@ use weir_types::Name;
 use weir_volume::mirror::Standing;
 
 use super::types::{
-    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Tenant,
-    Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeLife, VolumeMoving, VolumePolicy,
+    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Scrub,
+    Tenant, Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeLife, VolumeMoving, VolumePolicy,
     VolumeReplication, VolumeSample,
 };
 use crate::control::records::{DriveRecord, VolumeState};
@@ -66,6 +66,7 @@ impl From<VolumeView> for Volume {
         let replication = view.replication.map(VolumeReplication::from);
         let moving =
             view.moves.map(|moves| VolumeMoving { extents_left: moves.extents_left, stuck: moves.stuck });
+        let scrub = view.scrub.map(Scrub::from);
         let record = view.record;
         Volume {
             export_name: record.export_name(),
@@ -83,6 +84,7 @@ impl From<VolumeView> for Volume {
             copies: (0..).zip(view.copies).filter(|(_, drives)| !drives.is_empty()).map(copy).collect(),
             replication,
             moving,
+            scrub,
             template: record.template.map(String::from),
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),

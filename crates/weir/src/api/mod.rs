@@ -15,6 +15,7 @@ mod policy_set;
 mod policy_types;
 mod pools;
 mod recordings;
+mod scrubs;
 mod snapshots;
 mod statistics;
 mod status;
@@ -118,6 +119,8 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(snapshots::restore))
         .routes(routes!(snapshots::clone_volume))
         .routes(routes!(recordings::record))
+        .routes(routes!(scrubs::list))
+        .routes(routes!(scrubs::begin, scrubs::cancel))
         .routes(routes!(policies::list, policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))
         .routes(routes!(policies::rename))

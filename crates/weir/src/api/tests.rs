@@ -214,7 +214,7 @@ fn call_background_policies(api: &mut World) {
     let changed = api.call("PATCH", POLICY, "cleanup", Some(none), 200);
     assert_eq!((&changed["weight"], changed.get("deadline_seconds")), (&json!(7), None));
     for (kind, body, status, words) in [
-        ("scrub", json!({"weight": 7}), 404, "there are: cleanup"),
+        ("backup", json!({"weight": 7}), 404, "there are: cleanup"),
         ("cleanup", json!({"weight": 0}), 400, "weight 0 is not accepted; 1 to 10000 is"),
         ("cleanup", json!({"deadline_seconds": 2_592_001}), 400, "1 to 2592000 seconds"),
         ("cleanup", json!({"ceiling": {"iops": 0}}), 400, "rate 0IOPS is not accepted"),
@@ -225,6 +225,30 @@ fn call_background_policies(api: &mut World) {
     }
     api.call("DELETE", POLICY, "cleanup", None, 204);
     assert_eq!(list(api), built_in);
+}
+
+/// Scrubs a volume, and shows what came of it.
+fn call_scrubs(api: &mut World) {
+    const SCRUB: &str = "/v1/volumes/{name}/scrub";
+    api.call("POST", VOLUMES, "", Some(json!({"name": "x", "size_bytes": 1u64 << 30})), 201);
+    let list = |api: &mut World| api.call("GET", "/v1/scrubs", "", None, 200)["scrubs"][0].clone();
+    assert_eq!((&list(api)["volume"], &list(api)["state"]), (&json!("x"), &json!("never")));
+    api.call("POST", SCRUB, "x", None, 200);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while list(api)["state"] != "completed" {
+        assert!(std::time::Instant::now() < deadline, "the scrub does not end");
+        api.control.settle_scrubs();
+    }
+    let volume = api.call("GET", VOLUME, "x", None, 200);
+    assert_eq!((&volume["scrub"], &volume["scrub"]["blocks_found"]), (&list(api), &json!(0)));
+    let metrics = api.call("GET", "/metrics", "", None, 200);
+    let series = "weir_volume_scrub_found_blocks_total{tenant=\"default\",volume=\"x\"} 0.0";
+    assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
+    assert_eq!(api.call("DELETE", SCRUB, "x", None, 200), list(api));
+    api.call("POST", SCRUB, "none-such", None, 404);
+    api.call("DELETE", SCRUB, "none-such", None, 404);
+    api.call("DELETE", VOLUME, "x", None, 204);
+    crate::control::tests::settle(&api.control);
 }
 
 /// Over-commits the pool of an emulated drive, which is refused first.
@@ -366,6 +390,7 @@ fn every_operation_answers_as_described() {
     call_drives(api);
     call_measurements(api);
     call_background_policies(api);
+    call_scrubs(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});

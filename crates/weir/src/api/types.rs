@@ -6,6 +6,7 @@ mod measurements;
 mod pools;
 mod reasons;
 mod recordings;
+mod scrubs;
 mod snapshots;
 mod templates;
 
@@ -32,6 +33,7 @@ pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
 pub use recordings::{RecordingCreate, TraceFile};
+pub use scrubs::{DamagedRange, Scrub, ScrubList, ScrubState};
 pub use snapshots::{
     Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList, SnapshotQuery, SnapshotRestore, VolumeClone,
 };
@@ -208,6 +210,9 @@ pub struct Volume {
     /// Its copies on their way to where they are wished; absent if they are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving: Option<VolumeMoving>,
+    /// What is known of it at rest; absent if it was never scrubbed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scrub: Option<Scrub>,
     /// The template that it follows: which class each copy is of, and which is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,

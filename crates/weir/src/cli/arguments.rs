@@ -5,6 +5,7 @@ mod drive;
 mod dry_run;
 mod pool;
 mod reasons;
+mod scrub;
 mod snapshot;
 mod template;
 
@@ -23,6 +24,7 @@ pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use pool::{PoolChanges, PoolCommand};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
+pub use scrub::{ScrubArguments, ScrubCommand};
 pub use snapshot::{CloneArguments, SnapshotCommand, Which};
 pub use template::TemplateCommand;
 
@@ -115,6 +117,8 @@ pub enum Command {
         #[command(subcommand)]
         command: TenantCommand,
     },
+    /// Compare the copies of volumes, find what rotted, and repair it from a good copy
+    Scrub(ScrubArguments),
     /// Limit volumes, and see what they do
     #[command(after_help = "Example:\n  weir qos statistics volume performance show")]
     Qos {

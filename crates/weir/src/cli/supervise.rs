@@ -57,6 +57,7 @@ impl Supervised {
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
+            Repeated::start("scrub", SETTLE_INTERVAL, control.clone(), Control::settle_scrubs)?,
             Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
             Repeated::start("move", MOVE_INTERVAL, control.clone(), Control::settle_moves)?,
             Repeated::start("return", RETURN_INTERVAL, control.clone(), Control::look_for_returns)?,

@@ -31,6 +31,8 @@ pub enum AlarmSource {
     Measurement,
     /// The copies of a volume.
     Replicas,
+    /// A scrub of a volume.
+    Scrub,
 }
 
 /// A fault that stands now.
@@ -169,6 +171,7 @@ impl Control {
         alarms.extend(self.class_alarms());
         alarms.extend(self.replica_alarms());
         alarms.extend(self.move_alarms());
+        alarms.extend(self.scrub_alarms());
         alarms
     }
 

@@ -238,6 +238,7 @@ impl Control {
             })
             .collect();
         jobs.extend(model.open.iter().filter_map(|(id, open)| resynchronisation(&model, *id, &open.copies)));
+        jobs.extend(self.scrub_jobs(&model));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs
     }
@@ -388,9 +389,9 @@ fn resynchronisation(model: &Model, id: VolumeId, copies: &CopyStatistics) -> Op
     })
 }
 
-/// Only giving back space has a deadline: how much there is to copy is not known before it is looked at.
+/// Only giving back space has a deadline: how much there is to copy, or to examine, is not known before it is looked at.
 pub(super) fn refuse_deadline(kind: BackgroundKind, policy: &BackgroundPolicy) -> Outcome<()> {
-    if kind == BackgroundKind::Resynchronisation && policy.deadline_seconds.is_some() {
+    if kind != BackgroundKind::Cleanup && policy.deadline_seconds.is_some() {
         return Err(ControlError::invalid(format!(
             "{kind} takes no deadline, because what there is to do is known only when it is done; a weight and a ceiling \
              are accepted"

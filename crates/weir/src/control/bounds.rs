@@ -55,6 +55,9 @@ pub const POOL_FULL_PERCENT: u32 = 95;
 /// its connections.
 pub const GROUP_DEPTH_MAX: usize = weir_types::bounds::POLICY_DEPTH_MAX - 4;
 
+/// Ranges of damaged blocks of a volume that are told one by one: who has more needs the volume's backup and no list.
+pub const DAMAGED_RANGES_SHOWN_MAX: usize = 16;
+
 /// Names that an error lists before it says how many more there are.
 pub const NAMES_IN_ERROR_MAX: usize = 8;
 

@@ -33,6 +33,7 @@ pub mod reasons;
 mod rebuild;
 mod recording;
 pub mod records;
+mod scrubs;
 mod snapshots;
 mod spread;
 mod startup;
@@ -73,6 +74,8 @@ pub use policies::{
 pub use pools::{ModifyPool, PoolView};
 pub use recording::{RecordVolumes, RunningRecording};
 use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+use scrubs::Scrubs;
+pub use scrubs::{ScrubState, ScrubView, offset_of};
 pub use snapshots::{CreateSnapshots, SnapshotView};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
@@ -100,6 +103,7 @@ pub struct Control {
     measurements: Measurements,
     moves: Moves,
     captures: Captures,
+    scrubs: Scrubs,
     leaving: Leaving,
     formats: Formats,
     node: uuid::Uuid,
@@ -147,6 +151,7 @@ impl Control {
             layout: self.layout(volume)?,
             beginnings: self.beginnings(volume)?,
             witnesses: self.witnesses(volume.id),
+            seals: self.seals(volume),
         };
         let statistics = self.data_plane.open(spec)?;
         self.update(|model| model.open.insert(volume.id, statistics));

@@ -319,6 +319,8 @@ pub mod keys {
     pub const BACKGROUND_POLICIES: &str = "background-policy/";
     /// Prefix of filesystems that were begun on block devices and are no drive's yet.
     pub const DEVICE_FORMATS: &str = "device-format/";
+    /// Prefix of how the last scrub of each volume ended.
+    pub const SCRUBS: &str = "scrub/";
     /// Prefix of all volumes.
     pub const VOLUMES: &str = "volume/";
     /// The highest number that a policy group ever had.
@@ -344,6 +346,11 @@ pub mod keys {
     /// Key of the policy of a kind of background work.
     pub fn background_policy(kind: BackgroundKind) -> String {
         format!("{BACKGROUND_POLICIES}{kind}")
+    }
+
+    /// Key of how the last scrub of a volume ended.
+    pub fn scrub(id: VolumeId) -> String {
+        format!("{SCRUBS}{id}")
     }
 
     /// Key of a drive.

@@ -18,6 +18,7 @@ use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::moves::Moves;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use super::scrubs::Scrubs;
 use super::{Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
@@ -72,6 +73,7 @@ impl Control {
             measurements: Measurements::default(),
             moves: Moves::default(),
             captures: Captures::default(),
+            scrubs: Scrubs::default(),
             leaving: Leaving::default(),
             formats: Formats::default(),
             started: Instant::now(),
@@ -80,6 +82,7 @@ impl Control {
         control.restore_credits();
         control.report_drives();
         control.put_background_in_effect()?;
+        control.load_scrubs()?;
         control.serve_all();
         control.begin_all_moves();
         control.resume_cleanups(&interrupted)?;

@@ -21,6 +21,7 @@ use super::policies::GroupKind;
 use super::records::{
     DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, TemplateRecord, VolumeRecord, VolumeState, keys,
 };
+use super::scrubs::ScrubView;
 use crate::statistics::{CopySnapshot, VolumeSnapshot};
 
 /// How long a deletion waits for clients that are just leaving before it is refused.
@@ -95,6 +96,8 @@ pub struct VolumeView {
     pub replication: Option<CopySnapshot>,
     /// How far copies are from where they are wished, while they are not there.
     pub moves: Option<MoveView>,
+    /// What is known of it at rest, if it was ever scrubbed.
+    pub scrub: Option<ScrubView>,
     /// The class that it has: the lowest of its drives'; `None` if one of them has none.
     pub class: Option<Class>,
     /// The policy group that it is bound to.
@@ -121,6 +124,7 @@ fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
         copies: copies(model, record),
         replication: model.open.get(&record.id).map(|open| open.copies.snapshot()).filter(is_replicated),
         moves: None,
+        scrub: None,
         class: model.class_of(record),
         policy: model.policy_of(record).cloned(),
         levels: levels_in_effect(model, record),
@@ -236,6 +240,7 @@ impl Control {
             view.used_bytes = self.used_bytes(&view.record);
             view.bytes_to_capture = self.bytes_to_capture(view.record.id);
             view.moves = self.moves_of(view.record.id);
+            view.scrub = self.scrub_of(&view.record);
         }
         Ok(views)
     }
@@ -277,6 +282,7 @@ impl Control {
         view.used_bytes = self.used_bytes(&view.record);
         view.bytes_to_capture = self.bytes_to_capture(view.record.id);
         view.moves = self.moves_of(view.record.id);
+        view.scrub = self.scrub_of(&view.record);
         Ok(view)
     }
 
@@ -565,6 +571,7 @@ impl Control {
             model.remove_volume(record.id);
         });
         self.alarms.forget(record.id);
+        self.forget_scrub(record.id);
         self.begin_cleanups(record);
         Ok(())
     }

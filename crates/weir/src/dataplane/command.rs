@@ -14,6 +14,7 @@ use super::connection::NewConnection;
 use super::copies::CopyChange;
 use super::emulation::SharedMedia;
 use super::recording::Tap;
+use super::scrubbing::ScrubProgress;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
 use crate::statistics::VolumeStatistics;
 
@@ -109,6 +110,17 @@ pub(super) enum Command {
     Capture(Box<NewCapture>),
     AbandonCapture {
         volume: VolumeId,
+    },
+    /// Scrub a volume; false if it cannot be now.
+    Scrub {
+        volume: VolumeId,
+        progress: Arc<ScrubProgress>,
+        done: SyncSender<bool>,
+    },
+    /// Give up the scrub of a volume, if there is one.
+    EndScrub {
+        volume: VolumeId,
+        done: SyncSender<()>,
     },
     Retire {
         volume: VolumeId,

@@ -5,18 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_qos::{Cost, Kind, NodeId, Pace};
+use weir_qos::{Cost, Kind, Pace};
+use weir_types::BackgroundKind;
 use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, COPIES_MAX, PIECE_BYTES, REGION_BYTES};
-use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Standing, Standings};
 use weir_volume::{Content, Fault, Mirror};
 
-use super::background::plant;
-use super::locked;
 use super::reactor::Reactor;
-use super::served_volume::{Home, Owner, Purpose, ServedVolume};
-use super::sharing::{PoolState, without_ceilings};
+use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
@@ -167,6 +164,16 @@ impl Reactor {
         self.settle_volume(index);
     }
 
+    /// What kept a copy of an extent from counting as in sync may be gone: it is looked at again at once; whoever calls this
+    /// has it carried out.
+    pub(super) fn look_at_copies_again(&mut self, index: VolumeIndex, extent: u32) {
+        let volume = &mut self.volumes[index];
+        if !volume.mirror.wanting(extent).is_empty() {
+            volume.copying.look_at(extent);
+            self.ask_for_copies(index);
+        }
+    }
+
     /// Asks the mirror for what can be done now; whoever calls this has it carried out.
     fn ask_for_copies(&mut self, index: VolumeIndex) {
         let now_ns = self.now_ns;
@@ -200,7 +207,7 @@ impl Reactor {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
-        let ready_ns = with_pace(&volume.homes[home], policy, now_ns, |pace| pace.ready_ns());
+        let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
         if ready_ns > now_ns {
             self.wake_copying_at(ready_ns);
             return false;
@@ -214,7 +221,7 @@ impl Reactor {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
                 volume.set_owner(id, Owner::new(Purpose::Copying { extent, slot }, part, Some(buffer)));
                 volume.copying.steps_under_way += 1;
-                with_pace(&volume.homes[home], policy, now_ns, |pace| pace.asked(now_ns, STEP));
+                volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
             None if volume.mirror.lacks(extent, slot) > 0 => volume.copying.rest((extent, slot), now_ns),
@@ -239,7 +246,7 @@ impl Reactor {
         match (result, volume.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
-                with_pace(&volume.homes[home], policy, now_ns, moved);
+                volume.homes[home].with_pace(KIND, policy, now_ns, moved);
                 volume.statistics.copies.copied(REGION_BYTES);
             }
             _ => volume.copying.rest((extent, slot), now_ns),
@@ -272,29 +279,6 @@ impl Reactor {
         };
         let regions: u64 = volume.copying.wanting.iter().map(lacking).sum();
         volume.statistics.copies.is_left(regions * REGION_BYTES);
-    }
-
-    /// Where what brings copies up to date stands in line for a home of a volume.
-    pub(super) fn copying_leaf(&mut self, index: VolumeIndex, home: usize) -> NodeId {
-        let (now_ns, terms) = (self.now_ns, self.background.policy(KIND).terms(None));
-        let home = &mut self.volumes[index].homes[home];
-        *home.copying_leaf.get_or_insert_with(|| {
-            let node = plant(&home.place.pool, KIND, &terms, now_ns);
-            locked(&home.place.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns)
-        })
-    }
-
-    /// Puts what brings copies up to date under another policy.
-    pub(super) fn change_copying(&mut self, policy: BackgroundPolicy) {
-        let (now_ns, terms) = (self.now_ns, without_ceilings(&policy.terms(None)));
-        for (_, volume) in &self.volumes {
-            for home in volume.homes.iter().filter(|home| home.copying_leaf.is_some()) {
-                let mut state = locked(&home.place.pool);
-                let PoolState { pool, background, .. } = &mut *state;
-                background.change(&mut pool.tree, &KIND, &terms, now_ns);
-            }
-        }
-        self.wake_copying_at(now_ns);
     }
 }
 
@@ -335,26 +319,4 @@ impl ServedVolume {
             }
         }
     }
-}
-
-impl Home {
-    /// Leaves the line as far as copies are brought up to date here.
-    pub fn leave_copying(&mut self) {
-        if let Some(leaf) = self.copying_leaf.take() {
-            let mut state = locked(&self.place.pool);
-            let PoolState { pool, background, .. } = &mut *state;
-            pool.tree.remove(leaf);
-            background.uproot(&mut pool.tree, &[KIND]);
-        }
-    }
-}
-
-/// The pace at which copies on a drive are brought up to date, for all volumes there.
-fn with_pace<T>(home: &Home, policy: BackgroundPolicy, now_ns: u64, act: impl FnOnce(&mut Pace) -> T) -> T {
-    let mut state = locked(&home.place.pool);
-    let pace = state.copying_pace.get_or_insert_with(|| Pace::new(policy, now_ns));
-    if *pace.policy() != policy {
-        pace.change(policy, now_ns);
-    }
-    act(pace)
 }

@@ -47,8 +47,14 @@ impl Reactor {
                 match owner.purpose {
                     Purpose::Client(ticket) => self.operation_done(ticket, owner, result),
                     Purpose::Copying { extent, slot } => self.copied(index, (extent, slot), owner, result),
+                    Purpose::Scrubbing { extent } => self.piece_scrubbed(index, extent, owner),
                 }
             }
+            Effect::Examine { id, slot, operation, content } => {
+                self.volumes[index].examine(id, (slot, operation), content);
+            }
+            Effect::Keep { extent, work } => self.keep(index, extent, *work),
+            Effect::Scrubbed { extent, report } => self.section_scrubbed(index, extent, &report),
             Effect::Flushed { flush, result } => self.flushed(index, flush, result),
             Effect::Capture { extent, slots, offset, length } => {
                 self.capture(index, extent, slots, (offset, length));

@@ -19,6 +19,7 @@ use weir_volume::AllocationMap;
 use weir_volume::mirror::Account;
 
 use super::background::{Done, Outcome, Step};
+use super::rest::{SumsAnswer, SumsJob};
 use super::token::{AskNumber, CopyIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use crate::store::{Condemned, account, capture, witness};
@@ -58,6 +59,8 @@ pub(super) enum Job {
         offset: u32,
         length: u32,
     },
+    /// Do something with the file of checksums beside a copy.
+    Sums(Box<SumsJob>),
 }
 
 /// A run of bytes that are all data or all hole.
@@ -111,6 +114,7 @@ pub(super) enum Answer {
         number: AskNumber,
         result: Result<u32, String>,
     },
+    Sums(Box<SumsAnswer>),
 }
 
 /// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
@@ -130,6 +134,7 @@ pub(super) struct Helper {
 enum Duty {
     Open,
     Note,
+    Seal,
     CleanUp,
     Capture,
 }
@@ -139,6 +144,7 @@ impl Duty {
         match self {
             Duty::Open => "opener",
             Duty::Note => "scribe",
+            Duty::Seal => "sealer",
             Duty::CleanUp => "cleaner",
             Duty::Capture => "copier",
         }
@@ -167,6 +173,8 @@ impl Helper {
             Job::Witness { .. } => self.witness.submit(job),
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
             Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
+            // In the order in which they come: one may take the place of another.
+            Job::Sums(ref sums) => self.of_drive(sums.drive, Duty::Seal).submit(job),
         }
     }
 
@@ -268,11 +276,12 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| format!("capturing {}: {error}", source.display()));
             Answer::Captured { copy, number, result }
         }
+        Job::Sums(job) => Answer::Sums(Box::new(job.perform())),
     }
 }
 
 /// Does again for some seconds what fails for a shortage that is nobody's fault: a copy must not be given up for it.
-fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..SHORTAGE_TRIES {
         match act() {
             Err(error) if is_shortage(&error) => std::thread::sleep(SHORTAGE_PAUSE),

@@ -18,6 +18,8 @@ mod patience;
 mod reactor;
 mod receive;
 mod recording;
+mod rest;
+mod scrubbing;
 mod send;
 mod serve;
 mod served_volume;
@@ -34,12 +36,12 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::{Credits, DepthOrigin, MediaModel, Paths, Pool};
+use weir_qos::{Credits, DepthOrigin, MediaModel, Pool};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
 use weir_volume::EmulatedMedia;
-use weir_volume::mirror::Beginning;
+use weir_volume::mirror::{Beginning, Seals};
 
 use crate::statistics::VolumeStatistics;
 use crate::store::Condemned;
@@ -52,6 +54,7 @@ pub use emulation::SharedMedia;
 use helper::Helper;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
+pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
 use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
 
@@ -77,6 +80,8 @@ pub struct VolumeSpec {
     pub beginnings: Vec<Beginning>,
     /// The file in which the witnesses of its accounts are kept.
     pub witnesses: PathBuf,
+    /// What is said of copies at rest, by extent and copy; `None` where it could not be read.
+    pub seals: Vec<(u32, usize, Option<Seals>)>,
 }
 
 /// Where the copies of a volume's extents lie.
@@ -288,9 +293,8 @@ impl DataPlane {
     fn pool_of(&self, drive: DriveSpec) -> SharedPool {
         let new = || {
             let pool = Pool::new(drive.media, drive.queue_target, Clock.now_ns());
-            let state =
-                PoolState { pool, paths: Paths::default(), background: Paths::default(), copying_pace: None };
-            Arc::new(Mutex::new(state))
+            let (paths, background, paces) = Default::default();
+            Arc::new(Mutex::new(PoolState { pool, paths, background, paces }))
         };
         Arc::clone(locked(&self.pools).entry(drive.id).or_insert_with(new))
     }

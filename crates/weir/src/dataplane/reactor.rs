@@ -20,6 +20,8 @@ use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
+use super::rest::Keeping;
+use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
@@ -93,6 +95,9 @@ pub(super) struct Reactor {
     /// Volumes with several copies, and when to look at those though nothing happened.
     pub copied_volumes: BTreeSet<VolumeIndex>,
     pub copying_wake_ns: Option<u64>,
+    /// Work with files of checksums, and volumes that are scrubbed.
+    pub keeping: Keeping,
+    pub scrubs: Scrubs,
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
     patience: Patience,
@@ -133,6 +138,8 @@ impl Reactor {
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
+            keeping: Keeping::default(),
+            scrubs: Scrubs::default(),
             is_tidying_up: false,
             patience: Patience::default(),
             spare_effects: Vec::new(),
@@ -158,6 +165,8 @@ impl Reactor {
             self.look_at_copying();
             self.end_due_holds();
             self.look_at_captures();
+            self.pass_on_due_keeps();
+            self.look_at_scrubs();
             self.release_due();
             self.end_due_rests();
             self.resume_listed();
@@ -177,7 +186,8 @@ impl Reactor {
 
     fn has_stopped(&mut self) -> bool {
         let Some(by_ns) = self.stop_by_ns else { return false };
-        let is_quiet = self.connections.is_empty() && self.background.is_quiet();
+        let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
+        let is_quiet = self.connections.is_empty() && !is_working;
         self.now_ns >= by_ns || is_quiet && self.tidy_up_copies()
     }
 
@@ -213,9 +223,11 @@ impl Reactor {
         let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
         let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
         let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
+        let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
         let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
-        let answers = [held_ns, background_ns, notes_ns, copying_ns, self.capture_look_ns];
-        let at_ns = limits.into_iter().chain(answers).flatten().min()?;
+        let answers = [held_ns, background_ns, notes_ns, copying_ns, keeping_ns];
+        let looks = [scrubs_ns, self.capture_look_ns];
+        let at_ns = limits.into_iter().chain(answers).chain(looks).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 
@@ -272,6 +284,11 @@ impl Reactor {
                 Command::Hold { volume, done } => self.hold(volume, done),
                 Command::Capture(new) => self.begin_capture(*new),
                 Command::AbandonCapture { volume } => self.abandon_capture(volume),
+                Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
+                Command::EndScrub { volume, done } => {
+                    self.end_scrub(volume);
+                    answer(done);
+                }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -291,6 +308,7 @@ impl Reactor {
                     self.account_answered(note, (copy, number), due_ns, result);
                 }
                 Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
+                Answer::Sums(answer) => self.sums_answered(*answer),
                 Answer::Status { volume, connection, request, result } => {
                     self.volumes[volume].outstanding -= 1;
                     self.status_found(connection, request, result);
@@ -331,6 +349,7 @@ impl Reactor {
         self.volumes[volume].closing = Some(done);
         self.end_capture(volume, "the volume was closed");
         self.end_connections(volume);
+        self.interrupt_scrub(volume);
         self.settle_volume(volume);
     }
 
@@ -355,6 +374,7 @@ impl Reactor {
         volume.resizing_to = Some((resizing, done));
         if extent_count(size_bytes) < volume.mirror.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
+            self.interrupt_scrub(index);
         }
         self.settle_volume(index);
     }
@@ -467,6 +487,8 @@ impl Reactor {
         self.unshape(index);
         self.copied_volumes.remove(&index);
         self.leave_drives(index);
+        self.scrubs.forget(index);
+        self.volumes[index].drop_scrub();
         // Whoever still waits for a change of copies finds that the volume was closed.
         let volume = self.volumes.remove(index);
         volume.publish();
@@ -480,6 +502,7 @@ impl Reactor {
         self.stop_by_ns = Some(self.now_ns + STOP_PATIENCE_NS);
         self.stop_background();
         self.end_captures();
+        self.interrupt_scrubs();
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
         for connection in all {
             self.cut_short(connection);

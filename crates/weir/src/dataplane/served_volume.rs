@@ -9,7 +9,7 @@ use std::sync::mpsc::SyncSender;
 use weir_qos::{Cost, NodeId};
 use weir_reactor::{Buffer, BufferPool, Descriptor, Payload};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Effect, MirrorId};
 use weir_volume::{Mirror, OperationId};
@@ -20,6 +20,7 @@ use super::copies::AwaitedChange;
 use super::copying::Copying;
 use super::emulation::Emulated;
 use super::recording::Tap;
+use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
 use super::stalls::{Ghost, Ghosts};
 use super::token::{AskNumber, ConnectionIndex};
@@ -52,6 +53,8 @@ pub(super) enum Purpose {
     Client(Ticket),
     /// It brings a copy of an extent up to date.
     Copying { extent: u32, slot: usize },
+    /// It examines a piece of an extent.
+    Scrubbing { extent: u32 },
 }
 
 /// An operation of all copies.
@@ -120,8 +123,8 @@ pub(super) struct Home {
     pub read_cost: u32,
     /// Where it stands in line.
     pub place: PoolPlace,
-    /// Where what brings copies up to date stands in line, once there was any.
-    pub copying_leaf: Option<NodeId>,
+    /// Where each kind of work for the volume stands in line, once there was any.
+    pub background_leaves: BTreeMap<BackgroundKind, NodeId>,
 }
 
 /// What is kept of one copy.
@@ -178,6 +181,8 @@ pub(super) struct ServedVolume {
     pub copying: Copying,
     /// What is captured of it.
     pub capturing: Option<Capturing>,
+    /// The scrub of it that goes on, or waits for others.
+    pub scrubbing: Option<Scrubbing>,
     /// What was given up and has not come back.
     pub ghosts: Ghosts,
     last_number: u64,
@@ -197,6 +202,7 @@ impl ServedVolume {
             id: spec.id,
             copying: Copying::new(&mirror),
             mirror,
+            scrubbing: None,
             statistics,
             shaping: None,
             homes: Vec::new(),
@@ -225,6 +231,7 @@ impl ServedVolume {
             owners: Vec::new(),
         };
         volume.set_layout(spec.layout.copies);
+        volume.take_seals(spec.seals);
         volume
     }
 
@@ -302,6 +309,7 @@ impl ServedVolume {
     /// Takes over a new size; files beyond the end are closed.
     pub fn set_size(&mut self, resizing: NewSize) {
         let NewSize { size_bytes, copies, beginnings, .. } = resizing;
+        self.unseal_tail(size_bytes);
         self.size_bytes = size_bytes;
         self.set_layout(copies);
         self.mirror.resize(size_bytes, beginnings);
@@ -309,6 +317,7 @@ impl ServedVolume {
         self.known_epochs.retain(|extent, _| (*extent as usize) < count);
         self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
         self.copying.look_at_all(&self.mirror);
+        self.publish_rest_of_all();
     }
 
     pub fn set_owner(&mut self, id: MirrorId, owner: Owner) {
@@ -475,7 +484,7 @@ impl ServedVolume {
     pub fn lend_payload(&mut self, slot: usize, operation: OperationId) -> Payload {
         let has_others = self.copies.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
-        let is_for_one = !has_others || matches!(owner.purpose, Purpose::Copying { .. });
+        let is_for_one = !has_others || !matches!(owner.purpose, Purpose::Client(_));
         let payload = match context.payload.take() {
             Some(payload) => Some(payload),
             None if is_for_one => owner.payload.take(),

@@ -30,9 +30,11 @@ const GAUGES: [Gauge; 4] = [
     ("weir_background_operations_left", "Operations that are left of background work", |backlog| {
         backlog.operations_left
     }),
-    ("weir_background_bytes_left", "Bytes that background work is still to give back", |backlog| {
-        backlog.bytes_left
-    }),
+    (
+        "weir_background_bytes_left",
+        "Bytes that background work is still to give back, copy or examine",
+        |backlog| backlog.bytes_left,
+    ),
 ];
 
 /// Writes what is left to do, by kind and drive; where nothing is, there is no series.

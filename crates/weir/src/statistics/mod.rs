@@ -6,6 +6,7 @@
 mod bounds;
 mod copies;
 mod histogram;
+mod rest;
 mod sizes;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,6 +15,7 @@ pub use bounds::{BoundTotals, Bounds};
 pub use copies::{CopySnapshot, CopyStatistics};
 use histogram::add;
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use rest::{RestSnapshot, RestStatistics};
 use sizes::Sizes;
 pub use sizes::{SIZES, SIZES_UP_TO_BYTES};
 
@@ -36,6 +38,8 @@ pub struct VolumeStatistics {
     pub bounds: Bounds,
     /// How its copies stand.
     pub copies: CopyStatistics,
+    /// What is known of it at rest.
+    pub rest: RestStatistics,
 }
 
 /// Totals of one kind of operation.

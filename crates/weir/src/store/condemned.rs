@@ -13,7 +13,7 @@ use weir_types::VolumeId;
 use weir_types::bounds::CLEANUP_STEP_BYTES;
 
 use super::{
-    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, account, extent_file_name, remove_tree,
+    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, account, extent_file_name, remove_tree, sums,
     sync_folder,
 };
 
@@ -93,14 +93,14 @@ impl Store {
         Condemned { store: self.clone(), id, is_volume: false }
     }
 
-    /// Puts the extent files of a volume with an index of `count` and above, and their accounts, among what is to go,
-    /// durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
+    /// Puts the extent files of a volume with an index of `count` and above, and what lies beside them, among what is to
+    /// go, durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
     pub(super) fn cut_off(&self, volume: VolumeId, count: u64) -> Result<Option<VolumeId>, StoreError> {
         let surplus = surplus(&self.extents(volume), count)?;
         self.condemn_files(volume, &surplus)
     }
 
-    /// Takes single extents with their accounts out of a volume: what occupies little is removed at once, the rest is
+    /// Takes single extents with what lies beside them out of a volume: what occupies little is removed at once, the rest is
     /// put among what is to go as by [`Store::cut_off`]. Extents that are not there are none to take.
     pub fn cut_out(&self, volume: VolumeId, indices: &[u32]) -> Result<Option<VolumeId>, StoreError> {
         let extents = self.extents(volume);
@@ -109,6 +109,7 @@ impl Store {
             let path = extents.join(extent_file_name(index));
             let occupied = fs::symlink_metadata(&path).map_or(0, |metadata| occupied_bytes(&metadata));
             super::remove_if_there(&account::account_path(&extents, index))?;
+            super::remove_if_there(&sums::sums_path(&extents, index))?;
             match occupied > CLEANUP_STEP_BYTES {
                 true => large.push(path),
                 false => super::remove_if_there(&path)?,
@@ -125,7 +126,7 @@ impl Store {
         let all = surplus(&self.extents(volume), 0)?;
         let name = |path: &PathBuf| {
             let name = path.file_name()?.to_str()?;
-            account::extent_name_of(name).unwrap_or(name).parse().ok()
+            extent_beside(name).unwrap_or(name).parse().ok()
         };
         let mut strays: Vec<u32> = all.iter().filter_map(name).filter(|index| !own.contains(index)).collect();
         strays.sort_unstable();
@@ -157,12 +158,12 @@ impl Store {
     }
 }
 
-/// The extent files in a folder with an index of `count` and above, and their accounts.
+/// The extent files in a folder with an index of `count` and above, and what lies beside them.
 pub(super) fn surplus(extents: &Path, count: u64) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(extents).context("read", extents)? {
         let entry = entry.context("read", extents)?;
-        if index_of(&entry).or_else(|| index_of_account(&entry)).is_some_and(|index| index >= count) {
+        if index_of(&entry).or_else(|| index_beside(&entry)).is_some_and(|index| index >= count) {
             found.push(entry.path());
         }
     }
@@ -174,9 +175,14 @@ pub(super) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// The index of the extent whose account a file holds, if it is that of one.
-fn index_of_account(entry: &fs::DirEntry) -> Option<u64> {
-    account::extent_name_of(entry.file_name().to_str()?)?.parse().ok()
+/// The index of the extent beside which a file lies: that of an account, or of checksums.
+fn index_beside(entry: &fs::DirEntry) -> Option<u64> {
+    extent_beside(entry.file_name().to_str()?)?.parse().ok()
+}
+
+/// The name of the extent's file beside which a file of this name lies.
+fn extent_beside(file_name: &str) -> Option<&str> {
+    account::extent_name_of(file_name).or_else(|| sums::extent_name_of(file_name))
 }
 
 fn occupied_bytes(metadata: &fs::Metadata) -> u64 {

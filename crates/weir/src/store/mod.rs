@@ -3,7 +3,9 @@
 //! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a copy of what the catalogue
 //! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
 //! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
-//! Beside a copy of an extent that has others lies `extents/NNNNNNNN.account`, which comes and goes with it.
+//! Beside a copy of an extent that has others lies `extents/NNNNNNNN.account`, which comes and goes with it; and beside
+//! one that was scrubbed `extents/NNNNNNNN.sums`, which goes with it, or before anything in it changes behind the back
+//! of who serves it.
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
@@ -15,6 +17,7 @@ mod condemned;
 pub mod extent_file;
 mod marker;
 mod record;
+pub mod sums;
 mod usage;
 pub mod witness;
 
@@ -212,8 +215,9 @@ impl Store {
             return self.create(volume, &[index], record, None);
         }
         let extents = self.extents(volume);
-        // An account that is left from an earlier copy says nothing of this one.
+        // An account that is left from an earlier copy says nothing of this one, nor do checksums.
         remove_if_there(&account::account_path(&extents, index.into()))?;
+        remove_if_there(&sums::sums_path(&extents, index.into()))?;
         let made = create_extents(&extents, &[index], None);
         if made.is_err() {
             let _ = remove_if_there(&extents.join(extent_file_name(index.into())));
@@ -229,8 +233,7 @@ impl Store {
         let condemned = self.cut_off(volume, extent_count(size_bytes))?;
         let tail = size_bytes % EXTENT_BYTES;
         if tail != 0 {
-            let last = extent_file_name(extent_count(size_bytes) - 1);
-            punch_tail(&self.extents(volume).join(last), tail)?;
+            punch_tail(&self.extents(volume), extent_count(size_bytes) - 1, tail)?;
         }
         Ok(condemned)
     }
@@ -287,15 +290,16 @@ fn create_extents(extents: &Path, indices: &[u32], account: Option<&Account>) ->
     sync_folder(extents)
 }
 
-/// Removes extent files with an index of `count` and above, which hold nothing yet, and their accounts.
+/// Removes extent files with an index of `count` and above, which hold nothing yet, and what lies beside them.
 fn remove_surplus(extents: &Path, count: u64) -> Result<(), StoreError> {
     let surplus = surplus(extents, count)?;
     surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;
     if surplus.is_empty() { Ok(()) } else { sync_folder(extents) }
 }
 
-/// Frees everything from `offset` to the end of an extent file, if there is anything.
-fn punch_tail(path: &Path, offset: u64) -> Result<(), StoreError> {
+/// Frees everything from `offset` to the end of an extent file, if there is anything. Its checksums go first.
+fn punch_tail(extents: &Path, index: u64, offset: u64) -> Result<(), StoreError> {
+    let path = &extents.join(extent_file_name(index));
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         // A missing extent is a fault that the check reports; it does not stop the rest.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -304,6 +308,8 @@ fn punch_tail(path: &Path, offset: u64) -> Result<(), StoreError> {
     if rustix::fs::seek(&file, SeekFrom::Data(offset)).is_err() {
         return Ok(());
     }
+    let sums = sums::sums_path(extents, index);
+    sums::remove(&sums).context("remove", &sums)?;
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, flags, offset, EXTENT_BYTES - offset).context("free the tail of", path)?;
     file.sync_all().context("make durable", path)

@@ -16,6 +16,8 @@ pub enum BackgroundKind {
     Cleanup,
     /// Bringing copies of volumes up to date.
     Resynchronisation,
+    /// Finding what rots in volumes at rest, and mending it.
+    Scrub,
 }
 
 /// What one kind of background work may do on each drive.
@@ -112,7 +114,7 @@ pub struct BackgroundJob {
     pub operations_done: u64,
     /// Operations left, as far as it is known.
     pub operations_left: u64,
-    /// Bytes given back since the daemon started.
+    /// Bytes given back, copied or examined since the daemon started.
     pub bytes_done: u64,
     /// Bytes left, as far as it is known.
     pub bytes_left: u64,
@@ -142,6 +144,7 @@ impl From<weir_types::BackgroundKind> for BackgroundKind {
         match kind {
             weir_types::BackgroundKind::Cleanup => BackgroundKind::Cleanup,
             weir_types::BackgroundKind::Resynchronisation => BackgroundKind::Resynchronisation,
+            weir_types::BackgroundKind::Scrub => BackgroundKind::Scrub,
         }
     }
 }
@@ -151,6 +154,7 @@ impl From<BackgroundKind> for weir_types::BackgroundKind {
         match kind {
             BackgroundKind::Cleanup => weir_types::BackgroundKind::Cleanup,
             BackgroundKind::Resynchronisation => weir_types::BackgroundKind::Resynchronisation,
+            BackgroundKind::Scrub => weir_types::BackgroundKind::Scrub,
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod pool;
 pub mod qos;
 pub mod reasons;
 pub mod record;
+pub mod scrub;
 pub mod service;
 pub mod simulate;
 pub mod snapshot;

@@ -7,7 +7,7 @@ use super::super::arguments::{VolumeChanges, VolumeCommand, VolumeModifyArgument
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
-use super::{background, effect, moving, record, snapshot, statistics};
+use super::{background, effect, moving, record, scrub, snapshot, statistics};
 use crate::api::types::{
     BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCopy, VolumeCreate,
     VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
@@ -271,6 +271,7 @@ fn description(inspection: &Inspection) -> String {
     fields.extend(snapshot_fields(volume));
     fields.extend(copy_fields(volume));
     fields.extend(moving::fields(volume));
+    fields.extend(scrub::fields(volume));
     fields.extend([
         ("State", state(volume.state).to_owned()),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),

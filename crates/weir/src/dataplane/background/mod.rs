@@ -3,10 +3,11 @@
 //! All work of one kind on one drive is a *lane*: it stands in line for the drive with a leaf of its own, beside the
 //! tenants, under the kind's policy. What a step does to files is done by a helper thread; an emulated drive answers
 //! it when it would have. Here is the shell; what is next and when is decided in [`lane`], the steps of a clean-up
-//! in [`cleanup`].
+//! in [`cleanup`]. Work for volumes that are served has its places in line in [`places`].
 
 mod cleanup;
 mod lane;
+mod places;
 mod progress;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,8 +163,8 @@ impl Reactor {
     pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
         let now_ns = self.now_ns;
         self.background.policies.insert(kind, policy);
-        if kind == BackgroundKind::Resynchronisation {
-            return self.change_copying(policy);
+        if kind != BackgroundKind::Cleanup {
+            return self.change_work_for_volumes(kind, policy);
         }
         let keys: Vec<_> = self.background.lanes.keys().copied().filter(|key| key.1 == kind).collect();
         for key in keys {

@@ -1,8 +1,10 @@
 //! A reactor's operations before the media that they share.
 
+use std::collections::BTreeMap;
+
 use weir_qos::{Cost, Granted, Kind, NodeId, Verdict};
 use weir_types::bounds::BLOCK_BYTES;
-use weir_types::{Scope, Terms};
+use weir_types::{BackgroundKind, Scope, Terms};
 use weir_volume::{Action, OperationId};
 
 use super::commons::{Commons, Mail};
@@ -107,7 +109,13 @@ impl Reactor {
             }
             let volume = &mut self.volumes[index];
             volume.emulated.add_home(media);
-            volume.homes.push(Home { drive, directory, read_cost, place, copying_leaf: None });
+            volume.homes.push(Home {
+                drive,
+                directory,
+                read_cost,
+                place,
+                background_leaves: BTreeMap::new(),
+            });
         }
     }
 
@@ -123,7 +131,8 @@ impl Reactor {
                 let leaf = self.connections[connection].pool_leaves.get(home).copied();
                 leaf.expect("a connection stands in line while it has requests")
             }
-            Purpose::Copying { .. } => self.copying_leaf(index, home),
+            Purpose::Copying { .. } => self.background_leaf(index, home, BackgroundKind::Resynchronisation),
+            Purpose::Scrubbing { .. } => self.background_leaf(index, home, BackgroundKind::Scrub),
         };
         let pending = self.pending.vacant_key();
         let volume = &mut self.volumes[index];
@@ -274,7 +283,7 @@ impl Reactor {
     /// Takes a volume that is closed out of its pools.
     pub(in crate::dataplane) fn leave_drives(&mut self, index: VolumeIndex) {
         for mut home in self.volumes[index].homes.drain(..) {
-            home.leave_copying();
+            home.leave_background();
             home.place.uproot();
         }
     }

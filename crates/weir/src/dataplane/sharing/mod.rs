@@ -10,6 +10,7 @@ mod domain;
 mod media;
 mod shaping;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use weir_qos::{Limit, Pace, Paths, Pool};
@@ -68,8 +69,8 @@ pub(super) struct PoolState {
     pub paths: Paths<Scope>,
     /// What runs for the system itself: it stands beside the tenants.
     pub background: Paths<BackgroundKind>,
-    /// How fast copies here may be brought up to date, once any were.
-    pub copying_pace: Option<Pace>,
+    /// How fast each kind of work for volumes may go here, once there was any.
+    pub paces: BTreeMap<BackgroundKind, Pace>,
 }
 
 /// A pool that all reactors with volumes on its drive share.

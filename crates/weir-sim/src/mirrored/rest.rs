@@ -1,0 +1,340 @@
+//! What rests on imagined drives: the files of checksums, scrubs, and drives that do not keep what they were given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, SECTION_BYTES};
+use weir_volume::mirror::{
+    Effect, Keep, Kept, MirrorId, SECTION_BLOCKS, SECTIONS, Seals, SectionReport, Sections, Slots,
+};
+use weir_volume::{Content, OperationId};
+
+use super::{Pending, Rot, Sabotage, World};
+use crate::disk::{Block, File};
+use crate::requests::EXTENTS;
+use crate::{BLOCK_SECTORS, Stamp};
+
+/// The file of checksums beside a copy of an extent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SumsFile {
+    sections: BTreeMap<u32, Vec<u32>>,
+    seals: Option<Seals>,
+}
+
+/// What scrubs of a world have come to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scrubs {
+    /// Pieces that are examined.
+    pub pieces: BTreeSet<MirrorId>,
+    /// Checksums as they were computed, by extent and block: only who makes a mistake needs them.
+    seen: BTreeMap<(u32, u32), u32>,
+    /// Blocks that did not stay as they were written, by extent.
+    pub rotten: BTreeSet<(u32, u32)>,
+}
+
+/// The checksum of a block.
+fn sum_of(block: &Block) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    block.hash(&mut hasher);
+    hasher.finish() as u32
+}
+
+/// Sections in which imagined clients write.
+const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
+
+impl World {
+    /// Begins to scrub a section somewhere, or goes on with one.
+    pub(super) fn scrub_some(&mut self) -> Result<(), String> {
+        let extent = self.random.below(EXTENTS.into()) as u32;
+        let section = HOT_SECTIONS[self.random.below(2) as usize];
+        let in_sync = self.mirror.readable(extent, 0, 0).iter().count();
+        if self.settings.rot == Rot::Always && in_sync < self.settings.copies {
+            // Whom a copy that is missing would have borne out cannot be told later.
+            return Ok(());
+        }
+        let mut effects = Vec::new();
+        if self.random.chance(1, 60) {
+            self.mirror.abandon_section(extent, &mut effects);
+        } else if !self.mirror.begin_section(extent, section, sum_of(&Block::default()), &mut effects) {
+            self.begin_piece(extent, &mut effects);
+        }
+        self.take(effects)
+    }
+
+    fn begin_piece(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+        if let Some(id) = self.mirror.scrub_piece(extent, effects) {
+            self.scrubs.pieces.insert(id);
+            self.steps.insert(id, super::piece_of_zeroes());
+        }
+    }
+
+    /// Scrubs everything, while nothing else goes on.
+    pub(super) fn scrub_all(&mut self) -> Result<(), String> {
+        for (extent, section) in (0..EXTENTS).flat_map(|extent| HOT_SECTIONS.map(|section| (extent, section)))
+        {
+            self.finish_section(extent)?;
+            let mut effects = Vec::new();
+            self.mirror.begin_section(extent, section, sum_of(&Block::default()), &mut effects);
+            self.take(effects)?;
+            self.settle()?;
+            self.finish_section(extent)?;
+        }
+        Ok(())
+    }
+
+    fn finish_section(&mut self, extent: u32) -> Result<(), String> {
+        while self.mirror.has_piece(extent) {
+            let mut effects = Vec::new();
+            self.begin_piece(extent, &mut effects);
+            self.take(effects)?;
+            self.settle()?;
+        }
+        self.settle()
+    }
+
+    /// Tells a scrub the checksums of what it has read.
+    pub(super) fn examine(
+        &mut self,
+        id: MirrorId,
+        (slot, operation): (usize, OperationId),
+        content: Content,
+    ) -> Result<(), String> {
+        let zeroes = super::piece_of_zeroes();
+        let buffer = self.buffers.get(&(slot, operation)).filter(|_| content == Content::Data);
+        let stamps: &[Stamp] = buffer.unwrap_or(&zeroes);
+        let sums: Vec<u32> = stamps
+            .chunks_exact(BLOCK_SECTORS)
+            .map(|stamps| sum_of(stamps.try_into().expect("a chunk is a block")))
+            .collect();
+        let mut effects = Vec::new();
+        let (request, count) = self.mirror.examining(id);
+        let first = request.offset / BLOCK_BYTES as u32;
+        let sums = &sums[..count];
+        for (block, sum) in (first..).zip(sums) {
+            self.scrubs.seen.insert((request.extent, block), *sum);
+        }
+        if content == Content::Hole
+            && let Some(step) = self.steps.get_mut(&id)
+        {
+            step.clone_from(&zeroes);
+        }
+        self.mirror.examined(id, sums, &mut effects);
+        self.take(effects)
+    }
+
+    /// Takes note of work with the files of checksums.
+    pub(super) fn keep(&mut self, extent: u32, work: Keep) -> Result<(), String> {
+        if let (Sabotage::SealsStay, Keep::Seal(_)) = (self.settings.sabotage, &work) {
+            self.pending.push(Pending::Keep(extent, Box::new(work)));
+            let mut effects = Vec::new();
+            let (failed, dropped) = Default::default();
+            self.mirror.kept(extent, Kept::Sealed { failed, dropped }, &mut effects);
+            return self.take(effects);
+        }
+        self.pending.push(Pending::Keep(extent, Box::new(work)));
+        Ok(())
+    }
+
+    /// Does work with the files of checksums.
+    pub(super) fn carry_out_keep(&mut self, extent: u32, work: Keep, effects: &mut Vec<Effect>) {
+        let is_broken = |world: &World, slot: &usize| world.drives[*slot].is_broken;
+        let kept = match work {
+            Keep::Load { section, slots } => {
+                let sums = |slot: usize| {
+                    let is_read = slots.contains(slot) && !is_broken(self, &slot);
+                    is_read
+                        .then(|| self.drives[slot].sums[extent as usize].sections.get(&section).cloned())?
+                };
+                Kept::Loaded(std::array::from_fn(sums))
+            }
+            Keep::Store { section, slots, sums } => {
+                let failed: Slots = slots.iter().filter(|slot| is_broken(self, slot)).collect();
+                for slot in slots.iter().filter(|slot| !failed.contains(*slot)) {
+                    self.drives[slot].sums[extent as usize].sections.insert(section, sums.clone());
+                }
+                Kept::Stored { failed }
+            }
+            Keep::Seal(seals) => {
+                let (mut failed, mut dropped) = (Slots::default(), Slots::default());
+                for (slot, seals) in seals.into_iter().enumerate() {
+                    let Some(seals) = seals else { continue };
+                    let is_full = self.random.chance(self.settings.full_per_mille, 1000);
+                    match (is_broken(self, &slot), is_full) {
+                        (true, _) => failed.insert(slot),
+                        (false, true) => {
+                            dropped.insert(slot);
+                            self.drives[slot].sums[extent as usize] = SumsFile::default();
+                        }
+                        (false, false) => self.drives[slot].sums[extent as usize].seals = Some(seals),
+                    }
+                }
+                if self.settings.sabotage == Sabotage::SealsStay {
+                    return;
+                }
+                Kept::Sealed { failed, dropped }
+            }
+        };
+        self.mirror.kept(extent, kept, effects);
+    }
+
+    /// The power failed while this was being done.
+    pub(super) fn keep_in_part(&mut self, extent: u32, work: Keep) {
+        match work {
+            Keep::Load { .. } => {}
+            Keep::Store { section, slots, sums } => {
+                for slot in slots.iter() {
+                    let sections = &mut self.drives[slot].sums[extent as usize].sections;
+                    match self.random.below(3) {
+                        0 => {}
+                        1 => _ = sections.insert(section, sums.clone()),
+                        // Torn: it is not whole any more, and that is noticed.
+                        _ => _ = sections.remove(&section),
+                    }
+                }
+            }
+            Keep::Seal(seals) => {
+                for (slot, seals) in seals.into_iter().enumerate() {
+                    if seals.is_some() && !self.drives[slot].is_broken && self.random.chance(1, 2) {
+                        self.drives[slot].sums[extent as usize].seals = seals;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells a volume that starts anew what is found beside its copies.
+    pub(super) fn find_seals(&mut self) {
+        self.scrubs.pieces.clear();
+        for (extent, slot) in (0..EXTENTS).flat_map(|extent| (0..COPIES_MAX).map(move |slot| (extent, slot)))
+        {
+            let seals = self.drives[slot].sums[extent as usize].seals.clone();
+            if let Some(seals) = seals.filter(|_| self.reachable[slot]) {
+                // Sometimes the file cannot be read just then. Once something rotted, nobody could tell without it.
+                let is_read = self.is_resting || !self.random.chance(1, 20);
+                self.mirror.set_seals(extent, slot, is_read.then_some(seals));
+            }
+        }
+    }
+
+    /// A section was scrubbed: nothing was found that is not there.
+    pub(super) fn scrubbed(&mut self, extent: u32, report: &SectionReport) -> Result<(), String> {
+        self.report.sections_scrubbed += 1;
+        self.report.sections_sealed += u64::from(report.is_sealed);
+        self.report.blocks_found += report.found.iter().sum::<u64>();
+        self.report.blocks_repaired += report.repaired.iter().sum::<u64>();
+        self.report.blocks_damaged += report.damaged;
+        let is_changed = !report.is_sealed && report.damaged == 0;
+        if self.settings.sabotage == Sabotage::SealsChanged && is_changed {
+            self.seal_falsely(extent, report.section);
+        }
+        let last = self.settings.copies - 1;
+        let others: u64 = (0..COPIES_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
+        let is_false = match self.settings.rot {
+            Rot::None => report.found != [0; COPIES_MAX] || report.damaged > 0,
+            _ if self.settings.copies == 1 => self.damage_is_made_up(extent),
+            _ => others > 0 || report.damaged > 0,
+        };
+        if is_false { Err(format!("a false alarm in extent {extent}: {report:?}")) } else { Ok(()) }
+    }
+
+    fn damage_is_made_up(&self, extent: u32) -> bool {
+        let mut damaged = self.mirror.damaged(extent).iter();
+        damaged.any(|damaged| !self.scrubs.rotten.contains(&(extent, damaged.block)))
+    }
+
+    /// Makes the mistake of sealing what was not found fit for it.
+    fn seal_falsely(&mut self, extent: u32, section: u32) {
+        let first = section * SECTION_BLOCKS as u32;
+        let zero_sum = sum_of(&Block::default());
+        let sum = |block: u32| self.scrubs.seen.get(&(extent, first + block)).copied().unwrap_or(zero_sum);
+        let sums: Vec<u32> = (0..SECTION_BLOCKS as u32).map(sum).collect();
+        for slot in 0..self.settings.copies {
+            let file = &mut self.drives[slot].sums[extent as usize];
+            file.sections.insert(section, sums.clone());
+            let seals = file.seals.get_or_insert_default();
+            seals.sealed = seals.sealed.with(Sections::one(section));
+        }
+    }
+
+    /// A block of the last copy that holds data changes by itself.
+    pub(super) fn rot_a_block(&mut self, extent: u32) {
+        let slot = self.settings.copies - 1;
+        let blocks: Vec<u32> = self.drives[slot].files[extent as usize].data_blocks().into_iter().collect();
+        if blocks.is_empty() {
+            return;
+        }
+        let block = blocks[self.random.below(blocks.len() as u64) as usize];
+        self.spoil(extent, block);
+    }
+
+    fn spoil(&mut self, extent: u32, block: u32) {
+        let slot = self.settings.copies - 1;
+        let garbage = Stamp::MAX - 1 - self.random.below(1 << 40);
+        self.drives[slot].files[extent as usize].write(block, [garbage; BLOCK_SECTORS], true);
+        self.scrubs.rotten.insert((extent, block));
+    }
+
+    /// What a faulty drive makes of a write: true if it is lost. Some come to be elsewhere.
+    pub(super) fn is_misled(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) -> bool {
+        let is_faulty = self.settings.rot == Rot::Always && slot == self.settings.copies - 1;
+        if !is_faulty || self.is_resting || !self.random.chance(1, 20) {
+            return false;
+        }
+        let block = BLOCK_BYTES as u32;
+        (offset / block..(offset + length) / block).for_each(|block| {
+            self.scrubs.rotten.insert((extent, block));
+        });
+        if self.random.chance(1, 2) {
+            let beside = (offset + length) % (SECTION_BYTES as u32 * SECTIONS - block) / block;
+            self.spoil(extent, beside);
+        }
+        true
+    }
+
+    /// True if what is read from a copy may be rotten.
+    pub(super) fn may_be_rotten(&self, slot: usize, extent: u32, block: u32) -> bool {
+        slot == self.settings.copies - 1 && self.scrubs.rotten.contains(&(extent, block))
+    }
+
+    /// Scrubs a volume at rest, has blocks rot, and scrubs it again.
+    pub(super) fn rot_at_rest(&mut self) -> Result<(), String> {
+        if self.settings.rot == Rot::None {
+            return Ok(());
+        }
+        self.is_resting = true;
+        self.make_up()?;
+        self.scrub_all()?;
+        let is_alone = self.settings.copies == 1;
+        if self.settings.rot == Rot::AtRest {
+            (0..40).for_each(|_| self.rot_a_block(self.now as u32 % EXTENTS));
+            if self.random.chance(1, 2) {
+                self.crash()?;
+                self.make_up()?;
+            }
+            self.scrub_all()?;
+            if is_alone && self.scrubs.rotten.iter().any(|(extent, block)| !self.is_reported(*extent, *block))
+            {
+                return Err("a block that rotted is not reported".to_owned());
+            }
+        }
+        // From here on everything is as it was written, where a copy was left that had it.
+        if !is_alone {
+            self.scrubs.rotten.clear();
+        }
+        Ok(())
+    }
+
+    fn is_reported(&self, extent: u32, block: u32) -> bool {
+        self.mirror.damaged(extent).iter().any(|damaged| damaged.block == block)
+    }
+
+    /// Writes to all copies but one what that one has: the mistake of mending the wrong way round.
+    pub(super) fn mend_the_wrong_way(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) {
+        let block = BLOCK_BYTES as u32;
+        for block in offset / block..(offset + length) / block {
+            let content = self.drives[slot].files[extent as usize].read(block);
+            let write = |file: &mut File| file.write(block, content, false);
+            (0..self.settings.copies).for_each(|slot| write(&mut self.drives[slot].files[extent as usize]));
+        }
+    }
+}

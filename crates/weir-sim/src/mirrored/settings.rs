@@ -1,0 +1,142 @@
+//! What a world of a volume with copies is made of, and what came of it. Nothing here does anything.
+
+/// What a drive does to what it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rot {
+    /// Nothing: whatever a scrub finds is a false alarm.
+    #[default]
+    None,
+    /// The last of three loses writes, makes them elsewhere, and has blocks change.
+    Always,
+    /// Blocks of the last copy change once all is at rest and was scrubbed.
+    AtRest,
+}
+
+/// A mistake that is made on purpose, to see that it is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    #[default]
+    None,
+    /// An account is said to be written before it is.
+    NotesLate,
+    /// One region in some is said to be copied and is not.
+    SkipsRegions,
+    /// Reads are made from stale copies now and then.
+    ReadsStale,
+    /// A change begins before the seal of what it changes is durably broken.
+    SealsStay,
+    /// A section is sealed though something in it changed.
+    SealsChanged,
+    /// A good copy is given what a bad one has.
+    MendsFromBad,
+    /// Changes are let go before what they change is captured.
+    CapturesLate,
+}
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Copies to begin with, 1 to 3.
+    pub copies: usize,
+    /// Steps of the world.
+    pub steps: u32,
+    /// Most requests in flight.
+    pub depth: usize,
+    /// Of 1000 disk operations, how many find the drive full.
+    pub full_per_mille: u64,
+    /// Of 10 000 steps, in how many a drive fails until the next start.
+    pub breaks_per_ten_thousand: u64,
+    /// Of 1000 steps, in how many a copy is added or given up.
+    pub moves_per_mille: u64,
+    /// Of 1000 steps, in how many a capture is begun.
+    pub captures_per_mille: u64,
+    /// Of 1000 steps, in how many something is scrubbed.
+    pub scrubs_per_mille: u64,
+    /// What becomes of what rests.
+    pub rot: Rot,
+    /// The copy, if any, on a drive whose filesystem cannot give space back or zero.
+    pub without_placement: Option<usize>,
+    /// The mistake that is made.
+    pub sabotage: Sabotage,
+}
+
+impl Settings {
+    /// One to three copies and power cuts alone.
+    pub fn quiet(seed: u64) -> Settings {
+        Settings {
+            seed,
+            copies: 1 + (seed % 3) as usize,
+            steps: 1500,
+            depth: 16,
+            full_per_mille: 0,
+            breaks_per_ten_thousand: 0,
+            moves_per_mille: 0,
+            captures_per_mille: 0,
+            scrubs_per_mille: 0,
+            rot: Rot::None,
+            without_placement: None,
+            sabotage: Sabotage::None,
+        }
+    }
+
+    /// Everything that can happen but rot, while it is scrubbed.
+    pub fn scrubbed(seed: u64) -> Settings {
+        Settings { scrubs_per_mille: 300, ..Settings::all_at_once(seed) }
+    }
+
+    /// One or two copies and power cuts, then blocks of the last copy that rot at rest; or three, the last on a drive that
+    /// does not do as it is told.
+    pub fn rotting(seed: u64) -> Settings {
+        let rot = if seed % 3 == 2 { Rot::Always } else { Rot::AtRest };
+        Settings { scrubs_per_mille: 200, rot, ..Settings::quiet(seed) }
+    }
+
+    /// Everything that can happen but rot, while the volume is captured again and again, and scrubbed.
+    pub fn captured(seed: u64) -> Settings {
+        let scrubs_per_mille = if seed.is_multiple_of(2) { 0 } else { 100 };
+        Settings { captures_per_mille: 8, scrubs_per_mille, ..Settings::all_at_once(seed) }
+    }
+
+    /// Everything that can happen, in some mixture.
+    pub fn all_at_once(seed: u64) -> Settings {
+        Settings {
+            full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
+            breaks_per_ten_thousand: 15,
+            moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
+            without_placement: seed.is_multiple_of(5).then_some(1),
+            ..Settings::quiet(seed)
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Equal for equal seeds.
+    pub trace_hash: u64,
+    /// Requests that were acknowledged.
+    pub acknowledged: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// Crashes that were survived.
+    pub crashes: u64,
+    /// Regions that were copied.
+    pub copied: u64,
+    /// Changes of standings.
+    pub standings: u64,
+    /// Captures that came to their end.
+    pub captures: u64,
+    /// Sections that were scrubbed, or given up.
+    pub sections_scrubbed: u64,
+    /// Sections that were sealed after that.
+    pub sections_sealed: u64,
+    /// Blocks of copies that were found bad where others were good.
+    pub blocks_found: u64,
+    /// Blocks of these that were repaired.
+    pub blocks_repaired: u64,
+    /// Blocks that were found without a good copy.
+    pub blocks_damaged: u64,
+}

@@ -1,0 +1,50 @@
+//! Scrubbing under chance: no false alarm whatever happens, and whatever rots is found and mended where it can be.
+
+use weir_sim::mirrored::{Report, Sabotage, Settings, run};
+
+fn check(seeds: std::ops::Range<u64>, settings: impl Fn(u64) -> Settings) -> Vec<Report> {
+    let run_one = |seed| run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    seeds.map(run_one).collect()
+}
+
+fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
+    reports.iter().map(of).sum()
+}
+
+#[test]
+fn there_is_no_false_alarm_whatever_drives_and_power_do() {
+    let reports = check(0..500, Settings::scrubbed);
+    assert!(sum(&reports, |report| report.sections_sealed) > 1000, "hardly any section was sealed");
+    assert!(sum(&reports, |report| report.crashes) > 500, "hardly any world crashed");
+    let found = |report: &Report| report.blocks_found + report.blocks_damaged;
+    assert_eq!(sum(&reports, found), 0, "all drives keep what they were given");
+}
+
+#[test]
+fn what_rots_is_found_and_mended_where_a_good_copy_can_be_told() {
+    let reports = check(0..300, Settings::rotting);
+    let (found, repaired) =
+        (sum(&reports, |report| report.blocks_found), sum(&reports, |report| report.blocks_repaired));
+    assert!(found > 500, "hardly anything rotted");
+    assert!(repaired * 10 > found * 9, "of {found} bad blocks only {repaired} were repaired");
+    assert!(sum(&reports, |report| report.blocks_damaged) > 500, "nothing was damaged in the only copy");
+}
+
+#[test]
+fn equal_seeds_give_equal_scrubs() {
+    for seed in 0..20 {
+        assert_eq!(run(Settings::rotting(seed)), run(Settings::rotting(seed)), "seed {seed}");
+    }
+}
+
+#[test]
+fn mistakes_are_noticed_within_a_thousand_seeds() {
+    let settings = |sabotage: Sabotage, seed| match sabotage {
+        Sabotage::MendsFromBad => Settings { sabotage, ..Settings::rotting(seed) },
+        _ => Settings { sabotage, ..Settings::scrubbed(seed) },
+    };
+    for sabotage in [Sabotage::SealsStay, Sabotage::SealsChanged, Sabotage::MendsFromBad] {
+        let first = (0..1000).find(|seed| run(settings(sabotage, *seed)).is_err());
+        assert!(first.is_some(), "{sabotage:?} is never noticed");
+    }
+}

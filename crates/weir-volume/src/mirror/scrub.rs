@@ -1,0 +1,521 @@
+//! Scrubbing: section by section, all copies of an extent are read and compared, the bad ones get what the good ones
+//! have, and what was found is sealed with its checksums.
+//!
+//! While a piece is examined, changes of it wait, as they do for each other; reads go on. What changes elsewhere in the
+//! section meanwhile leaves it unsealed and nothing else. Checksums are computed and kept by the executor; here it is
+//! decided what they mean (in [`super::verdict`]) and in which order things happen:
+//!
+//! * what was read is made stable before its checksums count, or a power cut could leave what was before it;
+//! * checksums are written before they count, and where others count already, these cease to before that.
+
+use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
+
+use super::extent::MirroredExtent;
+use super::seals::{Damaged, ExtentSeals, SealsByCopy};
+use super::section::{Move, PIECE_BLOCKS, PIECES, Piece, Progress, Repair, SECTIONS, SectionScrub};
+use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
+use crate::action::{Content, Kind, OperationId, Request};
+/// What the executor must do with the files of checksums → [`Mirror::kept`]; of one extent at most one of each at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// Read the checksums of a section beside these copies.
+    Load {
+        /// Which section.
+        section: u32,
+        /// Beside which copies.
+        slots: Slots,
+    },
+    /// Write the checksums of a section beside these copies, durably. They do not count yet.
+    Store {
+        /// Which section.
+        section: u32,
+        /// Beside which copies.
+        slots: Slots,
+        /// One for each block.
+        sums: Vec<u32>,
+    },
+    /// Write the seals beside these copies, durably. Where there is no file and nothing is to be said, none is made.
+    Seal(SealsByCopy),
+}
+
+/// How the executor answers a [`Keep`].
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// By copy the checksums of the section, where they are whole.
+    Loaded([Option<Vec<u32>>; COPIES_MAX]),
+    /// They were written, but not beside these copies.
+    Stored {
+        /// Where they could not be.
+        failed: Slots,
+    },
+    /// The seals were written.
+    Sealed {
+        /// Copies beside which they could not be, and which are of no use any more.
+        failed: Slots,
+        /// Copies beside which they could not be, whose checksums were durably dropped instead.
+        dropped: Slots,
+    },
+}
+
+impl Mirror {
+    /// Tells what was found beside a copy of an extent; `None` if that could not be read. To be called before
+    /// [`Mirror::begin`].
+    pub fn set_seals(&mut self, extent: u32, slot: usize, seals: Option<super::Seals>) {
+        let Some(state) = self.extents.get_mut(extent as usize) else { return };
+        let is_in_sync = state.in_sync().any(|other| other == slot);
+        let known = state.seals.get_or_insert_default();
+        match seals {
+            Some(seals) => known.found(slot, seals, is_in_sync),
+            None => known.distrust(slot),
+        }
+    }
+
+    /// Takes back what is said of an extent from an offset on, because that is changed by somebody else, who sees to the
+    /// files of checksums, while nothing is under way.
+    pub fn unseal_from(&mut self, index: u32, offset: u32) {
+        let Some(seals) = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut())
+        else {
+            return;
+        };
+        let length = EXTENT_BYTES as u32 - offset;
+        if length > 0 {
+            seals.change(&Request { kind: Kind::Release, extent: index, offset, length });
+            seals.distrust_damage();
+        }
+    }
+
+    /// Number of sections of an extent that are sealed beside any copy.
+    pub fn sealed_sections(&self, extent: u32) -> u32 {
+        let Some(seals) = self.extents.get(extent as usize).and_then(|state| state.seals.as_ref()) else {
+            return 0;
+        };
+        let is_sealed = |section: &u32| (0..self.copies.len()).any(|slot| seals.is_sealed(slot, *section));
+        (0..SECTIONS).filter(is_sealed).count() as u32
+    }
+
+    /// Blocks of an extent that are known to be damaged in all copies, in order.
+    pub fn damaged(&self, extent: u32) -> &[Damaged] {
+        let seals = self.extents.get(extent as usize).and_then(|state| state.seals.as_ref());
+        seals.map_or(&[], |seals| seals.damaged())
+    }
+
+    /// Begins to scrub a section of an extent; it ends with [`Effect::Scrubbed`]. One at a time of each extent; false
+    /// if there is one, or no copy is left to read. A block of zeroes has the checksum `zero_sum`.
+    pub fn begin_section(
+        &mut self,
+        index: u32,
+        section: u32,
+        zero_sum: u32,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(extent) = self.extents.get_mut(index as usize) else { return false };
+        let slots: Slots = extent.in_sync().collect();
+        let seals = extent.seals.get_or_insert_default();
+        if slots.is_empty() || seals.scrub.is_some() {
+            return false;
+        }
+        let sealed: Slots = slots.iter().filter(|slot| seals.is_sealed(*slot, section)).collect();
+        seals.scrub = Some(Box::new(SectionScrub::new(section, slots, zero_sum)));
+        match sealed.is_empty() {
+            true => self.scrub_of(index).progress = Progress::Examining,
+            false => effects
+                .push(Effect::Keep { extent: index, work: Box::new(Keep::Load { section, slots: sealed }) }),
+        }
+        true
+    }
+
+    /// True if an extent has a section of which pieces are to be examined now.
+    pub fn has_piece(&self, index: u32) -> bool {
+        let scrub = self.extents.get(index as usize).and_then(|extent| extent.seals.as_ref()?.scrub.as_ref());
+        scrub.is_some_and(|scrub| scrub.progress == Progress::Examining && scrub.next_piece < PIECES)
+    }
+
+    /// Begins to examine the next piece of the section that is being scrubbed; its end is an [`Effect::Done`]. Pieces that
+    /// were never written are passed over; `None` if none is left.
+    pub fn scrub_piece(&mut self, index: u32, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+        while self.has_piece(index) {
+            let scrub = self.scrub_of(index);
+            let first = scrub.next_piece as usize * PIECE_BLOCKS;
+            let offset = scrub.start() + scrub.next_piece * PIECE_BYTES as u32;
+            scrub.next_piece += 1;
+            let request = Request { kind: Kind::Read, extent: index, offset, length: PIECE_BYTES as u32 };
+            if self.is_untouched(&request) {
+                continue;
+            }
+            let id = self.insert(Operation { is_scrub: true, ..Operation::new(request, None) });
+            let piece = Piece {
+                id,
+                first,
+                move_: Move::Read,
+                slot: 0,
+                seen: Slots::default(),
+                found: Default::default(),
+                repairs: Vec::new(),
+            };
+            self.scrub_of(index).pieces.push(piece);
+            self.line_up(id, effects);
+            return Some(id);
+        }
+        self.go_on_scrubbing(index, effects);
+        None
+    }
+
+    /// Gives up the section that is being scrubbed: no more of it is examined, and it is not sealed.
+    pub fn abandon_section(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let Some(seals) = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut())
+        else {
+            return;
+        };
+        if let Some(scrub) = &mut seals.scrub {
+            scrub.next_piece = PIECES;
+            scrub.is_decided = false;
+            self.go_on_scrubbing(index, effects);
+        }
+    }
+
+    /// True if nobody ever wrote a piece, nothing is kept of it, and nothing is under way there.
+    fn is_untouched(&self, request: &Request) -> bool {
+        let Request { extent: index, offset, length, .. } = *request;
+        let extent = &self.extents[index as usize];
+        let Some(scrub) = extent.seals.as_ref().and_then(|seals| seals.scrub.as_ref()) else { return false };
+        let is_kept = scrub.loaded.iter().any(Option::is_some);
+        let readable: Slots = extent.readable(offset, length).collect();
+        let is_hole = |slot: usize| self.copies[slot].is_hole(index, offset, length);
+        let is_read = |slot: usize| readable.contains(slot);
+        let is_nothing = scrub.examined.iter().all(is_read) && readable.iter().all(is_hole);
+        !is_kept && is_nothing && !extent.is_open(request) && !self.is_busy(request)
+    }
+
+    fn seals_of(&mut self, index: u32) -> &mut ExtentSeals {
+        self.extents[index as usize].seals.as_mut().expect("an extent that is scrubbed has seals")
+    }
+
+    fn scrub_of(&mut self, index: u32) -> &mut SectionScrub {
+        self.seals_of(index).scrub.as_mut().expect("a section is known until it is scrubbed")
+    }
+
+    /// Reads the next copy of a piece, or decides once all were.
+    pub(super) fn examine(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, .. } = *self.operation(id);
+        let extent = &self.extents[request.extent as usize];
+        let readable: Slots = match extent.is_open(&request) {
+            true => Slots::default(),
+            false => extent.readable(request.offset, request.length).collect(),
+        };
+        let piece = self.scrub_of(request.extent).piece(id);
+        let next = readable.iter().find(|slot| !piece.seen.contains(*slot));
+        match next {
+            Some(slot) => {
+                piece.seen.insert(slot);
+                let blocks = (piece.first, PIECE_BLOCKS);
+                self.move_on(id, (Move::Read, slot), blocks, effects);
+            }
+            None => self.decide(id, readable, effects),
+        }
+    }
+
+    /// Starts a move of a piece on some of its blocks.
+    fn move_on(
+        &mut self,
+        id: MirrorId,
+        (move_, slot): (Move, usize),
+        (first, count): (usize, usize),
+        effects: &mut Vec<Effect>,
+    ) {
+        let whole = self.operation(id).request;
+        let scrub = self.scrub_of(whole.extent);
+        let start = scrub.start();
+        let piece = scrub.piece(id);
+        (piece.move_, piece.slot) = (move_, slot);
+        let kind = match move_ {
+            Move::Read | Move::Fetch => Kind::Read,
+            Move::Mend => Kind::Write { is_durable: false },
+        };
+        let offset = start + first as u32 * BLOCK_BYTES as u32;
+        let operation = self.operation(id);
+        operation.request = Request { kind, offset, length: count as u32 * BLOCK_BYTES as u32, ..whole };
+        (operation.succeeded, operation.source, operation.content) = (Slots::default(), None, Content::Data);
+        self.launch_piece(id, whole, slot, effects);
+    }
+
+    /// A move of a piece has ended.
+    pub(super) fn scrub_ended(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, source, content, succeeded, .. } = *self.operation(id);
+        if let Some((slot, operation)) = source {
+            return effects.push(Effect::Examine { id, slot, operation, content });
+        }
+        let scrub = self.scrub_of(request.extent);
+        let piece = scrub.piece(id);
+        match piece.move_ {
+            Move::Read => {
+                let slot = piece.slot;
+                scrub.examined.remove(slot);
+                self.examine(id, effects);
+            }
+            Move::Fetch => self.mended(id, false, effects),
+            Move::Mend => self.mended(id, !succeeded.is_empty(), effects),
+        }
+    }
+
+    /// The range that was read last on behalf of a piece, and how many blocks it has.
+    pub fn examining(&mut self, id: MirrorId) -> (Request, usize) {
+        let request = self.operation(id).request;
+        let scrub = self.scrub_of(request.extent);
+        let start = scrub.start();
+        let piece = scrub.piece(id);
+        let (first, count) = match (piece.move_, piece.repairs.last()) {
+            (Move::Fetch, Some(repair)) => (repair.first, repair.count),
+            _ => (piece.first, PIECE_BLOCKS),
+        };
+        let offset = start + first as u32 * BLOCK_BYTES as u32;
+        (Request { offset, length: count as u32 * BLOCK_BYTES as u32, ..request }, count)
+    }
+
+    /// The executor has looked at what was read: these are the checksums of its blocks.
+    pub fn examined(&mut self, id: MirrorId, sums: &[u32], effects: &mut Vec<Effect>) {
+        let Operation { request, source, .. } = *self.operation(id);
+        let (slot, operation) = source.expect("what is examined was read");
+        self.forget_read(id, (slot, operation), effects);
+        let scrub = self.scrub_of(request.extent);
+        let piece = scrub.pieces.iter_mut().find(|piece| piece.id == id);
+        let piece = piece.expect("a piece is known until it ends");
+        if piece.move_ == Move::Read {
+            piece.found[piece.slot] = Some(sums.to_vec());
+            return self.examine(id, effects);
+        }
+        let repair = *piece.repairs.last().expect("a repair is known until it is made");
+        match scrub.sums[repair.first..repair.first + repair.count] == *sums {
+            true => self.move_on(id, (Move::Mend, repair.slot), (repair.first, repair.count), effects),
+            // It was read otherwise before: nothing is copied that is not known to be good.
+            false => self.mended(id, false, effects),
+        }
+    }
+
+    /// What was read is not needed any more, apart from its content.
+    fn forget_read(
+        &mut self,
+        id: MirrorId,
+        (slot, operation): (usize, OperationId),
+        effects: &mut Vec<Effect>,
+    ) {
+        self.operation(id).source = None;
+        self.copies[slot].forget(operation);
+        effects.push(Effect::Ended { slot, operation });
+    }
+
+    /// All copies of a piece were read: decides what is good, and has the rest repaired.
+    fn decide(&mut self, id: MirrorId, readable: Slots, effects: &mut Vec<Effect>) {
+        let index = self.operation(id).request.extent;
+        let seals = self.seals_of(index);
+        let mut scrub = seals.scrub.take().expect("a section is known until it is scrubbed");
+        let place = scrub.pieces.iter().position(|piece| piece.id == id);
+        let mut piece = scrub.pieces.swap_remove(place.expect("a piece is known until it ends"));
+        let seen: Slots = readable.iter().filter(|slot| piece.found[*slot].is_some()).collect();
+        let missed: Vec<usize> = scrub.examined.iter().filter(|slot| !seen.contains(*slot)).collect();
+        missed.into_iter().for_each(|slot| scrub.examined.remove(slot));
+        if !seen.is_empty() {
+            (0..PIECE_BLOCKS).for_each(|block| scrub.judge(&mut piece, block, seen, seals));
+            scrub.has_data = true;
+        }
+        scrub.pieces.push(piece);
+        seals.scrub = Some(scrub);
+        self.repair(id, effects);
+    }
+
+    /// Makes the next repair of a piece, or ends it.
+    fn repair(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let Operation { request, .. } = *self.operation(id);
+        let extent = &self.extents[request.extent as usize];
+        let readable: Slots = extent.readable(request.offset, request.length).collect();
+        let can_be_made =
+            |repair: &Repair| readable.contains(repair.slot) && readable.contains(repair.source);
+        match self.scrub_of(request.extent).piece(id).repairs.last().copied() {
+            None => self.piece_scrubbed(id, effects),
+            Some(repair) if !can_be_made(&repair) => self.mended(id, false, effects),
+            Some(Repair { source, first, count, .. }) => {
+                self.move_on(id, (Move::Fetch, source), (first, count), effects);
+            }
+        }
+    }
+
+    /// A repair was made, or could not be: then the copy is not sealed.
+    fn mended(&mut self, id: MirrorId, is_mended: bool, effects: &mut Vec<Effect>) {
+        let index = self.operation(id).request.extent;
+        let scrub = self.scrub_of(index);
+        if let Some(Repair { slot, count, .. }) = scrub.piece(id).repairs.pop() {
+            match is_mended {
+                true => scrub.report.repaired[slot] += count as u64,
+                false => scrub.examined.remove(slot),
+            }
+        }
+        self.repair(id, effects);
+    }
+
+    fn piece_scrubbed(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let index = self.operation(id).request.extent;
+        self.scrub_of(index).pieces.retain(|piece| piece.id != id);
+        self.conclude(id, Ok(Content::Data), effects);
+        self.go_on_scrubbing(index, effects);
+    }
+
+    /// Takes the section on that is being scrubbed, as far as it goes now.
+    pub(super) fn go_on_scrubbing(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let Some(seals) = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut())
+        else {
+            return;
+        };
+        let Some(scrub) = &seals.scrub else { return };
+        let (can_seal, section) = (scrub.can_seal(), scrub.report.section);
+        let is_sealed = |slot: usize| seals.is_sealed(slot, section);
+        match scrub.progress {
+            Progress::Examining if scrub.next_piece == PIECES && scrub.pieces.is_empty() => match can_seal {
+                true => {
+                    self.scrub_of(index).progress = Progress::Flushing;
+                    self.flush_for(Purpose::Seal(index), effects);
+                }
+                false => self.section_scrubbed(index, effects),
+            },
+            Progress::Unsealing => self.store_sums(index, effects),
+            Progress::Sealing if !can_seal || scrub.storing.iter().all(is_sealed) => {
+                self.section_scrubbed(index, effects);
+            }
+            _ => {}
+        }
+    }
+
+    /// What was read is stable now: a copy that could not make it so fell.
+    pub(super) fn flushed_for_seal(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let seals = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut());
+        let Some(seals) = seals else { return };
+        let Some(mut scrub) = seals.scrub.take_if(|scrub| scrub.progress == Progress::Flushing) else {
+            return;
+        };
+        scrub.progress = Progress::Unsealing;
+        let section = scrub.report.section;
+        let is_other = |slot: &usize| scrub.loaded[*slot].as_ref() != Some(&scrub.sums);
+        scrub.storing = scrub.examined.iter().filter(is_other).collect();
+        scrub.storing.iter().for_each(|slot| seals.want(slot, section, false));
+        seals.scrub = Some(scrub);
+        self.note_seals(index, effects);
+        self.store_sums(index, effects);
+    }
+
+    /// Has the checksums written, once none count that they take the place of.
+    fn store_sums(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let seals = self.seals_of(index);
+        let Some(scrub) = &seals.scrub else { return };
+        let (section, mut slots) = (scrub.report.section, scrub.storing);
+        slots.iter().filter(|slot| !scrub.examined.contains(*slot)).for_each(|slot| slots.remove(slot));
+        if !scrub.can_seal() || slots.is_empty() {
+            return self.section_scrubbed(index, effects);
+        }
+        let one = super::Sections::one(section);
+        if slots.iter().any(|slot| seals.may_be(slot).meets(one)) {
+            return;
+        }
+        let scrub = self.scrub_of(index);
+        (scrub.progress, scrub.storing) = (Progress::Storing, slots);
+        let work = Keep::Store { section, slots, sums: scrub.sums.clone() };
+        effects.push(Effect::Keep { extent: index, work: Box::new(work) });
+    }
+
+    /// The executor has done something with the files of checksums.
+    pub fn kept(&mut self, index: u32, kept: Kept, effects: &mut Vec<Effect>) {
+        match kept {
+            Kept::Loaded(sums) => {
+                let scrub = self.scrub_of(index);
+                (scrub.loaded, scrub.progress) = (sums, Progress::Examining);
+            }
+            Kept::Stored { failed } => self.sums_stored(index, failed, effects),
+            Kept::Sealed { failed, dropped } => self.seals_noted(index, failed, dropped, effects),
+        }
+        self.go_on_scrubbing(index, effects);
+    }
+
+    fn sums_stored(&mut self, index: u32, failed: Slots, effects: &mut Vec<Effect>) {
+        let seals = self.seals_of(index);
+        let mut scrub = seals.scrub.take().expect("a section is known until it is scrubbed");
+        let slots = scrub.storing.iter().filter(|slot| !failed.contains(*slot));
+        scrub.storing = slots.filter(|slot| scrub.examined.contains(*slot)).collect();
+        scrub.progress = Progress::Sealing;
+        if scrub.can_seal() {
+            scrub.storing.iter().for_each(|slot| seals.want(slot, scrub.report.section, true));
+        }
+        seals.scrub = Some(scrub);
+        self.note_seals(index, effects);
+    }
+
+    fn section_scrubbed(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let seals = self.seals_of(index);
+        let Some(mut scrub) = seals.scrub.take() else { return };
+        let section = scrub.report.section;
+        scrub.report.is_sealed = (0..COPIES_MAX).any(|slot| seals.is_sealed(slot, section));
+        effects.push(Effect::Scrubbed { extent: index, report: Box::new(scrub.report) });
+        self.note_seals(index, effects);
+    }
+
+    /// Writes the seals if they are not as they should be, one writing at a time.
+    pub(super) fn note_seals(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        let (in_sync, stale) = (extent.in_sync().collect(), extent.with(super::Standing::Stale).collect());
+        if let Some(seals) = extent.seals.as_mut().and_then(|seals| seals.next_note(in_sync, stale)) {
+            effects.push(Effect::Keep { extent: index, work: Box::new(Keep::Seal(seals)) });
+        }
+    }
+
+    fn seals_noted(&mut self, index: u32, failed: Slots, dropped: Slots, effects: &mut Vec<Effect>) {
+        self.seals_of(index).noted(failed, dropped);
+        for slot in failed.iter() {
+            let mut actions = Vec::new();
+            self.copies[slot].retire(index, &mut actions);
+            self.take(slot, actions, effects);
+        }
+        self.note_seals(index, effects);
+        self.go_on_unsealing(index, effects);
+    }
+
+    /// Lets changes go on that waited for what is said of their ranges.
+    pub(super) fn go_on_unsealing(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        if self.extents[index as usize].seals.is_none() {
+            return;
+        }
+        for id in self.extents[index as usize].running.clone() {
+            if self.operations[id.0 as usize].is_some_and(|operation| operation.stage == Stage::Unsealing) {
+                self.unseal(id, effects);
+            }
+        }
+    }
+
+    /// Has a change begin once nothing is said any more of what it changes.
+    pub(super) fn unseal(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+        let request = self.operation(id).request;
+        let extent = self.extent_of(id);
+        let in_sync: Slots = extent.in_sync().collect();
+        let is_free = extent.seals.as_mut().is_none_or(|seals| {
+            seals.change(&request);
+            seals.is_free(&request, in_sync)
+        });
+        if is_free {
+            return self.begin_change(id, effects);
+        }
+        self.operation(id).stage = Stage::Unsealing;
+        self.note_seals(request.extent, effects);
+    }
+
+    /// True if nothing is said any more beside a copy that is to count again; else that is seen to.
+    pub(super) fn is_unsealed(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
+        let seals = self.extents[index as usize].seals.as_ref();
+        let is_unsealed = seals.is_none_or(|seals| seals.may_be(slot).is_empty());
+        if !is_unsealed {
+            self.note_seals(index, effects);
+        }
+        is_unsealed
+    }
+}
+
+impl MirroredExtent {
+    /// True if a section of the extent is being scrubbed: changes have to look out for its pieces.
+    pub(super) fn is_scrubbed(&self) -> bool {
+        self.seals.as_ref().is_some_and(|seals| seals.scrub.is_some())
+    }
+}

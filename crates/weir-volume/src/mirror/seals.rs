@@ -1,0 +1,366 @@
+//! What is durably known of copies at rest: which sections of an extent are sealed, and which blocks are damaged.
+//!
+//! A section of a copy is *sealed* while the checksums that are kept beside that copy count for it. The seal is broken,
+//! durably, before anything in the section changes; so whatever a crash or a power cut leaves, a checksum that counts
+//! is that of what should be there. A section whose seal is broken costs nothing more, and an extent that was never
+//! scrubbed has no seals at all.
+//!
+//! It knows nothing of checksums themselves, of files, or of how sections are scrubbed.
+
+use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, DAMAGED_BLOCKS_MAX, SECTION_BYTES};
+
+use super::Slots;
+use super::section::SectionScrub;
+use crate::action::Request;
+
+/// Sections of one extent, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sections(pub u64);
+
+impl Sections {
+    /// Any of them.
+    pub(super) const ALL: Sections = Sections(u64::MAX);
+
+    /// The sections that a range of bytes touches.
+    pub fn of(offset: u32, length: u32) -> Sections {
+        let section = SECTION_BYTES as u32;
+        let touched = offset / section..(offset + length).div_ceil(section);
+        Sections(touched.fold(0, |bits, section| bits | 1 << section))
+    }
+
+    /// One section.
+    pub fn one(section: u32) -> Sections {
+        Sections(1 << section)
+    }
+
+    /// True if there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// True if it has a section in common with another set.
+    pub fn meets(self, other: Sections) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// All sections of both.
+    pub fn with(self, other: Sections) -> Sections {
+        Sections(self.0 | other.0)
+    }
+
+    /// Its sections that are not in another set.
+    pub fn without(self, other: Sections) -> Sections {
+        Sections(self.0 & !other.0)
+    }
+
+    /// Number of sections.
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+}
+
+/// A block that no copy has as it should be, as far as it can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Damaged {
+    /// Which block of the extent.
+    pub block: u32,
+    /// The checksum that it should have; `None` if copies differ and nobody can tell which is right.
+    pub expected: Option<u32>,
+}
+
+/// What is durably said beside one copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seals {
+    /// Sections whose checksums count.
+    pub sealed: Sections,
+    /// Blocks of the extent that are damaged, in order.
+    pub damaged: Vec<Damaged>,
+}
+
+/// What is to be said beside each copy; `None` where nothing has to be.
+pub type SealsByCopy = [Option<Seals>; COPIES_MAX];
+
+/// What is being written.
+#[derive(Debug)]
+struct Noting {
+    sealed: [Option<Sections>; COPIES_MAX],
+    damaged: Vec<Damaged>,
+}
+
+/// The seals of one extent.
+#[derive(Debug, Default)]
+pub(super) struct ExtentSeals {
+    /// By copy, the sections that should be sealed.
+    wanted: [Sections; COPIES_MAX],
+    /// By copy, the sections that are, durably.
+    noted: [Sections; COPIES_MAX],
+    damaged: Vec<Damaged>,
+    damaged_noted: Vec<Damaged>,
+    noting: Option<Noting>,
+    /// The section that is being scrubbed.
+    pub scrub: Option<Box<SectionScrub>>,
+}
+
+impl ExtentSeals {
+    /// What was found beside a copy. It counts only for one that is in sync; of others it has to go.
+    pub fn found(&mut self, slot: usize, seals: Seals, is_in_sync: bool) {
+        self.noted[slot] = seals.sealed;
+        if is_in_sync {
+            self.wanted[slot] = seals.sealed;
+            for damaged in seals.damaged {
+                self.note_damage(damaged);
+                if !self.damaged_noted.contains(&damaged) {
+                    self.damaged_noted.push(damaged);
+                }
+            }
+            self.damaged_noted.sort_by_key(|damaged| damaged.block);
+        }
+    }
+
+    /// A copy does not have everything any more, or another one takes its place.
+    pub fn lose(&mut self, slot: usize) {
+        self.wanted[slot] = Sections::default();
+        if let Some(scrub) = &mut self.scrub {
+            scrub.examined.remove(slot);
+        }
+    }
+
+    /// Nobody knows what stands beside a copy: it was not watched.
+    pub fn distrust(&mut self, slot: usize) {
+        self.lose(slot);
+        self.noted[slot] = Sections::ALL;
+    }
+
+    /// Sections that may be sealed beside a copy at this moment, or become so.
+    pub fn may_be(&self, slot: usize) -> Sections {
+        let noting = self.noting.as_ref().and_then(|noting| noting.sealed[slot]);
+        self.noted[slot].with(noting.unwrap_or_default())
+    }
+
+    /// Nobody knows whether it still stands beside copies which blocks are damaged.
+    pub fn distrust_damage(&mut self) {
+        self.damaged_noted.clear();
+    }
+
+    /// True if a section of a copy is sealed, durably and for good.
+    pub fn is_sealed(&self, slot: usize, section: u32) -> bool {
+        let section = Sections::one(section);
+        self.wanted[slot].meets(section) && self.noted[slot].meets(section)
+    }
+
+    /// A copy is to be sealed in a section, or not any more.
+    pub fn want(&mut self, slot: usize, section: u32, is_sealed: bool) {
+        let (wanted, section) = (&mut self.wanted[slot], Sections::one(section));
+        *wanted = if is_sealed { wanted.with(section) } else { wanted.without(section) };
+    }
+
+    /// A change is about to begin: what is said of its range must not be said any more.
+    pub fn change(&mut self, request: &Request) {
+        let touched = Sections::of(request.offset, request.length);
+        self.wanted.iter_mut().for_each(|wanted| *wanted = wanted.without(touched));
+        if let Some(scrub) = &mut self.scrub {
+            scrub.change(request.offset, request.length);
+        }
+        if self.damaged.is_empty() {
+            return;
+        }
+        self.damaged.retain(|damaged| !covers(request, damaged.block));
+        // What is overwritten in part has another checksum, and is no better for it.
+        let partly = self.damaged.iter_mut().filter(|damaged| touches(request, damaged.block));
+        partly.for_each(|damaged| damaged.expected = None);
+    }
+
+    /// True if nothing is durably said of a range, beside these copies, that a change would make untrue.
+    pub fn is_free(&self, request: &Request, slots: Slots) -> bool {
+        let touched = Sections::of(request.offset, request.length);
+        if slots.iter().any(|slot| self.may_be(slot).meets(touched)) {
+            return false;
+        }
+        if slots.is_empty() {
+            return true;
+        }
+        let noting = self.noting.iter().flat_map(|noting| &noting.damaged);
+        let mut said =
+            self.damaged_noted.iter().chain(noting).filter(|damaged| touches(request, damaged.block));
+        said.all(|damaged| self.damaged.contains(damaged))
+    }
+
+    /// Blocks that are damaged, in order.
+    pub fn damaged(&self) -> &[Damaged] {
+        &self.damaged
+    }
+
+    /// What is known of a block that was found damaged before.
+    pub fn listed(&self, block: u32) -> Option<Damaged> {
+        let place = self.damaged.binary_search_by_key(&block, |damaged| damaged.block);
+        place.ok().map(|place| self.damaged[place])
+    }
+
+    /// A block was found damaged.
+    pub fn note_damage(&mut self, damaged: Damaged) {
+        match self.damaged.binary_search_by_key(&damaged.block, |known| known.block) {
+            Ok(place) => self.damaged[place] = damaged,
+            Err(place) if self.damaged.len() < DAMAGED_BLOCKS_MAX => self.damaged.insert(place, damaged),
+            Err(_) => {}
+        }
+    }
+
+    /// A block is as it should be.
+    pub fn forget_damage(&mut self, block: u32) {
+        self.damaged.retain(|damaged| damaged.block != block);
+    }
+
+    /// What has to be written beside which copies, if nothing is being written: these are in sync, those stale.
+    pub fn next_note(&mut self, in_sync: Slots, stale: Slots) -> Option<SealsByCopy> {
+        if self.noting.is_some() {
+            return None;
+        }
+        let is_listed = self.damaged == self.damaged_noted;
+        let sealed: [Option<Sections>; COPIES_MAX] = std::array::from_fn(|slot| {
+            let is_due = self.wanted[slot] != self.noted[slot];
+            let is_due = is_due && stale.contains(slot) || (is_due || !is_listed) && in_sync.contains(slot);
+            is_due.then_some(self.wanted[slot])
+        });
+        if sealed.iter().all(Option::is_none) {
+            return None;
+        }
+        let damaged = self.damaged.clone();
+        self.noting = Some(Noting { sealed, damaged });
+        let seals = |sealed| Seals { sealed, damaged: self.damaged.clone() };
+        Some(sealed.map(|sealed| sealed.map(seals)))
+    }
+
+    /// What was written stands, but not beside copies that failed; and of those whose checksums had to be dropped
+    /// nothing is said at all.
+    pub fn noted(&mut self, failed: Slots, dropped: Slots) {
+        let noting = self.noting.take().expect("seals are noted once");
+        for (slot, sealed) in noting.sealed.into_iter().enumerate() {
+            match sealed {
+                Some(_) if dropped.contains(slot) => {
+                    (self.wanted[slot], self.noted[slot]) = Default::default();
+                }
+                Some(sealed) if !failed.contains(slot) => self.noted[slot] = sealed,
+                _ => {}
+            }
+        }
+        self.damaged_noted = noting.damaged;
+    }
+}
+
+/// The bytes of a block of an extent.
+fn block_range(block: u32) -> std::ops::Range<u32> {
+    let start = block * BLOCK_BYTES as u32;
+    start..start + BLOCK_BYTES as u32
+}
+
+fn covers(request: &Request, block: u32) -> bool {
+    let range = block_range(block);
+    request.offset <= range.start && range.end <= request.offset + request.length
+}
+
+fn touches(request: &Request, block: u32) -> bool {
+    let range = block_range(block);
+    request.offset < range.end && range.start < request.offset + request.length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Kind;
+
+    const SECTION: u32 = SECTION_BYTES as u32;
+
+    fn write(offset: u32, length: u32) -> Request {
+        Request { kind: Kind::Write { is_durable: false }, extent: 0, offset, length }
+    }
+
+    fn both() -> Slots {
+        [0, 1].into_iter().collect()
+    }
+
+    /// Two copies, each sealed in its first two sections, with a damaged block in the second.
+    fn seals() -> ExtentSeals {
+        let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
+        let mut seals = ExtentSeals::default();
+        for slot in [0, 1] {
+            seals.found(slot, Seals { sealed: Sections(3), damaged: damaged.clone() }, true);
+        }
+        assert_eq!(seals.next_note(both(), Slots::default()), None, "what is found is noted");
+        seals
+    }
+
+    #[test]
+    fn a_range_touches_the_sections_that_it_lies_in() {
+        assert_eq!(Sections::of(0, 1), Sections(1));
+        assert_eq!(Sections::of(SECTION - 1, 2), Sections(3));
+        assert_eq!(Sections::of(SECTION, SECTION), Sections(2));
+        assert_eq!(Sections::of(0, u32::MAX / 4 + 1), Sections::ALL);
+    }
+
+    #[test]
+    fn a_seal_is_broken_durably_before_the_first_change_and_for_the_others_it_is() {
+        let (mut seals, first) = (seals(), write(0, 4096));
+        seals.change(&first);
+        assert!(!seals.is_free(&first, both()));
+        let note = seals.next_note(both(), Slots::default()).unwrap();
+        assert_eq!(
+            note.each_ref().map(|seals| seals.as_ref().map(|seals| seals.sealed.0))[..2],
+            [Some(2), Some(2)]
+        );
+        assert!(!seals.is_free(&first, both()), "it is only being written");
+        assert_eq!(seals.next_note(both(), Slots::default()), None, "one at a time");
+        seals.noted(Slots::default(), Slots::default());
+        assert!(seals.is_free(&first, both()));
+        let other = write(8192, 4096);
+        seals.change(&other);
+        assert!(seals.is_free(&other, both()));
+        assert!(!seals.is_free(&write(SECTION, 4096), both()), "the other section is still sealed");
+    }
+
+    #[test]
+    fn what_could_not_be_written_still_stands_and_what_was_dropped_does_not() {
+        let (mut seals, change) = (seals(), write(0, 4096));
+        seals.change(&change);
+        seals.next_note(both(), Slots::default()).unwrap();
+        seals.noted([0].into_iter().collect(), [1].into_iter().collect());
+        assert!(
+            !seals.is_free(&change, [0].into_iter().collect())
+                && seals.is_free(&change, [1].into_iter().collect())
+        );
+        assert_eq!(seals.may_be(1), Sections::default());
+    }
+
+    #[test]
+    fn a_damaged_block_is_forgotten_durably_before_it_is_overwritten() {
+        let (mut seals, whole) = (seals(), write(SECTION + 4096, 4096));
+        let (part, block) = (write(SECTION + 4096 + 512, 512), SECTION / 4096 + 1);
+        seals.change(&part);
+        assert_eq!(seals.damaged(), [Damaged { block, expected: None }], "it is no better for it");
+        assert!(!seals.is_free(&part, both()));
+        seals.change(&whole);
+        assert_eq!((seals.damaged().len(), seals.listed(block)), (0, None));
+        let note = seals.next_note(both(), Slots::default()).unwrap();
+        assert!(note.iter().flatten().all(|seals| seals.damaged.is_empty() && seals.sealed.0 == 1));
+        seals.noted(Slots::default(), Slots::default());
+        assert!(seals.is_free(&whole, both()));
+    }
+
+    #[test]
+    fn what_stands_beside_a_stale_copy_does_not_count_and_has_to_go() {
+        let mut seals = ExtentSeals::default();
+        seals.found(0, Seals { sealed: Sections(1), damaged: Vec::new() }, true);
+        seals.found(1, Seals { sealed: Sections(1), damaged: Vec::new() }, false);
+        assert!(seals.is_sealed(0, 0) && !seals.is_sealed(1, 0));
+        let note = seals.next_note([0].into_iter().collect(), [1].into_iter().collect()).unwrap();
+        assert_eq!((note[0].as_ref(), note[1].as_ref().map(|seals| seals.sealed.0)), (None, Some(0)));
+    }
+
+    #[test]
+    fn no_more_damaged_blocks_are_kept_than_fit() {
+        let mut seals = ExtentSeals::default();
+        let blocks = (0..DAMAGED_BLOCKS_MAX as u32 + 10).rev();
+        blocks.for_each(|block| seals.note_damage(Damaged { block, expected: None }));
+        assert_eq!(seals.damaged().len(), DAMAGED_BLOCKS_MAX);
+        assert!(seals.damaged().is_sorted_by_key(|damaged| damaged.block));
+    }
+}

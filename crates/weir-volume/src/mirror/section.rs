@@ -1,0 +1,220 @@
+//! What is known of a section that is being scrubbed: its pieces, what was found of each copy, and what follows for each
+//! block. It knows no executor and starts nothing; that is for [`super::scrub`].
+
+use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES, SECTION_BYTES};
+
+use super::seals::{Damaged, ExtentSeals};
+use super::verdict::{Past, Sighting, Verdict, verdict};
+use super::{MirrorId, Slots};
+
+/// Sections of one extent.
+pub const SECTIONS: u32 = (EXTENT_BYTES / SECTION_BYTES) as u32;
+/// Blocks of one section: a checksum is kept of each.
+pub const SECTION_BLOCKS: usize = (SECTION_BYTES / BLOCK_BYTES) as usize;
+/// Pieces of one section.
+pub(super) const PIECES: u32 = (SECTION_BYTES / PIECE_BYTES) as u32;
+/// Blocks of one piece.
+pub(super) const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize;
+
+/// What came of scrubbing a section.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SectionReport {
+    /// Which section.
+    pub section: u32,
+    /// Blocks of copies that were examined; those that were never written anywhere do not count.
+    pub checked: u64,
+    /// By copy, blocks that were found bad where others are good.
+    pub found: [u64; COPIES_MAX],
+    /// By copy, blocks of these that were given what a good copy has.
+    pub repaired: [u64; COPIES_MAX],
+    /// The first block of these, for the record.
+    pub first_found: Option<u32>,
+    /// Blocks of which no copy is known to be good.
+    pub damaged: u64,
+    /// The first block of these.
+    pub first_damaged: Option<u32>,
+    /// True if any copy is sealed now.
+    pub is_sealed: bool,
+}
+
+/// Where the scrubbing of a section stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// What is kept of it is being read.
+    Loading,
+    /// Pieces are examined.
+    Examining,
+    /// What was read is being made stable.
+    Flushing,
+    /// Checksums that others take the place of have to cease to count.
+    Unsealing,
+    /// Checksums are being written.
+    Storing,
+    /// They are about to count.
+    Sealing,
+}
+
+/// A section that is being scrubbed.
+#[derive(Debug)]
+pub(super) struct SectionScrub {
+    pub progress: Progress,
+    /// The piece that is examined next.
+    pub next_piece: u32,
+    pub pieces: Vec<Piece>,
+    /// By copy, the checksums that are kept beside it and count.
+    pub loaded: [Option<Vec<u32>>; COPIES_MAX],
+    /// The checksums that blocks should have, as far as they were examined.
+    pub sums: Vec<u32>,
+    /// Copies that could be read in all pieces so far.
+    pub examined: Slots,
+    /// Copies beside which checksums are being written.
+    pub storing: Slots,
+    /// Pieces in which something changed since it began, one bit each.
+    pub changed: u128,
+    /// There is something to seal, and everything is known of it.
+    pub has_data: bool,
+    pub is_decided: bool,
+    pub report: SectionReport,
+}
+
+impl SectionScrub {
+    pub fn new(section: u32, slots: Slots, zero_sum: u32) -> SectionScrub {
+        SectionScrub {
+            progress: Progress::Loading,
+            next_piece: 0,
+            pieces: Vec::new(),
+            loaded: Default::default(),
+            sums: vec![zero_sum; SECTION_BLOCKS],
+            examined: slots,
+            storing: Slots::default(),
+            changed: 0,
+            has_data: false,
+            is_decided: true,
+            report: SectionReport { section, ..SectionReport::default() },
+        }
+    }
+
+    pub fn start(&self) -> u32 {
+        self.report.section * SECTION_BYTES as u32
+    }
+
+    /// Something changes in a range of the extent.
+    pub fn change(&mut self, offset: u32, length: u32) {
+        let (start, piece) = (self.start(), PIECE_BYTES as u32);
+        let first = (offset.max(start) - start) / piece;
+        let end = (offset + length).saturating_sub(start).div_ceil(piece).min(PIECES);
+        (first..end).for_each(|piece| self.changed |= 1 << piece);
+    }
+
+    /// The checksum kept beside a copy for a block of the section, unless that may have changed since.
+    fn kept(&self, slot: usize, block: usize) -> Option<u32> {
+        let is_changed = self.changed & (1 << (block / PIECE_BLOCKS)) != 0;
+        self.loaded[slot].as_ref().filter(|_| !is_changed).and_then(|sums| sums.get(block).copied())
+    }
+
+    /// True if nothing stands against sealing it.
+    pub fn can_seal(&self) -> bool {
+        self.changed == 0 && self.has_data && self.is_decided && !self.examined.is_empty()
+    }
+
+    pub fn piece(&mut self, id: MirrorId) -> &mut Piece {
+        self.pieces.iter_mut().find(|piece| piece.id == id).expect("a piece is known until it ends")
+    }
+}
+
+/// A piece that is being examined.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub id: MirrorId,
+    /// Its first block, within the section.
+    pub first: usize,
+    /// What is done at present, and on which copy.
+    pub move_: Move,
+    pub slot: usize,
+    /// Copies that were read or could not be.
+    pub seen: Slots,
+    /// By copy, the checksums of what it has.
+    pub found: [Option<Vec<u32>>; COPIES_MAX],
+    pub repairs: Vec<Repair>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// A copy is read.
+    Read,
+    /// What a bad copy is to get is read from a good one.
+    Fetch,
+    /// It is given that.
+    Mend,
+}
+
+/// Blocks in a row that a copy gets from another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repair {
+    pub slot: usize,
+    pub source: usize,
+    /// The first of them, within the section.
+    pub first: usize,
+    pub count: usize,
+}
+
+impl SectionScrub {
+    /// Decides about one block of a piece that these copies were seen of.
+    pub fn judge(&mut self, piece: &mut Piece, block: usize, seen: Slots, seals: &mut ExtentSeals) {
+        let place = piece.first + block;
+        let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;
+        let sighting = |slot: usize| {
+            let found = piece.found[slot].as_ref().and_then(|sums| sums.get(block))?;
+            Some(Sighting { slot, found: *found, kept: self.kept(slot, place) })
+        };
+        let sightings: Vec<Sighting> = seen.iter().filter_map(sighting).collect();
+        let past = match seals.listed(number) {
+            None => Past::Sound,
+            Some(Damaged { expected: Some(expected), .. }) => Past::Expected(expected),
+            Some(Damaged { expected: None, .. }) => Past::Undecided,
+        };
+        self.report.checked += sightings.len() as u64;
+        match verdict(&sightings, past) {
+            Verdict::Good(checksum) => {
+                self.sums[place] = checksum;
+                seals.forget_damage(number);
+            }
+            Verdict::Repair { checksum, good } => {
+                self.sums[place] = checksum;
+                seals.forget_damage(number);
+                self.order_repairs(piece, place, seen, good);
+            }
+            Verdict::Damaged(expected) => {
+                self.sums[place] = expected;
+                self.note_damage(Damaged { block: number, expected: Some(expected) }, seals);
+            }
+            Verdict::Undecided => {
+                self.is_decided = false;
+                self.note_damage(Damaged { block: number, expected: None }, seals);
+            }
+        }
+    }
+
+    fn note_damage(&mut self, damaged: Damaged, seals: &mut ExtentSeals) {
+        self.report.damaged += 1;
+        self.report.first_damaged.get_or_insert(damaged.block);
+        seals.note_damage(damaged);
+    }
+
+    /// Has all copies of a block that are not good get it from the first that is.
+    fn order_repairs(&mut self, piece: &mut Piece, place: usize, seen: Slots, good: Slots) {
+        let source = good.iter().next().expect("a repair has a source");
+        let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;
+        self.report.first_found.get_or_insert(number);
+        for slot in seen.iter().filter(|slot| !good.contains(*slot)) {
+            self.report.found[slot] += 1;
+            let is_next = |repair: &&mut Repair| {
+                (repair.slot, repair.source, repair.first + repair.count) == (slot, source, place)
+            };
+            match piece.repairs.iter_mut().find(is_next) {
+                Some(repair) => repair.count += 1,
+                None => piece.repairs.push(Repair { slot, source, first: place, count: 1 }),
+            }
+        }
+    }
+}

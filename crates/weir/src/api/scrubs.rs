@@ -1,0 +1,58 @@
+//! `/v1/scrubs` and `/v1/volumes/{name}/scrub`
+
+use axum::Json;
+use axum::extract::State;
+
+use super::answer::{Answer, Path, Query};
+use super::types::{ErrorBody, Scrub, ScrubList, TenantQuery};
+use super::{Context, convert};
+
+/// Scrubs: those that go on, the last ones of other volumes, and what is known of all volumes at rest.
+#[utoipa::path(
+    get, path = "/v1/scrubs", tag = "volumes", operation_id = "listScrubs", params(TenantQuery),
+    responses((status = 200, description = "All volumes, or those of one tenant", body = ScrubList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<ScrubList> {
+    let tenant = convert::optional_name(query.tenant.as_deref())?;
+    let views = context.run(move |control| control.scrubs(tenant.as_ref())).await?;
+    Ok(Json(ScrubList { scrubs: views.into_iter().map(Scrub::from).collect() }))
+}
+
+/// Compare the copies of a volume, find what rotted, and repair it from a good copy, in the background. A scrub that goes on
+/// goes on.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "scrubVolume",
+    params(("name" = String, Path, description = "The volume"), TenantQuery),
+    responses((status = 200, description = "The scrub, which goes on", body = Scrub),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn begin(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<Scrub> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let view = context.run(move |control| control.begin_scrub(tenant.as_ref(), &name)).await?;
+    Ok(Json(view.into()))
+}
+
+/// Give up the scrub of a volume, if there is one. What it has found, repaired and sealed stays so.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "cancelScrub",
+    params(("name" = String, Path, description = "The volume"), TenantQuery),
+    responses((status = 200, description = "The scrub, which has ended", body = Scrub),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn cancel(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<TenantQuery>,
+) -> Answer<Scrub> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let view = context.run(move |control| control.cancel_scrub(tenant.as_ref(), &name)).await?;
+    Ok(Json(view.into()))
+}

@@ -1,0 +1,54 @@
+//! The commands about scrubs.
+
+use clap::{Args, Subcommand};
+
+use super::{ReadArguments, TenantOption};
+
+/// What to scrub, or what else to do about scrubs.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example:\n  weir scrub vol1 vol2 --wait\n  weir scrub --all\n  weir scrub --cancel vol1\n  weir scrub list"
+)]
+pub struct ScrubArguments {
+    /// What else to do.
+    #[command(subcommand)]
+    pub command: Option<ScrubCommand>,
+    /// The volumes to scrub
+    #[arg(value_name = "VOLUME", required_unless_present_any = ["named", "all", "cancel"])]
+    volumes: Vec<String>,
+    /// A volume to scrub, as an option; may be given again
+    #[arg(long = "volume", value_name = "VOLUME")]
+    named: Vec<String>,
+    /// Scrub all volumes, or all of the tenant
+    #[arg(long, conflicts_with_all = ["volumes", "named"])]
+    pub all: bool,
+    /// Give up the scrub of a volume
+    #[arg(long, value_name = "VOLUME", conflicts_with_all = ["volumes", "named", "all", "wait"])]
+    pub cancel: Option<String>,
+    /// Wait until it is done, and show how far it is
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub tenant: TenantOption,
+}
+
+impl ScrubArguments {
+    /// The volumes, wherever they were given.
+    pub fn volumes(&self) -> impl Iterator<Item = &str> {
+        self.volumes.iter().chain(&self.named).map(String::as_str)
+    }
+}
+
+/// What else to do about scrubs.
+#[derive(Debug, Subcommand)]
+pub enum ScrubCommand {
+    /// Show for each volume how its scrub stands, or when it was last scrubbed and what was found
+    #[command(visible_alias = "show", after_help = "Example:\n  weir scrub list -o json")]
+    List {
+        #[command(flatten)]
+        tenant: TenantOption,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+}

@@ -1,0 +1,71 @@
+//! Where work for volumes stands in line for their drives, and the pace at which it may go there: one place and one pace
+//! for each kind of work and drive. What the work is, others know.
+
+use weir_qos::{NodeId, Pace};
+use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
+
+use super::plant;
+use crate::dataplane::locked;
+use crate::dataplane::reactor::Reactor;
+use crate::dataplane::served_volume::Home;
+use crate::dataplane::sharing::{PoolState, without_ceilings};
+use crate::dataplane::token::VolumeIndex;
+
+impl Reactor {
+    /// Where a kind of work for a volume stands in line for a home of it.
+    pub(in crate::dataplane) fn background_leaf(
+        &mut self,
+        index: VolumeIndex,
+        home: usize,
+        kind: BackgroundKind,
+    ) -> NodeId {
+        let (now_ns, terms) = (self.now_ns, self.background.policy(kind).terms(None));
+        let home = &mut self.volumes[index].homes[home];
+        *home.background_leaves.entry(kind).or_insert_with(|| {
+            let node = plant(&home.place.pool, kind, &terms, now_ns);
+            locked(&home.place.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns)
+        })
+    }
+
+    /// Puts a kind of work for volumes under another policy.
+    pub(super) fn change_work_for_volumes(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
+        let (now_ns, terms) = (self.now_ns, without_ceilings(&policy.terms(None)));
+        for (_, volume) in &self.volumes {
+            for home in volume.homes.iter().filter(|home| home.background_leaves.contains_key(&kind)) {
+                let mut state = locked(&home.place.pool);
+                let PoolState { pool, background, .. } = &mut *state;
+                background.change(&mut pool.tree, &kind, &terms, now_ns);
+            }
+        }
+        self.wake_copying();
+        self.wake_scrubs();
+    }
+}
+
+impl Home {
+    /// Leaves the line as far as work for its volume is done here.
+    pub fn leave_background(&mut self) {
+        for (kind, leaf) in std::mem::take(&mut self.background_leaves) {
+            let mut state = locked(&self.place.pool);
+            let PoolState { pool, background, .. } = &mut *state;
+            pool.tree.remove(leaf);
+            background.uproot(&mut pool.tree, &[kind]);
+        }
+    }
+
+    /// The pace of a kind of work on this drive, for all volumes there.
+    pub fn with_pace<T>(
+        &self,
+        kind: BackgroundKind,
+        policy: BackgroundPolicy,
+        now_ns: u64,
+        act: impl FnOnce(&mut Pace) -> T,
+    ) -> T {
+        let mut state = locked(&self.place.pool);
+        let pace = state.paces.entry(kind).or_insert_with(|| Pace::new(policy, now_ns));
+        if *pace.policy() != policy {
+            pace.change(policy, now_ns);
+        }
+        act(pace)
+    }
+}

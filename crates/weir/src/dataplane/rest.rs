@@ -1,0 +1,317 @@
+//! Reading and writing what is kept of copies at rest: files of checksums, by a helper thread for each drive; an emulated
+//! drive answers when it would have.
+//!
+//! It does not know what checksums mean. One piece of work concerns the files of several copies, and is answered once all
+//! of them are done.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_types::DriveId;
+use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
+use weir_volume::mirror::{Keep, Kept, Seals, Slots};
+
+use super::helper::{Job, patiently};
+use super::reactor::Reactor;
+use super::served_volume::ServedVolume;
+use super::stalls::{Ghost, NO_ANSWER};
+use super::token::{AskNumber, CopyIndex, VolumeIndex};
+use crate::store::sums::{self, sums_file_name};
+
+/// What is done with the file beside one copy.
+enum Work {
+    Load { section: u32 },
+    Store { section: u32, sums: Arc<Vec<u32>> },
+    Seal(Seals),
+}
+
+/// Work with the file beside one copy.
+pub(super) struct SumsJob {
+    /// The drive that it is on.
+    pub drive: DriveId,
+    keep: u64,
+    copy: CopyIndex,
+    number: AskNumber,
+    path: PathBuf,
+    work: Work,
+    /// When an emulated drive has done it.
+    due_ns: u64,
+}
+
+/// What came of it.
+pub(super) struct SumsAnswer {
+    keep: u64,
+    copy: CopyIndex,
+    number: AskNumber,
+    due_ns: u64,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Loaded(Option<Vec<u32>>),
+    Done,
+    /// It could not be written, and was removed: nothing is said any more.
+    Dropped(String),
+    Failed(String),
+}
+
+impl SumsJob {
+    /// Does it.
+    pub fn perform(self) -> SumsAnswer {
+        let SumsJob { keep, copy, number, due_ns, .. } = self;
+        let path = &self.path;
+        let describe = |error: std::io::Error| format!("checksums {}: {error}", path.display());
+        let outcome = match self.work {
+            Work::Load { section } => match sums::read_section(path, section) {
+                Ok(sums) => Outcome::Loaded(sums),
+                Err(error) => {
+                    tracing::warn!("{}", describe(error));
+                    Outcome::Loaded(None)
+                }
+            },
+            Work::Store { section, sums } => match sums::write_section(path, section, &sums) {
+                Ok(()) => Outcome::Done,
+                Err(error) => Outcome::Failed(describe(error)),
+            },
+            Work::Seal(seals) => {
+                let written = patiently(|| sums::write_seals(path, &seals));
+                written.map_or_else(|error| drop_sums(path, describe(error)), |()| Outcome::Done)
+            }
+        };
+        SumsAnswer { keep, copy, number, due_ns, outcome }
+    }
+}
+
+/// What can neither be kept nor taken back must not be believed later.
+fn drop_sums(path: &std::path::Path, why: String) -> Outcome {
+    match sums::remove(path) {
+        Ok(()) => Outcome::Dropped(why),
+        Err(error) => Outcome::Failed(format!("{why}; and cannot be removed: {error}")),
+    }
+}
+
+/// Which work it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Load,
+    Store,
+    Seal,
+}
+
+/// Work with the files of one extent.
+struct UnderWay {
+    volume: VolumeIndex,
+    extent: u32,
+    phase: Phase,
+    waiting: BTreeMap<usize, AskNumber>,
+    loaded: [Option<Vec<u32>>; COPIES_MAX],
+    done: Slots,
+    failed: Slots,
+    dropped: Slots,
+    due_ns: u64,
+}
+
+impl UnderWay {
+    fn kept(self) -> Kept {
+        match self.phase {
+            Phase::Load => Kept::Loaded(self.loaded),
+            Phase::Store => Kept::Stored { failed: self.failed },
+            Phase::Seal => Kept::Sealed { failed: self.failed, dropped: self.dropped },
+        }
+    }
+}
+
+/// A reactor's work with files of checksums: at most one of each phase for an extent.
+#[derive(Default)]
+pub(super) struct Keeping {
+    under_way: BTreeMap<u64, UnderWay>,
+    count: u64,
+    /// Answers that emulated drives have not given yet, by when they do.
+    held: BTreeMap<(u64, u64), SumsAnswer>,
+}
+
+impl Keeping {
+    /// The next instant at which an emulated drive answers.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
+    }
+
+    /// Work for a volume that was due before an instant, and that some copies have done.
+    fn stalled(&self, volume: VolumeIndex, before_ns: u64) -> Vec<u64> {
+        let is_late = |work: &UnderWay| {
+            let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
+            work.volume == volume && is_late && (!work.done.is_empty() || work.phase != Phase::Seal)
+        };
+        self.under_way.iter().filter(|(_, work)| is_late(work)).map(|(key, _)| *key).collect()
+    }
+}
+
+impl Reactor {
+    /// Has something done with the files of checksums of an extent.
+    pub(super) fn keep(&mut self, index: VolumeIndex, extent: u32, keep: Keep) {
+        let (phase, work) = works(keep);
+        self.keeping.count += 1;
+        let key = self.keeping.count;
+        let now_ns = self.now_ns;
+        let volume = &mut self.volumes[index];
+        volume.outstanding += 1;
+        let (mut waiting, mut due_ns) = (BTreeMap::new(), now_ns);
+        for (slot, work) in work {
+            let home =
+                volume.home_of(slot, extent).expect("the mirror keeps account of copies that there are");
+            let answer_ns = volume.emulated.note(now_ns, home, extent);
+            due_ns = due_ns.max(answer_ns);
+            let number = volume.next_number();
+            waiting.insert(slot, number);
+            let home = &volume.homes[home];
+            let path = home.directory.join(sums_file_name(extent.into()));
+            let copy = CopyIndex { volume: index, slot };
+            let job = SumsJob { drive: home.drive, keep: key, copy, number, path, work, due_ns: answer_ns };
+            self.helper.submit(Job::Sums(Box::new(job)));
+        }
+        let under_way = UnderWay {
+            volume: index,
+            extent,
+            phase,
+            waiting,
+            loaded: Default::default(),
+            done: Slots::default(),
+            failed: Slots::default(),
+            dropped: Slots::default(),
+            due_ns,
+        };
+        self.keeping.under_way.insert(key, under_way);
+    }
+
+    /// A helper has done something with a file.
+    pub(super) fn sums_answered(&mut self, answer: SumsAnswer) {
+        let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.copy.volume].is_ending();
+        if answer.due_ns > self.now_ns && !is_ending {
+            self.keeping.count += 1;
+            self.keeping.held.insert((answer.due_ns, self.keeping.count), answer);
+        } else {
+            self.take_sums_answer(answer);
+        }
+    }
+
+    fn take_sums_answer(&mut self, answer: SumsAnswer) {
+        let SumsAnswer { keep, copy, number, outcome, .. } = answer;
+        let work = self.keeping.under_way.get_mut(&keep);
+        let Some(work) = work.filter(|work| work.waiting.get(&copy.slot) == Some(&number)) else {
+            self.is_ghost(copy, number);
+            return;
+        };
+        work.waiting.remove(&copy.slot);
+        let (volume, phase) = (&mut self.volumes[copy.volume], work.phase);
+        match outcome {
+            Outcome::Loaded(sums) => work.loaded[copy.slot] = sums,
+            Outcome::Done => work.done.insert(copy.slot),
+            Outcome::Dropped(message) => {
+                tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
+                work.dropped.insert(copy.slot);
+            }
+            Outcome::Failed(message) if phase == Phase::Seal => {
+                volume.fault_message = Some(format!("cannot take back its checksums: {message}"));
+                work.failed.insert(copy.slot);
+            }
+            Outcome::Failed(message) => {
+                tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
+                work.failed.insert(copy.slot);
+            }
+        }
+        self.go_on_keeping(keep);
+    }
+
+    fn go_on_keeping(&mut self, key: u64) {
+        if self.keeping.under_way.get(&key).is_none_or(|work| !work.waiting.is_empty()) {
+            return;
+        }
+        let work = self.keeping.under_way.remove(&key).expect("it was just found");
+        let (index, extent, phase) = (work.volume, work.extent, work.phase);
+        let volume = &mut self.volumes[index];
+        volume.outstanding -= 1;
+        volume.mirror.kept(extent, work.kept(), &mut volume.effects);
+        volume.publish_rest(extent);
+        if phase == Phase::Seal {
+            self.look_at_copies_again(index, extent);
+        }
+        self.ask_for_pieces(index);
+        self.carry_out(index);
+        self.settle_volume(index);
+    }
+
+    /// Gives up copies of a volume whose files should have been written before an instant, while others have it.
+    pub(super) fn give_up_keeps(&mut self, index: VolumeIndex, before_ns: u64) {
+        for key in self.keeping.stalled(index, before_ns) {
+            let work = self.keeping.under_way.get_mut(&key).expect("it was just found");
+            let volume = &mut self.volumes[index];
+            if work.phase == Phase::Seal {
+                volume.fault_message = Some(NO_ANSWER.to_owned());
+            }
+            for (slot, number) in std::mem::take(&mut work.waiting) {
+                work.failed.insert(slot);
+                volume.outstanding += 1;
+                volume.ghosts.add(slot, number, Ghost { extent: work.extent, media: None });
+            }
+            self.go_on_keeping(key);
+        }
+    }
+
+    /// Passes on what emulated drives answer now; everything, if the daemon is ending.
+    pub(super) fn pass_on_due_keeps(&mut self) {
+        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
+        while let Some(first) = self.keeping.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
+            let answer = first.remove();
+            self.take_sums_answer(answer);
+        }
+    }
+}
+
+/// What is to be done with the file beside each copy.
+fn works(keep: Keep) -> (Phase, Vec<(usize, Work)>) {
+    match keep {
+        Keep::Load { section, slots } => {
+            (Phase::Load, slots.iter().map(|slot| (slot, Work::Load { section })).collect())
+        }
+        Keep::Store { section, slots, sums } => {
+            let sums = Arc::new(sums);
+            let work = |slot| (slot, Work::Store { section, sums: Arc::clone(&sums) });
+            (Phase::Store, slots.iter().map(work).collect())
+        }
+        Keep::Seal(seals) => {
+            let seals = seals.into_iter().enumerate();
+            (Phase::Seal, seals.filter_map(|(slot, seals)| Some((slot, Work::Seal(seals?)))).collect())
+        }
+    }
+}
+
+impl ServedVolume {
+    /// Takes over what was found beside copies.
+    pub fn take_seals(&mut self, seals: Vec<(u32, usize, Option<Seals>)>) {
+        for (extent, slot, seals) in seals {
+            self.mirror.set_seals(extent, slot, seals);
+        }
+        self.publish_rest_of_all();
+    }
+
+    /// Lets everybody see what is known of an extent at rest.
+    pub fn publish_rest(&self, extent: u32) {
+        let (damaged, sealed) = (self.mirror.damaged(extent), self.mirror.sealed_sections(extent));
+        self.statistics.rest.is(extent, damaged, sealed);
+    }
+
+    /// Lets everybody see what is known of all extents at rest.
+    pub fn publish_rest_of_all(&self) {
+        self.statistics.rest.forget();
+        (0..self.mirror.extents()).for_each(|extent| self.publish_rest(extent));
+    }
+
+    /// The volume becomes smaller, and what it holds beyond its end is taken from its files.
+    pub fn unseal_tail(&mut self, size_bytes: u64) {
+        let tail = size_bytes % EXTENT_BYTES;
+        if size_bytes < self.size_bytes && tail > 0 {
+            self.mirror.unseal_from((size_bytes / EXTENT_BYTES) as u32, tail as u32);
+        }
+    }
+}

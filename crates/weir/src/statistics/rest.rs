@@ -1,0 +1,82 @@
+//! What is known of a volume at rest, for everybody to see: damaged blocks, sealed sections, and what scrubs have found.
+//! It knows nothing of how that is found.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_types::bounds::SECTION_BYTES;
+use weir_volume::mirror::{Damaged, SectionReport};
+
+/// What is known of a volume at rest. One reactor writes it.
+#[derive(Debug, Default)]
+pub struct RestStatistics {
+    extents: Mutex<BTreeMap<u32, RestOfExtent>>,
+    checked: AtomicU64,
+    found: AtomicU64,
+    repaired: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct RestOfExtent {
+    damaged: Vec<Damaged>,
+    sealed_sections: u32,
+}
+
+/// What was known at an instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestSnapshot {
+    /// By extent, the blocks of which no copy is known to be good, in order.
+    pub damaged: BTreeMap<u32, Vec<Damaged>>,
+    /// Bytes for which checksums are kept that count.
+    pub sealed_bytes: u64,
+    /// Blocks of copies that scrubs have examined since the volume was opened.
+    pub blocks_checked: u64,
+    /// Blocks of these that were not as they should be.
+    pub blocks_found: u64,
+    /// Blocks of those that were repaired.
+    pub blocks_repaired: u64,
+}
+
+impl RestStatistics {
+    fn extents(&self) -> MutexGuard<'_, BTreeMap<u32, RestOfExtent>> {
+        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known now.
+    pub fn snapshot(&self) -> RestSnapshot {
+        let extents = self.extents();
+        let damaged = extents.iter().filter(|(_, rest)| !rest.damaged.is_empty());
+        RestSnapshot {
+            damaged: damaged.map(|(extent, rest)| (*extent, rest.damaged.clone())).collect(),
+            sealed_bytes: extents.values().map(|rest| u64::from(rest.sealed_sections) * SECTION_BYTES).sum(),
+            blocks_checked: self.checked.load(Relaxed),
+            blocks_found: self.found.load(Relaxed),
+            blocks_repaired: self.repaired.load(Relaxed),
+        }
+    }
+
+    /// This is known of an extent now.
+    pub fn is(&self, extent: u32, damaged: &[Damaged], sealed_sections: u32) {
+        let mut extents = self.extents();
+        match damaged.is_empty() && sealed_sections == 0 {
+            true => _ = extents.remove(&extent),
+            false => {
+                _ = extents.insert(extent, RestOfExtent { damaged: damaged.to_vec(), sealed_sections });
+            }
+        }
+    }
+
+    /// Nothing is known any more.
+    pub fn forget(&self) {
+        self.extents().clear();
+    }
+
+    /// A section was scrubbed.
+    pub fn scrubbed(&self, report: &SectionReport) {
+        self.checked.fetch_add(report.checked, Relaxed);
+        self.found.fetch_add(report.found.iter().sum::<u64>() + report.damaged, Relaxed);
+        self.repaired.fetch_add(report.repaired.iter().sum(), Relaxed);
+    }
+}
