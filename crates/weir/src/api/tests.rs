@@ -72,7 +72,7 @@ impl World {
 
     /// Calls an operation by its template path, requires a status, and checks the answer's form.
     fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
-        let path = template.replace("{name}", name).replace("{kind}", name);
+        let path = template.replace("{name}", name).replace("{kind}", name).replace("{snapshot}", SNAPSHOT);
         let (template, _) = template.split_once('?').unwrap_or((template, ""));
         let request = self
             .client
@@ -225,6 +225,33 @@ fn call_background_policies(api: &mut World) {
     }
     api.call("DELETE", POLICY, "cleanup", None, 204);
     assert_eq!(list(api), built_in);
+}
+
+/// The snapshot that is meant where one is.
+const SNAPSHOT: &str = "s1";
+
+/// Makes snapshots, a clone, and restores.
+fn call_snapshots(api: &mut World) {
+    const OF_VOLUME: &str = "/v1/volumes/{name}/snapshots/{snapshot}";
+    api.call("POST", VOLUMES, "", Some(json!({"name": "x", "size_bytes": 1u64 << 30})), 201);
+    let wanted = json!({"name": SNAPSHOT, "volumes": ["x"]});
+    let made = api.call("POST", "/v1/snapshots", "", Some(wanted.clone()), 201);
+    assert_eq!(made["snapshots"][0]["export_name"], "x@s1");
+    api.call("POST", "/v1/snapshots", "", Some(wanted), 409);
+    api.call("POST", "/v1/snapshots", "", Some(json!({"name": "s2", "volumes": []})), 400);
+    assert_eq!(api.call("GET", "/v1/snapshots?volume=x", "", None, 200), made);
+    let clone = json!({"name": "twin", "snapshot": SNAPSHOT});
+    let clone = api.call("POST", "/v1/volumes/{name}/clone", "x", Some(clone), 201);
+    assert_eq!(clone["cloned_from"], "x@s1");
+    let restored = api.call("POST", &format!("{OF_VOLUME}/restore"), "x", Some(json!({})), 200);
+    assert_eq!((&restored["name"], &restored["snapshots"]), (&json!("x"), &json!(1)));
+    api.call("DELETE", VOLUME, "x", None, 409);
+    api.call("DELETE", OF_VOLUME, "x", None, 204);
+    api.call("DELETE", OF_VOLUME, "x", None, 404);
+    for volume in ["x", "twin"] {
+        api.call("DELETE", VOLUME, volume, None, 204);
+    }
+    crate::control::tests::settle(&api.control);
 }
 
 /// Scrubs a volume, and shows what came of it.
@@ -391,6 +418,7 @@ fn every_operation_answers_as_described() {
     call_measurements(api);
     call_background_policies(api);
     call_scrubs(api);
+    call_snapshots(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});
