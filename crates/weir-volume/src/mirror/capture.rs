@@ -28,6 +28,8 @@ pub(super) struct Capture {
     next: u32,
     /// What the executor is at.
     under_way: Option<(u32, Range<u32>)>,
+    /// Regions that are owed, of all extents.
+    regions_left: u64,
 }
 
 /// What is left to capture of an extent, and of which copies.
@@ -61,8 +63,7 @@ impl Mirror {
 
     /// Bytes that are left to capture.
     pub fn bytes_to_capture(&self) -> u64 {
-        let owed = self.capture.iter().flat_map(|capture| &capture.extents);
-        owed.map(|owed| u64::from(owed.regions.len()) * REGION_BYTES).sum()
+        self.capture.as_ref().map_or(0, |capture| capture.regions_left * REGION_BYTES)
     }
 
     /// Begins to capture what the volume holds now: everything that was acknowledged, and of what is under way some.
@@ -74,18 +75,14 @@ impl Mirror {
         assert!(self.capture.is_none(), "one capture runs at a time");
         let owed: Result<Vec<Owed>, NothingToCapture> =
             (0..self.extents()).map(|extent| self.owed_of(extent)).collect();
-        if let Ok(extents) = &owed
-            && extents.is_empty()
-        {
-            effects.push(Effect::Captured { copies: Some(Vec::new()) });
-        } else if let Ok(extents) = owed {
-            self.capture = Some(Capture { extents, urgent: VecDeque::new(), next: 0, under_way: None });
-            self.release(effects);
-            self.go_on_capturing(effects);
-            return Ok(());
-        }
+        let begun = owed.map(|extents| {
+            let regions_left = extents.len() as u64 * u64::from(super::REGIONS);
+            let (urgent, next, under_way) = (VecDeque::new(), 0, None);
+            self.capture = Some(Capture { extents, urgent, next, under_way, regions_left });
+        });
         self.release(effects);
-        owed.map(drop)
+        self.go_on_capturing(effects);
+        begun
     }
 
     fn owed_of(&self, index: u32) -> Result<Owed, NothingToCapture> {
@@ -137,8 +134,7 @@ impl Mirror {
     }
 
     fn end_capture_if_done(&mut self, effects: &mut Vec<Effect>) {
-        let is_done = |capture: &mut Capture| capture.extents.iter().all(|owed| owed.regions.is_empty());
-        if let Some(capture) = self.capture.take_if(is_done) {
+        if let Some(capture) = self.capture.take_if(|capture| capture.regions_left == 0) {
             let copies = capture.extents.iter().map(|owed| owed.slots).collect();
             effects.push(Effect::Captured { copies: Some(copies) });
         }
@@ -205,8 +201,9 @@ impl Mirror {
         if owed.slots.is_empty() {
             return self.abandon_capture(effects);
         }
-        let end = regions.end.min(end / REGION_BYTES as u32);
-        (regions.start..end).for_each(|region| owed.regions.remove(region));
+        let end = (end / REGION_BYTES as u32).clamp(regions.start, regions.end);
+        owed.regions.remove_all(regions.start..end);
+        capture.regions_left -= u64::from(end - regions.start);
         self.line_up_again(extent, effects);
         self.go_on_capturing(effects);
     }

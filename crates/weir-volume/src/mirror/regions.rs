@@ -39,8 +39,15 @@ impl RegionSet {
 
     /// Takes a region out.
     pub fn remove(&mut self, region: u32) {
-        if let Some(word) = self.words.get_mut(region as usize / 64) {
-            *word &= !(1 << (region % 64));
+        self.remove_all(std::iter::once(region));
+    }
+
+    /// Takes regions out.
+    pub fn remove_all(&mut self, regions: impl Iterator<Item = u32>) {
+        for region in regions {
+            if let Some(word) = self.words.get_mut(region as usize / 64) {
+                *word &= !(1 << (region % 64));
+            }
         }
         if self.words.iter().all(|word| *word == 0) {
             self.words = Vec::new();
@@ -54,7 +61,7 @@ impl RegionSet {
 
     /// Takes all regions of another set out.
     pub fn subtract(&mut self, other: &RegionSet) {
-        other.iter().for_each(|region| self.remove(region));
+        self.remove_all(other.iter());
     }
 
     /// True if there is none.

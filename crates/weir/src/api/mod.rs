@@ -154,6 +154,11 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
 }
 
 impl Context {
+    /// The same for what may take long: it runs beside what does not, and at most [`API_CAPTURES_MAX`] do at a time.
+    fn for_long_work(self) -> Context {
+        Context { workers: self.capturers.clone(), ..self }
+    }
+
     /// Runs an operation of control, which may wait for files and for the data plane, outside the API's own
     /// thread; at most [`API_WORKERS_MAX`] run at a time.
     async fn run<T, E>(
@@ -164,31 +169,7 @@ impl Context {
         T: Send + 'static,
         E: Into<ApiError> + Send + 'static,
     {
-        self.run_among(&self.workers, operation).await
-    }
-
-    /// Runs one that may take long beside those that do not; at most [`API_CAPTURES_MAX`] run at a time.
-    async fn run_long<T, E>(
-        &self,
-        operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, ApiError>
-    where
-        T: Send + 'static,
-        E: Into<ApiError> + Send + 'static,
-    {
-        self.run_among(&self.capturers, operation).await
-    }
-
-    async fn run_among<T, E>(
-        &self,
-        permits: &Arc<Semaphore>,
-        operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
-    ) -> Result<T, ApiError>
-    where
-        T: Send + 'static,
-        E: Into<ApiError> + Send + 'static,
-    {
-        let permit = permits.clone().acquire_owned().await.map_err(ApiError::unexpected)?;
+        let permit = self.workers.clone().acquire_owned().await.map_err(ApiError::unexpected)?;
         let control = self.control.clone();
         let work = move || {
             let _permit = permit;

@@ -50,7 +50,7 @@ pub(super) async fn create(
         volumes: volumes?,
         name: convert::name(&request.name)?,
     };
-    let views = context.run_long(move |control| control.create_snapshots(&request)).await?;
+    let views = context.for_long_work().run(move |control| control.create_snapshots(&request)).await?;
     Ok((StatusCode::CREATED, Json(list_of(views))))
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn restore(
     let restore = move |control: &crate::control::Control| {
         control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force)
     };
-    Ok(Json(context.run_long(restore).await?.into()))
+    Ok(Json(context.for_long_work().run(restore).await?.into()))
 }
 
 /// Make a volume that begins with what another one, or a snapshot of it, holds.
@@ -120,6 +120,6 @@ pub(super) async fn clone_volume(
         policy: convert_policy::policy_change(fixed.as_deref(), adaptive.as_deref())?,
         force: request.force,
     };
-    let view = context.run_long(move |control| control.clone_volume(&request)).await?;
+    let view = context.for_long_work().run(move |control| control.clone_volume(&request)).await?;
     Ok((StatusCode::CREATED, Json(view.into())))
 }

@@ -20,7 +20,7 @@ use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
 use crate::dataplane::{CaptureProgress, CaptureSpec};
-use crate::store::{extent_count, witness};
+use crate::store::{Store, extent_count, witness};
 
 /// How long a capture waits for another one of the same volume.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -195,7 +195,7 @@ impl Control {
         let captured = self.data_plane.capture(&begun.specs);
         let captured = captured.map_err(|error| ControlError::refused(error.to_string()));
         // Nobody should wait for all of it to become durable: what is left for later is little.
-        begun.pairs.iter().for_each(|pair| self.settle_files(&pair.source));
+        self.settle_files(&begun.pairs);
         let _change = self.begin_change();
         let in_place = captured.and_then(|captured| self.put_in_place(&begun.pairs, &captured));
         let published = in_place.and_then(|pairs| {
@@ -220,8 +220,11 @@ impl Control {
         }
     }
 
-    fn settle_files(&self, source: &VolumeRecord) {
-        for (drive, store) in self.stores_there(source) {
+    fn settle_files(&self, pairs: &[Pair]) {
+        // Each drive once, however many of the volumes are on it.
+        let stores: BTreeMap<DriveId, Store> =
+            pairs.iter().flat_map(|pair| self.stores_there(&pair.source)).collect();
+        for (drive, store) in stores {
             if let Err(error) = store.make_stable() {
                 // Whoever makes it durable under the lock finds that too, and says so to the one who asked.
                 tracing::warn!(%drive, %error, "what was captured could not be made durable");
