@@ -18,6 +18,7 @@
 mod capture;
 mod copying;
 mod extent;
+mod operation;
 mod regions;
 pub mod scrub;
 pub mod seals;
@@ -30,9 +31,9 @@ use crate::geometry::extent_count;
 use crate::volume::Volume;
 use capture::Capture;
 pub use capture::NothingToCapture;
-use copying::Step;
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
+use operation::{Operation, Stage};
 pub use regions::{REGIONS, RegionSet, regions_of};
 pub use scrub::{Keep, Kept};
 pub use seals::{Damaged, Seals, SealsByCopy, Sections};
@@ -163,62 +164,6 @@ pub enum Answer {
     Completed(OperationId, Result<u32, Fault>),
     /// To [`Action::Sync`].
     Synced(u32, Result<(), Fault>),
-}
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Others that overlap it have to end.
-    Waiting,
-    /// What is said of its range has to be taken back.
-    Unsealing,
-    /// The account has to name it.
-    Marking,
-    /// Copies are at it.
-    Running,
-    /// The account has to say which copies missed it.
-    Recording,
-    /// It has ended, and the executor knows.
-    Ended,
-}
-
-/// A request, or a copy step.
-#[derive(Clone, Copy, Debug)]
-struct Operation {
-    request: Request,
-    stage: Stage,
-    /// Operations of copies that are under way.
-    left: u32,
-    succeeded: Slots,
-    failed: Slots,
-    fault: Option<Fault>,
-    source: Option<(usize, OperationId)>,
-    content: Content,
-    /// What it copies, if it is a copy step.
-    step: Option<Step>,
-    /// It examines a piece of a section that is being scrubbed.
-    is_scrub: bool,
-}
-
-impl Operation {
-    fn new(request: Request, step: Option<Step>) -> Operation {
-        Operation {
-            request,
-            stage: Stage::Waiting,
-            left: 0,
-            succeeded: Slots::default(),
-            failed: Slots::default(),
-            fault: None,
-            source: None,
-            content: Content::Data,
-            step,
-            is_scrub: false,
-        }
-    }
-
-    fn range(&self) -> (u32, u32) {
-        (self.request.offset, self.request.length)
-    }
 }
 
 /// A flush that some copies have not answered.
@@ -426,6 +371,7 @@ impl Mirror {
         }
         match extent.read_from(&request, failed) {
             Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
+            None if self.starts_over(id) => self.read(id, effects),
             None => self.finish(id, Err(fault.unwrap_or(Fault::Broken)), effects),
         }
     }
@@ -505,6 +451,9 @@ impl Mirror {
         operation.stage = Stage::Running;
         // All of them now: one that ends at once is not the last.
         operation.left += slots.iter().count() as u32;
+        let standings = self.extents[request.extent as usize].wanted.standings;
+        let in_sync = slots.iter().filter(|slot| standings[*slot] == Standing::InSync);
+        in_sync.for_each(|slot| self.operation(id).relied_on.insert(slot));
         for slot in slots.iter() {
             let mut actions = std::mem::take(&mut self.spare);
             let inner = self.copies[slot].start(request, &mut actions);
@@ -560,21 +509,8 @@ impl Mirror {
         let owner = self.owners[slot][inner.0 as usize].take();
         let id = owner.expect("an operation of a copy has an owner until it ends");
         let operation = self.operation(id);
-        operation.left -= 1;
+        operation.answered(slot, inner, result);
         let is_read = operation.request.kind == Kind::Read;
-        match result {
-            Ok(content) if is_read => {
-                (operation.content, operation.source) = (content, Some((slot, inner)));
-                operation.succeeded.insert(slot);
-            }
-            Ok(_) => operation.succeeded.insert(slot),
-            Err(fault) => {
-                operation.failed.insert(slot);
-                let is_passing = is_read && operation.fault == Some(Fault::NoMemory);
-                operation.fault =
-                    Some(if is_passing { Fault::NoMemory } else { worse(operation.fault, fault) });
-            }
-        }
         let (left, step, is_scrub) = (operation.left, operation.step, operation.is_scrub);
         if !(is_read && result.is_ok()) {
             self.copies[slot].forget(inner);
@@ -605,7 +541,12 @@ impl Mirror {
         if failed.is_empty() {
             return self.conclude(id, Ok(Content::Data), effects);
         }
-        if fault == Some(Fault::Unsupported) || !succeeded.iter().any(has_it) {
+        let has_failed = !succeeded.iter().any(has_it);
+        if has_failed && fault != Some(Fault::Unsupported) && self.starts_over(id) {
+            return self.mark(id, effects);
+        }
+        let extent = self.extent_of(id);
+        if has_failed || fault == Some(Fault::Unsupported) {
             // Nothing was promised, but copies may differ now.
             extent.fall_apart(&request);
             return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
@@ -617,6 +558,18 @@ impl Mirror {
         self.operation(id).stage = Stage::Recording;
         self.note(request.extent, effects);
         self.look_again(request.extent, effects);
+    }
+
+    /// True if the copies that are left are asked once more, because one that was in sync when it was asked is not any
+    /// more: those that were short of something then must not have it told to the client that this one failed.
+    fn starts_over(&mut self, id: MirrorId) -> bool {
+        let relied_on = self.operation(id).relied_on;
+        let in_sync: Slots = self.extent_of(id).in_sync().collect();
+        let can_start_over = !in_sync.is_empty() && relied_on.iter().any(|slot| !in_sync.contains(slot));
+        if can_start_over {
+            self.operation(id).forget_answers();
+        }
+        can_start_over
     }
 
     /// Ends a change; what waited for it may begin.
@@ -776,15 +729,5 @@ impl Mirror {
         let of_failed = self.fallen.iter().filter(|(slot, _)| failed.contains(*slot));
         let mut extents = of_failed.map(|(_, extent)| &self.extents[*extent as usize]);
         extents.all(|extent| extent.in_sync().next().is_some())
-    }
-}
-
-/// Which of two faults the client is told, or what follows from is decided by: the one that promises least. (Of a read
-/// that one copy failed for a shortage the client is told of that: it may come again.)
-fn worse(known: Option<Fault>, fault: Fault) -> Fault {
-    match known {
-        Some(Fault::Unsupported) => Fault::Unsupported,
-        Some(Fault::NoSpace) if fault == Fault::Broken => Fault::NoSpace,
-        _ => fault,
     }
 }

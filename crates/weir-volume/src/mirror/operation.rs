@@ -1,0 +1,98 @@
+//! A request to several copies, or a copy step: how far it is, and what copies have answered so far. It knows nothing of
+//! what copies are worth, nor of the order in which anything happens.
+
+use super::copying::Step;
+use super::extent::Slots;
+use crate::action::{Content, Fault, Kind, OperationId, Request};
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Others that overlap it have to end.
+    Waiting,
+    /// What is said of its range has to be taken back.
+    Unsealing,
+    /// The account has to name it.
+    Marking,
+    /// Copies are at it.
+    Running,
+    /// The account has to say which copies missed it.
+    Recording,
+    /// It has ended, and the executor knows.
+    Ended,
+}
+
+/// A request, or a copy step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub request: Request,
+    pub stage: Stage,
+    /// Operations of copies that are under way.
+    pub left: u32,
+    pub succeeded: Slots,
+    pub failed: Slots,
+    /// Copies that were asked while they were in sync.
+    pub relied_on: Slots,
+    pub fault: Option<Fault>,
+    pub source: Option<(usize, OperationId)>,
+    pub content: Content,
+    /// What it copies, if it is a copy step.
+    pub step: Option<Step>,
+    /// It examines a piece of a section that is being scrubbed.
+    pub is_scrub: bool,
+}
+
+impl Operation {
+    pub fn new(request: Request, step: Option<Step>) -> Operation {
+        Operation {
+            request,
+            stage: Stage::Waiting,
+            left: 0,
+            succeeded: Slots::default(),
+            failed: Slots::default(),
+            relied_on: Slots::default(),
+            fault: None,
+            source: None,
+            content: Content::Data,
+            step,
+            is_scrub: false,
+        }
+    }
+
+    pub fn range(&self) -> (u32, u32) {
+        (self.request.offset, self.request.length)
+    }
+
+    /// Takes note of what a copy has answered.
+    pub fn answered(&mut self, slot: usize, inner: OperationId, result: Result<Content, Fault>) {
+        self.left -= 1;
+        match result {
+            Ok(content) => {
+                if self.request.kind == Kind::Read {
+                    (self.content, self.source) = (content, Some((slot, inner)));
+                }
+                self.succeeded.insert(slot);
+            }
+            Err(fault) => {
+                self.failed.insert(slot);
+                self.fault = Some(worse(self.fault, fault));
+            }
+        }
+    }
+
+    /// Copies will be asked once more.
+    pub fn forget_answers(&mut self) {
+        (self.succeeded, self.failed, self.relied_on) = Default::default();
+        self.fault = None;
+    }
+}
+
+/// Which of two faults the client is told, or what follows from is decided by: the one that promises least. A shortage
+/// goes before a failure, because the copy that was short of something is still there, and the client may come again.
+fn worse(known: Option<Fault>, fault: Fault) -> Fault {
+    match known {
+        Some(Fault::Unsupported) => Fault::Unsupported,
+        Some(shortage @ (Fault::NoSpace | Fault::NoMemory)) if fault == Fault::Broken => shortage,
+        _ => fault,
+    }
+}
