@@ -13,7 +13,10 @@ fn main() -> Result<(), String> {
         Some("scrubbed") => Settings::scrubbed,
         Some("rotting") => Settings::rotting,
         Some("captured") => Settings::captured,
-        Some(other) => return Err(format!("'{other}' is no kind; all, scrubbed, rotting and captured are")),
+        Some("stalled") => Settings::stalled,
+        Some(other) => {
+            return Err(format!("'{other}' is no kind; all, scrubbed, rotting, captured and stalled are"));
+        }
     };
     let mut sum = Report::default();
     for seed in first..first + count {
@@ -24,6 +27,8 @@ fn main() -> Result<(), String> {
         sum.copied += report.copied;
         sum.standings += report.standings;
         sum.captures += report.captures;
+        sum.given_up += report.given_up;
+        sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
         sum.sections_sealed += report.sections_sealed;
         sum.blocks_found += report.blocks_found;
@@ -34,6 +39,10 @@ fn main() -> Result<(), String> {
         "{count} worlds: {} requests acknowledged, {} failed, {} crashes, {} regions copied, {} changes of standing, \
          {} captures",
         sum.acknowledged, sum.failed, sum.crashes, sum.copied, sum.standings, sum.captures
+    );
+    println!(
+        "{} pieces of work given up; {} writes among them that came later",
+        sum.given_up, sum.late_writes
     );
     println!(
         "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",

@@ -2,8 +2,10 @@
 //! instant, copies that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
 
 mod capturing;
+mod crash;
 mod rest;
 mod settings;
+mod stalling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,12 +19,13 @@ use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
 use crate::random::Random;
-use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
+use crate::requests::{EXTENTS, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
 use rest::{Scrubs, SumsFile};
 pub use settings::{Report, Rot, Sabotage, Settings};
+use stalling::Ghost;
 
 /// An imagined drive with a copy of each extent.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +35,17 @@ struct Drive {
     sums: Vec<SumsFile>,
     /// Everything on it fails until the next start, or until it is brought back.
     is_broken: bool,
-    /// It was, since the last start.
-    has_been_broken: bool,
+    /// It answers nobody for now.
+    is_silent: bool,
+    /// It was either, since the last start.
+    has_failed: bool,
+}
+
+impl Drive {
+    /// True if nothing comes of what it is asked for.
+    fn is_away(&self) -> bool {
+        self.is_broken || self.is_silent
+    }
 }
 
 /// What will be answered.
@@ -54,6 +66,8 @@ struct InFlight {
     request: Request,
     stamp: Stamp,
     began: u64,
+    /// When a copy that counted last failed it.
+    failed_at: u64,
 }
 
 struct World {
@@ -69,6 +83,10 @@ struct World {
     /// Copies of extents that fell since the last start and were not taken back.
     fell: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
+    /// What was given up and may still be carried out.
+    ghosts: Vec<Ghost>,
+    /// When a copy of an extent last was short of something.
+    short_at: BTreeMap<(usize, u32), u64>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
@@ -126,7 +144,8 @@ impl World {
             accounts: vec![account.clone(); EXTENTS as usize],
             sums: vec![SumsFile::default(); EXTENTS as usize],
             is_broken: false,
-            has_been_broken: false,
+            is_silent: false,
+            has_failed: false,
         };
         let drives: Vec<Drive> = (0..COPIES_MAX).map(|_| drive()).collect();
         let witness = vec![Witness::default(); EXTENTS as usize];
@@ -141,6 +160,8 @@ impl World {
             stands: vec![account.standings; EXTENTS as usize],
             fell: BTreeSet::new(),
             pending: Vec::new(),
+            ghosts: Vec::new(),
+            short_at: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -161,19 +182,22 @@ impl World {
         let Settings { breaks_per_ten_thousand, moves_per_mille, .. } = self.settings;
         // Where two power cuts find accounts that were being written is where mistakes are.
         let is_delicate = self.is_changing_epoch() && self.random.chance(1, 25);
-        if is_delicate || self.random.chance(1, 500) {
+        if is_delicate || self.random.chance(1, self.settings.steps_between_crashes) {
             return self.crash();
         }
         if self.random.chance(breaks_per_ten_thousand, 10_000) {
             let slot = self.random.below(COPIES_MAX as u64) as usize;
             self.drives[slot].is_broken = true;
-            self.drives[slot].has_been_broken = true;
+            self.drives[slot].has_failed = true;
         }
         if self.random.chance(10 * breaks_per_ten_thousand, 10_000) {
             return self.bring_back();
         }
         if self.random.chance(moves_per_mille, 1000) {
             return self.change_copies();
+        }
+        if self.settings.stalls_per_ten_thousand > 0 && self.stall()? {
+            return Ok(());
         }
         let captures = self.settings.captures_per_mille;
         if captures > 0 && self.random.chance(captures, 1000) {
@@ -203,9 +227,13 @@ impl World {
 
     /// Answers everything that is under way.
     fn settle(&mut self) -> Result<(), String> {
-        while !self.pending.is_empty() {
+        self.drives.iter_mut().for_each(|drive| drive.is_silent = false);
+        while !self.pending.is_empty() || !self.ghosts.is_empty() {
             self.now += 1;
             self.answer_one()?;
+            if self.pending.is_empty() {
+                self.come_back()?;
+            }
         }
         let left = self.in_flight.len() + self.flushes.len() + self.steps.len();
         if left > 0 { Err(format!("{left} requests were never answered")) } else { Ok(()) }
@@ -227,7 +255,7 @@ impl World {
             sectors(&request).for_each(|sector| self.history.write_began(sector, stamp, self.now));
         }
         let id = self.mirror.start(request, &mut effects);
-        self.in_flight.insert(id, InFlight { request, stamp, began: self.now });
+        self.in_flight.insert(id, InFlight { request, stamp, began: self.now, failed_at: 0 });
         self.take(effects)
     }
 
@@ -239,9 +267,19 @@ impl World {
         match self.random.below(4) {
             0 => self.mirror.tidy(extent, &mut effects),
             1 => _ = self.mirror.promote(extent, slot, &mut effects),
+            2 if self.settings.stalls_per_ten_thousand > 0 => self.make_up_soon(extent, &mut effects),
             _ => self.begin_copy(extent, slot, &mut effects),
         }
         self.take(effects)
+    }
+
+    /// Takes a copy on that can be brought up to date.
+    fn make_up_soon(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+        if let Some(slot) = self.mirror.wanting(extent).iter().next()
+            && !self.mirror.promote(extent, slot, effects)
+        {
+            self.begin_copy(extent, slot, effects);
+        }
     }
 
     fn begin_copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
@@ -290,13 +328,15 @@ impl World {
 
     /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
     fn touches(&self, extent: u32, slot: usize) -> bool {
-        self.pending.iter().any(|pending| match pending {
-            Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
-            Pending::Sync(at, of, _) => *at == slot && *of == extent,
-            Pending::Note(of, ..) | Pending::Keep(of, _) => *of == extent,
-            Pending::BeginCapture => false,
-            Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
-        })
+        let touches = self.is_haunted(extent, slot);
+        touches
+            || self.pending.iter().any(|pending| match pending {
+                Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
+                Pending::Sync(at, of, _) => *at == slot && *of == extent,
+                Pending::Note(of, ..) | Pending::Keep(of, _) => *of == extent,
+                Pending::BeginCapture => false,
+                Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
+            })
     }
 
     /// Takes over what the mirror wants.
@@ -338,7 +378,7 @@ impl World {
                 }
                 Effect::Fell { slot, extent } => {
                     self.fell.insert((slot, extent));
-                    if !self.drives[slot].has_been_broken {
+                    if !self.drives[slot].has_failed {
                         return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
                     }
                 }
@@ -373,7 +413,15 @@ impl World {
             return Ok(());
         }
         let index = self.random.below(self.pending.len() as u64) as usize;
+        if self.is_silent(&self.pending[index]) {
+            return Ok(());
+        }
         let pending = self.pending.swap_remove(index);
+        self.answer(pending)
+    }
+
+    /// Answers something as far as drives do.
+    fn answer(&mut self, pending: Pending) -> Result<(), String> {
         let mut effects = Vec::new();
         match pending {
             Pending::BeginCapture => self.begin_capture(&mut effects),
@@ -394,7 +442,9 @@ impl World {
             }
             Pending::Action(slot, owner, action) => {
                 self.prepare(slot, owner, &action);
+                let extent = action.extent().expect("ends are not carried out");
                 let answer = self.carry_out(slot, owner, action);
+                self.note_fault((slot, extent), owner, &answer);
                 self.mirror.answer(slot, answer, &mut effects);
             }
         }
@@ -403,7 +453,7 @@ impl World {
 
     /// Writes an account beside copies, and then its epoch apart from them; those that could not take it.
     fn write_account(&mut self, extent: u32, slots: Slots, account: &Account) -> Slots {
-        let (failed, fine): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| self.drives[*slot].is_broken);
+        let (failed, fine): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| self.drives[*slot].is_away());
         for slot in &fine {
             self.drives[*slot].accounts[extent as usize] = account.clone();
         }
@@ -549,19 +599,36 @@ impl World {
         }
     }
 
-    /// No error reaches the client while a copy is left that can serve it.
+    /// Takes note of why a request may be told to have failed.
+    fn note_fault(&mut self, copy: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
+        let (Answer::Opened(_, Err(fault)) | Answer::Completed(_, Err(fault))) = answer else { return };
+        if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
+            self.short_at.insert(copy, self.now);
+        }
+        let (slot, extent) = copy;
+        let is_in_sync = self.mirror.standings(extent)[slot] == Standing::InSync;
+        let flying = owner.and_then(|owner| self.in_flight.get_mut(&owner));
+        if let Some(flying) = flying.filter(|_| is_in_sync && *fault == Fault::Broken) {
+            flying.failed_at = self.now;
+        }
+    }
+
+    /// No error reaches the client while a copy is left that can serve it: all that are left must have been short of
+    /// something since the request came, and since another copy failed it.
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
-        let standings = self.mirror.standings(flying.request.extent);
+        let extent = flying.request.extent;
+        let standings = self.mirror.standings(extent);
         let is_left = |slot: &usize| {
             let is_well = self.reachable[*slot] && !self.drives[*slot].is_broken;
-            let has_fallen = self.fell.contains(&(*slot, flying.request.extent));
-            standings[*slot] == Standing::InSync && is_well && !has_fallen
+            standings[*slot] == Standing::InSync && is_well && !self.fell.contains(&(*slot, extent))
         };
-        let is_full =
-            self.settings.full_per_mille > 0 && matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
+        let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
+        let since = flying.began.max(flying.failed_at);
+        let was_short =
+            |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);
         let is_unsupported = self.settings.without_placement.is_some() && result == Err(Fault::Unsupported);
-        match (0..COPIES_MAX).find(is_left) {
-            Some(slot) if !is_full && !is_unsupported => {
+        match (0..COPIES_MAX).filter(is_left).find(|slot| !was_short(slot)) {
+            Some(slot) if !is_unsupported => {
                 Err(format!("{flying:?} failed with {result:?} though copy {slot} is left"))
             }
             _ => Ok(()),
@@ -575,103 +642,11 @@ impl World {
         }
     }
 
-    /// The power fails: what was not stable may be gone, accounts that were being written may be written or not, and the
-    /// volume starts anew, perhaps without some drives.
-    fn crash(&mut self) -> Result<(), String> {
-        self.report.crashes += 1;
-        for pending in std::mem::take(&mut self.pending) {
-            match pending {
-                Pending::Note(extent, slots, account) => self.write_some_accounts(extent, slots, &account),
-                Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
-                Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
-            }
-        }
-        self.in_flight.clear();
-        self.steps.clear();
-        self.buffers.clear();
-        self.flushes.clear();
-        self.capturing = None;
-        for drive in &mut self.drives {
-            drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
-            drive.is_broken = false;
-            drive.has_been_broken = false;
-        }
-        self.fell.clear();
-        let begun = self.find()?;
-        self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
-        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
-        self.find_seals();
-        let mut effects = Vec::new();
-        self.mirror.begin(&mut effects);
-        self.take(effects)?;
-        if !self.pending.is_empty() && self.random.chance(1, 4) {
-            return self.crash();
-        }
-        self.settle()?;
-        self.check_after_crash()
-    }
-
-    fn write_some_accounts(&mut self, extent: u32, slots: Slots, account: &Account) {
-        if self.random.chance(1, 4) {
-            return;
-        }
-        let witness = &mut self.witness[extent as usize];
-        witness.reserved = witness.reserved.max(account.epoch);
-        let mut is_whole = true;
-        for slot in slots.iter() {
-            if !self.drives[slot].is_broken && self.random.chance(1, 2) {
-                self.drives[slot].accounts[extent as usize] = account.clone();
-            } else {
-                is_whole = false;
-            }
-        }
-        if is_whole && !slots.is_empty() {
-            self.witness[extent as usize].known = account.epoch;
-        }
-    }
-
-    /// Finds the copies: without some drives if the volume can be served without them.
-    fn find(&mut self) -> Result<Vec<Beginning>, String> {
-        let is_whole = self.settings.breaks_per_ten_thousand == 0;
-        let only = self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize);
-        self.reachable = std::array::from_fn(|slot| {
-            is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
-        });
-        if let Ok(found) = extents(&self.drives, &self.reachable, &self.witness) {
-            return Ok(found);
-        }
-        self.reachable = [true; COPIES_MAX];
-        extents(&self.drives, &self.reachable, &self.witness)
-    }
-
     /// True if what was read from a copy may be rotten.
     fn reads_rot(&self, slot: usize, request: &Request) -> bool {
         let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
         let mut blocks = start / BLOCK_BYTES as u32..(start + length) / BLOCK_BYTES as u32;
         blocks.any(|block| self.may_be_rotten(slot, request.extent, block))
-    }
-
-    fn check_after_crash(&mut self) -> Result<(), String> {
-        for sector in self.history.sectors() {
-            let (extent, block, index) = place_of(sector);
-            let readable = self.mirror.readable(extent, block * BLOCK_BYTES as u32, BLOCK_BYTES as u32);
-            let mut stamps = BTreeSet::new();
-            let is_well = |slot: &usize| !self.may_be_rotten(*slot, extent, block);
-            if !readable.iter().any(|slot| is_well(&slot)) {
-                continue;
-            }
-            for slot in readable.iter().filter(is_well) {
-                stamps.insert(self.drives[slot].files[extent as usize].read(block)[index]);
-            }
-            if stamps.len() != 1 {
-                return Err(format!(
-                    "sector {sector} has {stamps:?} on copies {readable:?} that are as good"
-                ));
-            }
-            let stamp = stamps.into_iter().next().unwrap_or_default();
-            self.history.check_after_crash(sector, stamp, self.now)?;
-        }
-        Ok(())
     }
 
     /// Makes up for everything that copies lack, without faults.

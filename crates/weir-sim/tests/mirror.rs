@@ -34,6 +34,13 @@ fn what_is_captured_is_what_could_be_read_at_its_instant() {
     assert!(captures > 800, "only {captures} captures came to their end");
 }
 
+#[test]
+fn promises_hold_while_drives_do_not_answer_and_act_late() {
+    let reports = check(400, Settings::stalled);
+    let late_writes = sum(&reports, |report| report.late_writes);
+    assert!(late_writes > 300, "only {late_writes} writes that were given up were carried out later");
+}
+
 /// Seeds of worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client
 /// was told of the failure alone.
 const ONCE_BROKEN: &[u64] = &[6766];
@@ -60,10 +67,12 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         (Sabotage::SkipsRegions, Settings::all_at_once),
         (Sabotage::ReadsStale, Settings::all_at_once),
         (Sabotage::CapturesLate, Settings::captured),
+        (Sabotage::TakesBackEarly, Settings::stalled),
     ];
     for (sabotage, settings) in all {
         let is_noticed = |seed| run(Settings { sabotage, ..settings(seed) }).is_err();
         let first = (0..1000).find(|seed| is_noticed(*seed));
+        println!("{sabotage:?}: first noticed with seed {first:?}");
         assert!(first.is_some(), "{sabotage:?} is never noticed");
     }
 }

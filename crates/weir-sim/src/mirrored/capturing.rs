@@ -50,7 +50,7 @@ impl World {
         let regions = u64::from(length) / REGION_BYTES;
         let end = offset + (1 + self.random.below(regions)) as u32 * REGION_BYTES as u32;
         let end = if self.random.chance(1, 2) { offset + length } else { end };
-        let (fine, failed): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| !self.drives[*slot].is_broken);
+        let (fine, failed): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| !self.drives[*slot].is_away());
         if self.settings.sabotage == Sabotage::CapturesLate {
             self.mirror.captured(end, failed.into_iter().collect(), effects);
             return self.copy_blocks(&fine, extent, 0, u32::MAX);

@@ -21,6 +21,16 @@ pub(super) struct SumsFile {
     seals: Option<Seals>,
 }
 
+impl SumsFile {
+    pub fn store(&mut self, section: u32, sums: Vec<u32>) {
+        self.sections.insert(section, sums);
+    }
+
+    pub fn say(&mut self, seals: Option<Seals>) {
+        self.seals = seals;
+    }
+}
+
 /// What scrubs of a world have come to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scrubs {
@@ -137,18 +147,18 @@ impl World {
 
     /// Does work with the files of checksums.
     pub(super) fn carry_out_keep(&mut self, extent: u32, work: Keep, effects: &mut Vec<Effect>) {
-        let is_broken = |world: &World, slot: &usize| world.drives[*slot].is_broken;
+        let is_away = |world: &World, slot: &usize| world.drives[*slot].is_away();
         let kept = match work {
             Keep::Load { section, slots } => {
                 let sums = |slot: usize| {
-                    let is_read = slots.contains(slot) && !is_broken(self, &slot);
+                    let is_read = slots.contains(slot) && !is_away(self, &slot);
                     is_read
                         .then(|| self.drives[slot].sums[extent as usize].sections.get(&section).cloned())?
                 };
                 Kept::Loaded(std::array::from_fn(sums))
             }
             Keep::Store { section, slots, sums } => {
-                let failed: Slots = slots.iter().filter(|slot| is_broken(self, slot)).collect();
+                let failed: Slots = slots.iter().filter(|slot| is_away(self, slot)).collect();
                 for slot in slots.iter().filter(|slot| !failed.contains(*slot)) {
                     self.drives[slot].sums[extent as usize].sections.insert(section, sums.clone());
                 }
@@ -159,7 +169,7 @@ impl World {
                 for (slot, seals) in seals.into_iter().enumerate() {
                     let Some(seals) = seals else { continue };
                     let is_full = self.random.chance(self.settings.full_per_mille, 1000);
-                    match (is_broken(self, &slot), is_full) {
+                    match (is_away(self, &slot), is_full) {
                         (true, _) => failed.insert(slot),
                         (false, true) => {
                             dropped.insert(slot);

@@ -32,6 +32,8 @@ pub enum Sabotage {
     MendsFromBad,
     /// Changes are let go before what they change is captured.
     CapturesLate,
+    /// A copy is taken back while what was given up there may still be carried out.
+    TakesBackEarly,
 }
 
 /// What a run is made of.
@@ -43,12 +45,16 @@ pub struct Settings {
     pub copies: usize,
     /// Steps of the world.
     pub steps: u32,
+    /// Once in how many steps the power fails.
+    pub steps_between_crashes: u64,
     /// Most requests in flight.
     pub depth: usize,
     /// Of 1000 disk operations, how many find the drive full.
     pub full_per_mille: u64,
     /// Of 10 000 steps, in how many a drive fails until the next start.
     pub breaks_per_ten_thousand: u64,
+    /// Of 10 000 steps, in how many a drive stops answering for a while.
+    pub stalls_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a copy is added or given up.
     pub moves_per_mille: u64,
     /// Of 1000 steps, in how many a capture is begun.
@@ -70,9 +76,11 @@ impl Settings {
             seed,
             copies: 1 + (seed % 3) as usize,
             steps: 1500,
+            steps_between_crashes: 500,
             depth: 16,
             full_per_mille: 0,
             breaks_per_ten_thousand: 0,
+            stalls_per_ten_thousand: 0,
             moves_per_mille: 0,
             captures_per_mille: 0,
             scrubs_per_mille: 0,
@@ -98,6 +106,15 @@ impl Settings {
     pub fn captured(seed: u64) -> Settings {
         let scrubs_per_mille = if seed.is_multiple_of(2) { 0 } else { 100 };
         Settings { captures_per_mille: 8, scrubs_per_mille, ..Settings::all_at_once(seed) }
+    }
+
+    /// Everything that can happen but rot, and drives that do not answer; in some the volume is captured and scrubbed. Power
+    /// fails seldom and few requests are in flight, so that copies that were given up are often made up for before what was
+    /// asked of them is carried out.
+    pub fn stalled(seed: u64) -> Settings {
+        let base =
+            if seed.is_multiple_of(2) { Settings::all_at_once(seed) } else { Settings::captured(seed) };
+        Settings { stalls_per_ten_thousand: 60, steps: 3000, steps_between_crashes: 1500, depth: 6, ..base }
     }
 
     /// Everything that can happen, in some mixture.
@@ -129,6 +146,10 @@ pub struct Report {
     pub standings: u64,
     /// Captures that came to their end.
     pub captures: u64,
+    /// Pieces of work that were given up because a drive did not answer.
+    pub given_up: u64,
+    /// Of these, writes that were carried out all the same, later.
+    pub late_writes: u64,
     /// Sections that were scrubbed, or given up.
     pub sections_scrubbed: u64,
     /// Sections that were sealed after that.

@@ -1,0 +1,104 @@
+//! Power cuts in the imagined machine, the start after each, and what must be there then.
+
+use std::collections::BTreeSet;
+
+use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
+use weir_volume::Mirror;
+use weir_volume::mirror::{Account, Beginning, Slots};
+
+use super::{Pending, World, extents};
+use crate::requests::{EXTENTS, place_of};
+
+impl World {
+    /// The power fails: what was not stable may be gone, accounts that were being written may be written or not, and the
+    /// volume starts anew, perhaps without some drives.
+    pub(super) fn crash(&mut self) -> Result<(), String> {
+        self.report.crashes += 1;
+        self.come_back_or_not();
+        for pending in std::mem::take(&mut self.pending) {
+            match pending {
+                Pending::Note(extent, slots, account) => self.write_some_accounts(extent, slots, &account),
+                Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
+                Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
+            }
+        }
+        self.in_flight.clear();
+        self.steps.clear();
+        self.buffers.clear();
+        self.flushes.clear();
+        self.capturing = None;
+        for drive in &mut self.drives {
+            drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
+            (drive.is_broken, drive.is_silent, drive.has_failed) = (false, false, false);
+        }
+        self.fell.clear();
+        let begun = self.find()?;
+        self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
+        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        self.find_seals();
+        let mut effects = Vec::new();
+        self.mirror.begin(&mut effects);
+        self.take(effects)?;
+        if !self.pending.is_empty() && self.random.chance(1, 4) {
+            return self.crash();
+        }
+        self.settle()?;
+        self.check_after_crash()
+    }
+
+    fn write_some_accounts(&mut self, extent: u32, slots: Slots, account: &Account) {
+        if self.random.chance(1, 4) {
+            return;
+        }
+        let witness = &mut self.witness[extent as usize];
+        witness.reserved = witness.reserved.max(account.epoch);
+        let mut is_whole = true;
+        for slot in slots.iter() {
+            if !self.drives[slot].is_broken && self.random.chance(1, 2) {
+                self.drives[slot].accounts[extent as usize] = account.clone();
+            } else {
+                is_whole = false;
+            }
+        }
+        if is_whole && !slots.is_empty() {
+            self.witness[extent as usize].known = account.epoch;
+        }
+    }
+
+    /// Finds the copies: without some drives if the volume can be served without them.
+    fn find(&mut self) -> Result<Vec<Beginning>, String> {
+        let is_whole = self.settings.breaks_per_ten_thousand == 0;
+        let only = self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize);
+        self.reachable = std::array::from_fn(|slot| {
+            is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
+        });
+        if let Ok(found) = extents(&self.drives, &self.reachable, &self.witness) {
+            return Ok(found);
+        }
+        self.reachable = [true; COPIES_MAX];
+        extents(&self.drives, &self.reachable, &self.witness)
+    }
+
+    fn check_after_crash(&mut self) -> Result<(), String> {
+        for sector in self.history.sectors() {
+            let (extent, block, index) = place_of(sector);
+            let readable = self.mirror.readable(extent, block * BLOCK_BYTES as u32, BLOCK_BYTES as u32);
+            let mut stamps = BTreeSet::new();
+            let is_well = |slot: &usize| !self.may_be_rotten(*slot, extent, block);
+            if !readable.iter().any(|slot| is_well(&slot)) {
+                continue;
+            }
+            for slot in readable.iter().filter(is_well) {
+                stamps.insert(self.drives[slot].files[extent as usize].read(block)[index]);
+            }
+            if stamps.len() != 1 {
+                return Err(format!(
+                    "sector {sector} has {stamps:?} on copies {readable:?} that are as good"
+                ));
+            }
+            let stamp = stamps.into_iter().next().unwrap_or_default();
+            self.history.check_after_crash(sector, stamp, self.now)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! Drives that do not answer in the imagined machine. While others have the same, what was asked of them is given up, as
+//! the data plane does it; they may still carry it out at any later time, or never.
+
+use weir_types::bounds::COPIES_MAX;
+use weir_volume::mirror::{Answer, Keep, Slots, Standing};
+use weir_volume::{Action, Fault};
+
+use super::{Pending, Sabotage, World};
+use crate::{Stamp, transfer};
+
+/// Something that was given up.
+#[derive(Clone, Debug)]
+pub(super) struct Ghost {
+    slot: usize,
+    extent: u32,
+    work: Pending,
+    /// What it writes, if it does.
+    buffer: Vec<Stamp>,
+}
+
+impl Pending {
+    /// The copies of an extent that it is asked of.
+    fn concerns(&self) -> Option<(u32, Slots)> {
+        match self {
+            Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
+            Pending::Sync(slot, extent, _) => Some((*extent, std::iter::once(*slot).collect())),
+            Pending::Note(extent, slots, _) => Some((*extent, *slots)),
+            Pending::Keep(extent, work) => Some((*extent, slots_of(work))),
+            Pending::Capture(piece) => Some((piece.extent, piece.slots)),
+            Pending::BeginCapture => None,
+        }
+    }
+
+    /// True if one copy alone is asked for it.
+    fn is_of_one(&self) -> bool {
+        matches!(self, Pending::Action(..) | Pending::Sync(..))
+    }
+}
+
+fn slots_of(work: &Keep) -> Slots {
+    match work {
+        Keep::Load { slots, .. } | Keep::Store { slots, .. } => *slots,
+        Keep::Seal(seals) => (0..COPIES_MAX).filter(|slot| seals[*slot].is_some()).collect(),
+    }
+}
+
+impl World {
+    /// Has drives fall silent and speak again, and what was given up come back. True if that was this step.
+    pub(super) fn stall(&mut self) -> Result<bool, String> {
+        if self.random.chance(self.settings.stalls_per_ten_thousand, 10_000) {
+            let slot = self.random.below(COPIES_MAX as u64) as usize;
+            (self.drives[slot].is_silent, self.drives[slot].has_failed) = (true, true);
+        }
+        let silent = self.drives.iter().position(|drive| drive.is_silent);
+        if let Some(slot) = silent.filter(|_| self.random.chance(1, 60)) {
+            self.drives[slot].is_silent = false;
+        }
+        if silent.is_some() && self.random.chance(1, 30) {
+            self.look_for_stalls()?;
+            return Ok(true);
+        }
+        if !self.ghosts.is_empty() && self.random.chance(1, 400) {
+            self.come_back()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// True if something is not answered, because a drive that it is asked of does not.
+    pub(super) fn is_silent(&self, pending: &Pending) -> bool {
+        let concerns = pending.concerns();
+        concerns.is_some_and(|(_, slots)| slots.iter().any(|slot| self.drives[slot].is_silent))
+    }
+
+    /// True if something that was given up may still happen to a copy of an extent.
+    pub(super) fn is_haunted(&self, extent: u32, slot: usize) -> bool {
+        let haunts = |ghost: &Ghost| (ghost.slot, ghost.extent) == (slot, extent);
+        self.settings.sabotage != Sabotage::TakesBackEarly && self.ghosts.iter().any(haunts)
+    }
+
+    /// Gives up whatever others can stand in for.
+    fn look_for_stalls(&mut self) -> Result<(), String> {
+        while let Some(index) = self.pending.iter().position(|pending| self.is_to_be_given_up(pending)) {
+            let pending = self.pending.swap_remove(index);
+            match pending {
+                Pending::Action(slot, ..) | Pending::Sync(slot, ..) => {
+                    let extent = pending.concerns().map_or(0, |(extent, _)| extent);
+                    self.pending.push(pending);
+                    self.give_up_copy(slot, extent)?;
+                }
+                _ => self.give_up_in_part(pending)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn is_to_be_given_up(&self, pending: &Pending) -> bool {
+        let Some((extent, slots)) = pending.concerns().filter(|_| self.is_silent(pending)) else {
+            return false;
+        };
+        let has_it = |slot: usize| !self.drives[slot].is_away();
+        match pending {
+            Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
+            Pending::Note(_, _, account) => {
+                slots.iter().any(|slot| has_it(slot) && account.standings[slot] == Standing::InSync)
+            }
+            Pending::Keep(_, work) => !matches!(**work, Keep::Seal(_)) || slots.iter().any(has_it),
+            Pending::Capture(_) | Pending::BeginCapture => true,
+        }
+    }
+
+    /// Retires a copy, and tells everything that was asked of it alone to have failed.
+    fn give_up_copy(&mut self, slot: usize, extent: u32) -> Result<(), String> {
+        let copy = std::iter::once(slot).collect();
+        let is_meant = |pending: &mut Pending| {
+            pending.is_of_one() && pending.concerns().is_some_and(|concerns| concerns == (extent, copy))
+        };
+        let given_up: Vec<Pending> = self.pending.extract_if(.., is_meant).collect();
+        let mut effects = Vec::new();
+        self.mirror.retire(extent, slot, &mut effects);
+        for pending in given_up {
+            let answer = match &pending {
+                Pending::Action(_, owner, action) => {
+                    let operation = action.operation();
+                    operation.map(|operation| (*owner, Answer::Completed(operation, Err(Fault::Broken))))
+                }
+                _ => None,
+            };
+            self.haunt(slot, extent, pending);
+            if let Some((owner, answer)) = answer {
+                self.note_fault((slot, extent), owner, &answer);
+                self.mirror.answer(slot, answer, &mut effects);
+            }
+        }
+        self.take(effects)
+    }
+
+    /// Takes the answers of those copies that gave one for all that there will be.
+    fn give_up_in_part(&mut self, pending: Pending) -> Result<(), String> {
+        let (extent, slots) = pending.concerns().expect("what drives are asked for concerns them");
+        for slot in slots.iter().filter(|slot| self.drives[*slot].is_silent).collect::<Vec<_>>() {
+            self.haunt(slot, extent, pending.clone());
+        }
+        self.answer(pending)
+    }
+
+    fn haunt(&mut self, slot: usize, extent: u32, work: Pending) {
+        let operation = if let Pending::Action(_, _, action) = &work { action.operation() } else { None };
+        let buffer = operation.and_then(|operation| self.buffers.get(&(slot, operation)));
+        let buffer = buffer.cloned().unwrap_or_default();
+        self.report.given_up += 1;
+        self.ghosts.push(Ghost { slot, extent, work, buffer });
+    }
+
+    /// A drive carries out something that was given up.
+    pub(super) fn come_back(&mut self) -> Result<(), String> {
+        if self.ghosts.is_empty() {
+            return Ok(());
+        }
+        let index = self.random.below(self.ghosts.len() as u64) as usize;
+        let ghost = self.ghosts.swap_remove(index);
+        let mut effects = Vec::new();
+        if let Pending::Action(slot, _, Action::Allocate { extent, piece }) = ghost.work {
+            self.mirror.answer(slot, Answer::Allocated(extent, piece), &mut effects);
+        }
+        self.carry_out_late(ghost);
+        self.take(effects)
+    }
+
+    /// The power fails: drives may have carried out what was given up, or not.
+    pub(super) fn come_back_or_not(&mut self) {
+        for ghost in std::mem::take(&mut self.ghosts) {
+            if self.random.chance(1, 2) {
+                self.carry_out_late(ghost);
+            }
+        }
+    }
+
+    fn carry_out_late(&mut self, ghost: Ghost) {
+        let Ghost { slot, extent, work, buffer } = ghost;
+        if self.drives[slot].is_broken {
+            return;
+        }
+        match work {
+            Pending::Action(_, _, action) => self.act_late(slot, action, &buffer),
+            Pending::Sync(_, _, point) => self.drives[slot].files[extent as usize].sync(point),
+            Pending::Note(_, _, account) => self.drives[slot].accounts[extent as usize] = *account,
+            Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
+            Pending::Capture(_) | Pending::BeginCapture => {}
+        }
+    }
+
+    fn act_late(&mut self, slot: usize, action: Action, buffer: &[Stamp]) {
+        match action {
+            Action::Write { extent, offset, buffer_offset, length, is_durable, .. } if !buffer.is_empty() => {
+                let length = transfer::part_of(&mut self.random, length);
+                let file = &mut self.drives[slot].files[extent as usize];
+                transfer::write_from(buffer, file, (offset, buffer_offset, length), is_durable);
+                self.report.late_writes += 1;
+            }
+            Action::Release { extent, offset, length, .. } | Action::Zero { extent, offset, length, .. }
+                if self.settings.without_placement != Some(slot) =>
+            {
+                transfer::zero(&mut self.drives[slot].files[extent as usize], offset, length);
+                self.report.late_writes += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn keep_late(&mut self, slot: usize, extent: u32, work: Keep) {
+        let file = &mut self.drives[slot].sums[extent as usize];
+        match work {
+            Keep::Load { .. } => {}
+            Keep::Store { section, sums, .. } => file.store(section, sums),
+            Keep::Seal(seals) => file.say(seals[slot].clone()),
+        }
+    }
+}
