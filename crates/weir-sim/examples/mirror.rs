@@ -1,5 +1,5 @@
 //! Many worlds of a volume with copies: `cargo run --release -p weir-sim --example mirror -- FIRST COUNT [KIND]`, where
-//! KIND is `all` (everything at once), `scrubbed` (the same, and scrubs) or `rotting` (scrubs, and blocks that rot).
+//! KIND is one of those that `Settings` has, `all` if none is named.
 
 use weir_sim::mirrored::{Report, Settings, run};
 
@@ -14,8 +14,10 @@ fn main() -> Result<(), String> {
         Some("rotting") => Settings::rotting,
         Some("captured") => Settings::captured,
         Some("stalled") => Settings::stalled,
+        Some("moved") => Settings::moved,
         Some(other) => {
-            return Err(format!("'{other}' is no kind; all, scrubbed, rotting, captured and stalled are"));
+            let kinds = "all, scrubbed, rotting, captured, stalled and moved";
+            return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };
     let mut sum = Report::default();
@@ -27,6 +29,7 @@ fn main() -> Result<(), String> {
         sum.copied += report.copied;
         sum.standings += report.standings;
         sum.captures += report.captures;
+        sum.moves += report.moves;
         sum.given_up += report.given_up;
         sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
@@ -41,8 +44,8 @@ fn main() -> Result<(), String> {
         sum.acknowledged, sum.failed, sum.crashes, sum.copied, sum.standings, sum.captures
     );
     println!(
-        "{} pieces of work given up; {} writes among them that came later",
-        sum.given_up, sum.late_writes
+        "{} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later",
+        sum.moves, sum.given_up, sum.late_writes
     );
     println!(
         "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",

@@ -3,6 +3,7 @@
 
 mod capturing;
 mod crash;
+mod moving;
 mod rest;
 mod settings;
 mod stalling;
@@ -11,9 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
-use weir_volume::mirror::{
-    Account, Answer, Beginning, Effect, Keep, MirrorId, Slots, Standing, Standings, Witness,
-};
+use weir_volume::mirror::{Account, Answer, Effect, Keep, MirrorId, Slots, Standing, Standings, Witness};
 use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 
 use crate::disk::{Block, File, SyncPoint};
@@ -23,6 +22,7 @@ use crate::requests::{EXTENTS, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
+use moving::Control;
 use rest::{Scrubs, SumsFile};
 pub use settings::{Report, Rot, Sabotage, Settings};
 use stalling::Ghost;
@@ -31,8 +31,10 @@ use stalling::Ghost;
 #[derive(Clone, Debug, Default)]
 struct Drive {
     files: Vec<File>,
-    accounts: Vec<Account>,
+    accounts: Vec<Option<Account>>,
     sums: Vec<SumsFile>,
+    /// Which extents' files there are.
+    is_made: Vec<bool>,
     /// Everything on it fails until the next start, or until it is brought back.
     is_broken: bool,
     /// It answers nobody for now.
@@ -94,6 +96,7 @@ struct World {
     reachable: [bool; COPIES_MAX],
     flushes: BTreeMap<u32, u64>,
     capturing: Option<Capturing>,
+    control: Control,
     history: History,
     next_stamp: Stamp,
     scrubs: Scrubs,
@@ -115,6 +118,9 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     world.rot_at_rest()?;
     world.crash()?;
     world.make_up()?;
+    if settings.is_moved {
+        world.finish_moves()?;
+    }
     if settings.scrubs_per_mille > 0 {
         world.scrub_all()?;
     }
@@ -126,30 +132,25 @@ fn piece_of_zeroes() -> Vec<Stamp> {
     vec![0; PIECE_BYTES as usize / SECTOR_BYTES as usize]
 }
 
-fn extents(drives: &[Drive], reachable: &[bool], witness: &[Witness]) -> Result<Vec<Beginning>, String> {
-    let beginning = |extent: usize| {
-        let account = |slot: usize| reachable[slot].then(|| drives[slot].accounts[extent].clone());
-        let found = Beginning::settle(std::array::from_fn(account), witness[extent]);
-        found.map_err(|error| format!("extent {extent}: {error}"))
-    };
-    (0..EXTENTS as usize).map(beginning).collect()
-}
-
 impl World {
     fn new(settings: Settings) -> World {
         let standing = |slot| if slot < settings.copies { Standing::InSync } else { Standing::Absent };
         let account = Account { standings: std::array::from_fn(standing), ..Account::default() };
-        let drive = || Drive {
+        // Whoever is alone has no account.
+        let has_account = !settings.is_moved || settings.copies > 1;
+        let drive = |slot: usize| Drive {
             files: vec![File::default(); EXTENTS as usize],
-            accounts: vec![account.clone(); EXTENTS as usize],
+            accounts: vec![has_account.then(|| account.clone()); EXTENTS as usize],
             sums: vec![SumsFile::default(); EXTENTS as usize],
+            is_made: vec![!settings.is_moved || slot < settings.copies; EXTENTS as usize],
             is_broken: false,
             is_silent: false,
             has_failed: false,
         };
-        let drives: Vec<Drive> = (0..COPIES_MAX).map(|_| drive()).collect();
+        let drives: Vec<Drive> = (0..COPIES_MAX).map(drive).collect();
         let witness = vec![Witness::default(); EXTENTS as usize];
-        let begun = extents(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
+        let control = Control::new(settings);
+        let begun = control.beginnings(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
         World {
             settings,
             random: Random::new(settings.seed),
@@ -168,6 +169,7 @@ impl World {
             reachable: [true; COPIES_MAX],
             flushes: BTreeMap::new(),
             capturing: None,
+            control,
             history: History::default(),
             next_stamp: 1,
             scrubs: Scrubs::default(),
@@ -182,6 +184,7 @@ impl World {
         let Settings { breaks_per_ten_thousand, moves_per_mille, .. } = self.settings;
         // Where two power cuts find accounts that were being written is where mistakes are.
         let is_delicate = self.is_changing_epoch() && self.random.chance(1, 25);
+        let is_delicate = is_delicate || self.control.is_at_something() && self.random.chance(1, 60);
         if is_delicate || self.random.chance(1, self.settings.steps_between_crashes) {
             return self.crash();
         }
@@ -198,6 +201,9 @@ impl World {
         }
         if self.settings.stalls_per_ten_thousand > 0 && self.stall()? {
             return Ok(());
+        }
+        if self.settings.is_moved && self.random.chance(1, 15) {
+            return self.move_copies();
         }
         let captures = self.settings.captures_per_mille;
         if captures > 0 && self.random.chance(captures, 1000) {
@@ -315,10 +321,15 @@ impl World {
     /// A drive works again, or can be reached again, and copies on it are taken back: without what was not stable.
     fn bring_back(&mut self) -> Result<(), String> {
         let slot = self.random.below(COPIES_MAX as u64) as usize;
+        self.take_back(slot)
+    }
+
+    fn take_back(&mut self, slot: usize) -> Result<(), String> {
         self.drives[slot].is_broken = false;
         let mut effects = Vec::new();
         for extent in 0..EXTENTS {
-            if !self.touches(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
+            let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
+            if is_known && !self.touches(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
                 self.fell.remove(&(slot, extent));
             }
@@ -375,6 +386,7 @@ impl World {
                 Effect::Stands { extent, standings, .. } => {
                     self.report.standings += 1;
                     self.stands[extent as usize] = standings;
+                    self.control.hear(extent, &standings);
                 }
                 Effect::Fell { slot, extent } => {
                     self.fell.insert((slot, extent));
@@ -455,10 +467,11 @@ impl World {
     fn write_account(&mut self, extent: u32, slots: Slots, account: &Account) -> Slots {
         let (failed, fine): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| self.drives[*slot].is_away());
         for slot in &fine {
-            self.drives[*slot].accounts[extent as usize] = account.clone();
+            self.drives[*slot].accounts[extent as usize] = Some(account.clone());
         }
         let reserved = self.witness[extent as usize].reserved.max(account.epoch);
-        let known = if fine.is_empty() { self.witness[extent as usize].known } else { account.epoch };
+        let counts = account.counts_beside(fine.iter().copied().collect());
+        let known = if counts { account.epoch } else { self.witness[extent as usize].known };
         self.witness[extent as usize] = Witness { reserved, known };
         failed.into_iter().collect()
     }

@@ -36,20 +36,29 @@ fn what_is_captured_is_what_could_be_read_at_its_instant() {
 
 #[test]
 fn promises_hold_while_drives_do_not_answer_and_act_late() {
-    let reports = check(400, Settings::stalled);
+    let reports = check(300, Settings::stalled);
     let late_writes = sum(&reports, |report| report.late_writes);
-    assert!(late_writes > 300, "only {late_writes} writes that were given up were carried out later");
+    assert!(late_writes > 200, "only {late_writes} writes that were given up were carried out later");
 }
 
-/// Seeds of worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client
-/// was told of the failure alone.
-const ONCE_BROKEN: &[u64] = &[6766];
+#[test]
+fn moves_end_as_wished_whatever_fails_meanwhile() {
+    let reports = check(120, Settings::moved);
+    let moves = sum(&reports, |report| report.moves);
+    assert!(moves > 700, "only {moves} copies were added or given up");
+}
+
+type Kind = fn(u64) -> Settings;
+
+/// Worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client was told of
+/// the failure alone. In 133 the only copy could not take the account that named a second one, which was said all the same
+/// to be the newest that counts: without it the copy was not served any more.
+const ONCE_BROKEN: &[(Kind, u64)] = &[(Settings::all_at_once, 6766), (Settings::moved, 133)];
 
 #[test]
 fn promises_hold_where_they_once_did_not() {
-    for seed in ONCE_BROKEN {
-        let seed = *seed;
-        run(Settings::all_at_once(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    for (settings, seed) in ONCE_BROKEN {
+        run(settings(*seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     }
 }
 
@@ -63,16 +72,17 @@ fn equal_seeds_give_equal_traces() {
 #[test]
 fn mistakes_are_noticed_within_a_thousand_seeds() {
     let all = [
-        (Sabotage::NotesLate, Settings::all_at_once as fn(u64) -> Settings),
+        (Sabotage::NotesLate, Settings::all_at_once as Kind),
         (Sabotage::SkipsRegions, Settings::all_at_once),
         (Sabotage::ReadsStale, Settings::all_at_once),
         (Sabotage::CapturesLate, Settings::captured),
         (Sabotage::TakesBackEarly, Settings::stalled),
+        (Sabotage::RecordsFirst, Settings::moved),
+        (Sabotage::GivesBackEarly, Settings::moved),
     ];
     for (sabotage, settings) in all {
         let is_noticed = |seed| run(Settings { sabotage, ..settings(seed) }).is_err();
         let first = (0..1000).find(|seed| is_noticed(*seed));
-        println!("{sabotage:?}: first noticed with seed {first:?}");
         assert!(first.is_some(), "{sabotage:?} is never noticed");
     }
 }

@@ -6,7 +6,7 @@ use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Account, Beginning, Slots};
 
-use super::{Pending, World, extents};
+use super::{Pending, World};
 use crate::requests::{EXTENTS, place_of};
 
 impl World {
@@ -27,6 +27,7 @@ impl World {
         self.buffers.clear();
         self.flushes.clear();
         self.capturing = None;
+        self.control.restart();
         for drive in &mut self.drives {
             drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
             (drive.is_broken, drive.is_silent, drive.has_failed) = (false, false, false);
@@ -55,7 +56,7 @@ impl World {
         let mut is_whole = true;
         for slot in slots.iter() {
             if !self.drives[slot].is_broken && self.random.chance(1, 2) {
-                self.drives[slot].accounts[extent as usize] = account.clone();
+                self.drives[slot].accounts[extent as usize] = Some(account.clone());
             } else {
                 is_whole = false;
             }
@@ -72,11 +73,11 @@ impl World {
         self.reachable = std::array::from_fn(|slot| {
             is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
         });
-        if let Ok(found) = extents(&self.drives, &self.reachable, &self.witness) {
+        if let Ok(found) = self.control.beginnings(&self.drives, &self.reachable, &self.witness) {
             return Ok(found);
         }
         self.reachable = [true; COPIES_MAX];
-        extents(&self.drives, &self.reachable, &self.witness)
+        self.control.beginnings(&self.drives, &self.reachable, &self.witness)
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {

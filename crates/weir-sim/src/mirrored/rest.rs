@@ -218,7 +218,8 @@ impl World {
         for (extent, slot) in (0..EXTENTS).flat_map(|extent| (0..COPIES_MAX).map(move |slot| (extent, slot)))
         {
             let seals = self.drives[slot].sums[extent as usize].seals.clone();
-            if let Some(seals) = seals.filter(|_| self.reachable[slot]) {
+            let is_known = self.reachable[slot] && self.control.knows(extent, slot);
+            if let Some(seals) = seals.filter(|_| is_known) {
                 // Sometimes the file cannot be read just then. Once something rotted, nobody could tell without it.
                 let is_read = self.is_resting || !self.random.chance(1, 20);
                 self.mirror.set_seals(extent, slot, is_read.then_some(seals));

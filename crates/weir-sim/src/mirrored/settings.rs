@@ -34,6 +34,10 @@ pub enum Sabotage {
     CapturesLate,
     /// A copy is taken back while what was given up there may still be carried out.
     TakesBackEarly,
+    /// A copy is recorded before it is accounted for.
+    RecordsFirst,
+    /// The file of a copy that is to go does so before another one has everything.
+    GivesBackEarly,
 }
 
 /// What a run is made of.
@@ -57,6 +61,8 @@ pub struct Settings {
     pub stalls_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a copy is added or given up.
     pub moves_per_mille: u64,
+    /// Copies come and go in the order in which control moves them, and begin as control finds them.
+    pub is_moved: bool,
     /// Of 1000 steps, in how many a capture is begun.
     pub captures_per_mille: u64,
     /// Of 1000 steps, in how many something is scrubbed.
@@ -82,6 +88,7 @@ impl Settings {
             breaks_per_ten_thousand: 0,
             stalls_per_ten_thousand: 0,
             moves_per_mille: 0,
+            is_moved: false,
             captures_per_mille: 0,
             scrubs_per_mille: 0,
             rot: Rot::None,
@@ -117,6 +124,19 @@ impl Settings {
         Settings { stalls_per_ten_thousand: 60, steps: 3000, steps_between_crashes: 1500, depth: 6, ..base }
     }
 
+    /// Copies of extents are moved from drive to drive, and what happens in the other worlds happens meanwhile: seeds by
+    /// turns, up to everything at once but rot.
+    pub fn moved(seed: u64) -> Settings {
+        let base = match seed % 4 {
+            0 => Settings { breaks_per_ten_thousand: 15, ..Settings::quiet(seed) },
+            1 => Settings::scrubbed(seed),
+            2 => Settings::captured(seed),
+            _ => Settings::stalled(seed),
+        };
+        let copies = 1 + (seed / 4 % 3) as usize;
+        Settings { is_moved: true, moves_per_mille: 0, copies, steps: 3000, depth: 6, ..base }
+    }
+
     /// Everything that can happen, in some mixture.
     pub fn all_at_once(seed: u64) -> Settings {
         Settings {
@@ -146,6 +166,8 @@ pub struct Report {
     pub standings: u64,
     /// Captures that came to their end.
     pub captures: u64,
+    /// Copies that control added or gave up.
+    pub moves: u64,
     /// Pieces of work that were given up because a drive did not answer.
     pub given_up: u64,
     /// Of these, writes that were carried out all the same, later.

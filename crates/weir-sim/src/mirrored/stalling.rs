@@ -178,13 +178,13 @@ impl World {
 
     fn carry_out_late(&mut self, ghost: Ghost) {
         let Ghost { slot, extent, work, buffer } = ghost;
-        if self.drives[slot].is_broken {
+        if self.drives[slot].is_broken || !self.drives[slot].is_made[extent as usize] {
             return;
         }
         match work {
             Pending::Action(_, _, action) => self.act_late(slot, action, &buffer),
             Pending::Sync(_, _, point) => self.drives[slot].files[extent as usize].sync(point),
-            Pending::Note(_, _, account) => self.drives[slot].accounts[extent as usize] = *account,
+            Pending::Note(_, _, account) => self.drives[slot].accounts[extent as usize] = Some(*account),
             Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
             Pending::Capture(_) | Pending::BeginCapture => {}
         }

@@ -64,7 +64,8 @@ pub enum Effect {
         operation: OperationId,
     },
     /// Write the account beside these copies, durably; if its epoch is new, first as [`Witness::reserved`] and after
-    /// that as [`Witness::known`] → [`Mirror::noted`].
+    /// that, if it [counts](Account::counts_beside) beside those that took it, as [`Witness::known`] →
+    /// [`Mirror::noted`].
     Note {
         /// Which extent.
         extent: u32,

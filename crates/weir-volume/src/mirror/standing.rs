@@ -7,6 +7,7 @@
 
 use weir_types::bounds::COPIES_MAX;
 
+use super::extent::Slots;
 use super::regions::RegionSet;
 
 /// What a copy is worth.
@@ -37,14 +38,22 @@ pub struct Account {
     pub lacking: [RegionSet; COPIES_MAX],
 }
 
+impl Account {
+    /// True if it counts once it is written beside these copies: by what it says, one of them has everything. Until it
+    /// does, it must not be [`Witness::known`]: or it would outdate those that do count.
+    pub fn counts_beside(&self, slots: Slots) -> bool {
+        slots.iter().any(|slot| self.standings[slot] == Standing::InSync)
+    }
+}
+
 /// What is kept of an extent's accounts apart from all its copies, each durably.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
     /// The highest epoch that any account may have: written before an account with a new one is. Or two that were
     /// written at different starts, each without the other's copy, could have the same and say different things.
     pub reserved: u64,
-    /// The highest epoch that an account has which counts: written after that, and before anybody relies on it. Or a
-    /// copy that came back alone could take itself for the newest.
+    /// The highest epoch that an account has which counts (see [`Account::counts_beside`]): written after that, and
+    /// before anybody relies on it. Or a copy that came back alone could take itself for the newest.
     pub known: u64,
 }
 
@@ -152,6 +161,19 @@ mod tests {
         let settled = settled.unwrap();
         assert_eq!((settled.account.epoch, settled.account.standings), (3, stale));
         assert_eq!(settled.account.marked.iter().collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn an_account_beside_stale_copies_alone_does_not_outdate_what_the_good_one_has() {
+        use Standing::{Absent, InSync, Stale};
+        let new = account(2, [InSync, Stale, Absent, Absent], &[]).unwrap();
+        let beside = |slots: &[usize]| new.counts_beside(slots.iter().copied().collect());
+        assert!(beside(&[0]) && beside(&[0, 1]));
+        assert!(!beside(&[1]) && !beside(&[]));
+        let old = [account(1, [InSync, Absent, Absent, Absent], &[]), None, None, None];
+        let uncounted = Witness { reserved: 2, known: 1 };
+        let settled = Beginning::settle(old, uncounted).unwrap();
+        assert_eq!((settled.is_confirmed, settled.epoch_reserved), (false, 2));
     }
 
     #[test]

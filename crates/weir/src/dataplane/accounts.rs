@@ -32,6 +32,14 @@ struct Note {
     due_ns: u64,
 }
 
+impl Note {
+    /// True if the account counts, so that its epoch has to be known: a copy that has everything took it.
+    fn counts(&self) -> bool {
+        let took_it = self.slots.iter().filter(|slot| !self.failed.contains(*slot));
+        self.account.counts_beside(took_it.collect())
+    }
+}
+
 /// That an account was written beside a copy, or why it could not be.
 type Written = (u64, CopyIndex, AskNumber, Result<(), String>);
 
@@ -174,7 +182,7 @@ impl Reactor {
 
     fn go_on_noting(&mut self, key: u64) {
         let note = self.under_way(key);
-        match (note.waiting.is_empty(), note.is_new) {
+        match (note.waiting.is_empty(), note.is_new && note.counts()) {
             (false, _) => {}
             (true, true) => self.ask_witness(key, true),
             (true, false) => self.end_note(key),
