@@ -70,6 +70,20 @@ impl History {
         Ok(())
     }
 
+    /// Checks a value that is there after a crash which may have cost what was not stable, but made nothing stable: the
+    /// value is not lost by itself any more, and the next power cut may still bring back what was there before.
+    ///
+    /// # Errors
+    /// Says which rule the value breaks.
+    pub fn check_after_kill(&mut self, sector: u64, stamp: Stamp, now: u64) -> Result<(), String> {
+        self.check(sector, stamp, now, |write| write.is_stable)?;
+        let writes = self.sectors.entry(sector).or_default();
+        // Nothing that was under way goes on.
+        writes.iter_mut().for_each(|write| write.ended = write.ended.or(Some(now - 1)));
+        writes.push(Write { stamp, began: now, ended: Some(now), is_stable: false });
+        Ok(())
+    }
+
     /// Sectors that were ever written.
     pub fn sectors(&self) -> Vec<u64> {
         self.sectors.keys().copied().collect()
@@ -110,6 +124,25 @@ mod tests {
         history.flushed(30);
         assert!(history.clone().check_after_crash(1, 0, 50).is_err());
         assert!(history.check_after_crash(1, 7, 50).is_ok());
+    }
+
+    #[test]
+    fn what_survives_a_kill_is_read_and_may_still_be_lost() {
+        let mut history = History::default();
+        history.write_began(1, 7, 10);
+        history.write_ended(1, 7, 10, 20, true);
+        history.write_began(1, 8, 30);
+        history.write_began(1, 9, 30);
+        assert!(history.clone().check_after_kill(1, 0, 50).is_err(), "what was stable is lost");
+        history.check_after_kill(1, 8, 50).unwrap();
+        assert!(history.check_read(1, 8, 60, 61).is_ok());
+        assert!(history.check_read(1, 9, 60, 61).is_err() && history.check_read(1, 7, 60, 61).is_err());
+        for stamp in [7, 8, 9] {
+            assert!(history.clone().check_after_crash(1, stamp, 70).is_ok(), "{stamp} may be what is stable");
+        }
+        history.flushed(65);
+        assert!(history.clone().check_after_crash(1, 7, 70).is_err());
+        assert!(history.check_after_crash(1, 8, 70).is_ok());
     }
 
     #[test]

@@ -164,11 +164,12 @@ impl World {
             for block in self.slow[index].history.sectors() {
                 let (stamp, now) = (stamps[block as usize], self.now);
                 let slow = &mut self.slow[index];
-                // A kill loses nothing that was acknowledged, but a sync that failed may have.
-                let result = if is_power_cut || slow.has_failed {
-                    slow.history.check_after_crash(block, stamp, now)
-                } else {
-                    slow.history.check_read(block, stamp, now, now)
+                // A kill loses nothing that was acknowledged, but a sync that failed may have; and what is left then is
+                // no more stable than it was.
+                let result = match (is_power_cut, slow.has_failed) {
+                    (true, _) => slow.history.check_after_crash(block, stamp, now),
+                    (false, true) => slow.history.check_after_kill(block, stamp, now),
+                    (false, false) => slow.history.check_read(block, stamp, now, now),
                 };
                 result.map_err(|error| format!("after a crash, file {index}: {error}"))?;
             }
