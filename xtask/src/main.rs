@@ -27,7 +27,7 @@ usage: cargo xtask COMMAND
                                    show classes of service, and what policies do about a noisy neighbour
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
-                                   classes
+                                   classes, snapshots
 ";
 
 fn run(mut arguments: Arguments) -> Result<()> {

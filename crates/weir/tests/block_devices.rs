@@ -103,6 +103,25 @@ fn a_block_device_is_formatted_used_and_given_back() {
 }
 
 #[test]
+fn on_a_block_device_writes_after_a_snapshot_set_little_space_aside() {
+    if !can_be_tested() {
+        return;
+    }
+    let state = State::new();
+    let device = Loop::blank(&state, "image");
+    let daemon = state.start(&REACTORS);
+    format(&daemon, &device);
+    fill(&daemon);
+    daemon.ok(&["volume", "clone", "v1", "v2"]);
+    for volume in ["v1", "v2"] {
+        let id = daemon.json(&["volume", "inspect", volume])["id"].as_str().unwrap().to_owned();
+        let file = format!("{}/volumes/{id}/extents/00000001", device.mounts()[0]);
+        let said = tool("xfs_io", &["-r", "-c", "cowextsize", &file]);
+        assert!(said.starts_with("[16384]"), "{said}");
+    }
+}
+
+#[test]
 fn data_on_a_block_device_stay_through_restarts_kills_and_another_name_of_the_device() {
     if !can_be_tested() {
         return;

@@ -1,9 +1,13 @@
-//! Snapshots of a volume of 100 GiB under a database-like load, clones of it, and thirty of these at work beside it.
+//! Snapshots of a volume of 100 GiB under a database-like load, clones of it, and thirty of these at work beside it; and
+//! what plain files that are reflinked on the same filesystem leave, without Weir: what anything on it could reach.
 
+mod plain;
+
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{GIB, Options};
 use crate::numbers::{median, percentile_us};
@@ -18,17 +22,22 @@ use crate::world::shared_disk::SharedDisk;
 const DISK_BYTES: u64 = 24 * GIB;
 /// What is written of the large volume.
 const WRITTEN_BYTES: u64 = 10 * GIB;
+/// What is written of the other one of its group, which is all of the load's part of it.
+const LOG_BYTES: u64 = GIB;
 /// Developers who each work on a clone, and what all of them may do together.
 const CLONES: u32 = 30;
 const CLONES_LIMIT: &str = "3000IOPS";
+/// Until thirty clients have begun: that takes all of a small machine's processors.
+const CLONES_BEGIN: Duration = Duration::from_secs(3);
 /// What nobody may be held up for by a snapshot.
 const PAUSE_MS_MAX: f64 = 100.0;
 
-/// A daemon on a disk that shares. The daemon ends before the disk does.
+/// A daemon on a disk that shares. The daemon ends before the disk does, and that before its folder: what is mounted
+/// there need not be emptied.
 struct Stage {
     daemon: Daemon,
-    folder: Folder,
     _disk: SharedDisk,
+    folder: Folder,
 }
 
 impl Stage {
@@ -38,33 +47,33 @@ impl Stage {
         let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &[])?;
         let device = disk.path().display();
         daemon.run(&format!("drive add {device} --format --name disk --class high --no-measurement"))?;
-        for (name, size) in [("data", 100), ("log", 8)] {
-            daemon.run(&format!("volume create {name} --size {size} --io-priority high"))?;
-        }
-        Ok(Stage { daemon, folder, _disk: disk })
+        Ok(Stage { daemon, _disk: disk, folder })
     }
 
     fn load(&self, volume: &str, size_bytes: u64) -> Load {
         Load::new(volume.replace('/', "-"), self.daemon.volume(volume), size_bytes)
     }
 
-    fn fill(&self, volume: &str, bytes: u64) -> Result<()> {
-        Load::fill(format!("fill-{volume}"), self.daemon.volume(volume), bytes)
-            .run(self.folder.path())
-            .map(drop)
+    /// Makes a volume of so many GiB and writes so many bytes of it.
+    fn create(&self, volume: &str, size: u32, written_bytes: u64) -> Result<()> {
+        self.daemon.run(&format!("volume create {volume} --size {size} --io-priority high"))?;
+        let fill = Load::fill(format!("fill-{volume}"), self.daemon.volume(volume), written_bytes);
+        fill.run(self.folder.path()).map(drop)
     }
 }
 
 /// Measures it all.
 pub fn run(options: &Options) -> Result<Report> {
-    let stage = Stage::new(options)?;
     let written = if options.is_quick { GIB } else { WRITTEN_BYTES };
-    stage.fill("data", written)?;
-    stage.fill("log", GIB)?;
     let mut report = Report::new("snapshots");
-    clone_large(&stage, &mut report)?;
-    snapshot_under_load(&stage, options, written, &mut report)?;
-    work_on_clones(&stage, options, written, &mut report)?;
+    work_on_clones(options, written, &mut report)?;
+    let seconds = if options.is_quick { [5, 5] } else { [20, 60] };
+    let weir = snapshot_volumes(options, written, seconds, &mut report)?;
+    let plain = plain::reflink_files(options, written, seconds)?;
+    let rows = [("volumes", &weir), ("plain files", &plain)].map(|(what, course)| course.rows(what));
+    print_table(&["data", "writes/s", "p50", "p99", "longest", "snapshots"], rows.into_iter().flatten());
+    report.row(json!({"volumes": weir.to_json(), "plain_files": plain.to_json()}));
+    weir.claim(&mut report);
     Ok(report)
 }
 
@@ -78,77 +87,84 @@ fn clone_large(stage: &Stage, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Random writes, each eighth made stable, on both volumes of a group; without and with a snapshot of the group every
-/// second.
-fn snapshot_under_load(stage: &Stage, options: &Options, written: u64, report: &mut Report) -> Result<()> {
-    let seconds = if options.is_quick { 5 } else { 60 };
-    let quiet = write_both(stage, seconds, written, || Ok(()))?;
-    let (mut count, mut slowest_ms) = (0, 0.0_f64);
-    let began = Instant::now();
-    let busy = write_both(stage, seconds, written, || {
-        while began.elapsed() < Duration::from_secs(seconds) {
-            let start = Instant::now();
-            stage.daemon.run(&format!("snapshot create s{count} --group data,log"))?;
-            slowest_ms = slowest_ms.max(start.elapsed().as_secs_f64() * 1e3);
-            count += 1;
-            std::thread::sleep(Duration::from_secs(1).saturating_sub(start.elapsed()));
-        }
-        Ok(())
-    })?;
-    let row = |name: &str, outcome: &Outcome| {
-        let of = |per_cent| milliseconds(percentile_us(&outcome.completions, per_cent));
-        vec![
-            name.to_owned(),
-            format!("{:.0}", outcome.iops),
-            of(50),
-            of(99),
-            format!("{:.1} ms", longest_ms(outcome)),
-        ]
-    };
-    print_table(
-        &["data", "writes/s", "p50", "p99", "longest"],
-        [row("alone", &quiet), row("with a snapshot of the group every second", &busy)],
-    );
-    let (quiet_ms, busy_ms) = (longest_ms(&quiet), longest_ms(&busy));
-    report.row(json!({
-        "snapshots": count, "slowest_snapshot_ms": slowest_ms,
-        "longest_write_ms": {"alone": quiet_ms, "with_snapshots": busy_ms},
-    }));
-    let what = format!("{count} snapshots of the group: none takes longer than its second");
-    report.claim(what, format!("{slowest_ms:.0} ms at most"), slowest_ms <= 1000.0);
-    let what = format!("no write waits longer than {PAUSE_MS_MAX} ms more than without");
-    report.claim(
-        what,
-        format!("{busy_ms:.1} ms, {quiet_ms:.1} ms alone"),
-        busy_ms <= quiet_ms + PAUSE_MS_MAX,
-    );
-    (0..count).try_for_each(|number| {
-        let delete = |volume| stage.daemon.run(&format!("snapshot delete {volume}@s{number}")).map(drop);
-        delete("data").and_then(|()| delete("log"))
-    })
+/// What the first of two loads measured: alone, and while a snapshot of both was made each second.
+struct Course {
+    quiet: Outcome,
+    busy: Outcome,
+    snapshots: u32,
+    slowest_ms: f64,
 }
 
-/// What the load on the first volume of the group measured while something else went on.
-fn write_both(
-    stage: &Stage,
-    seconds: u64,
-    written: u64,
-    meanwhile: impl FnOnce() -> Result<()>,
-) -> Result<Outcome> {
-    let load = |volume: &str, bytes: u64, log: Log| Load {
-        pattern: "randwrite",
-        depth: 4,
-        seconds,
-        log,
-        extra: vec!["--fsync=8".to_owned()],
-        ..stage.load(volume, bytes)
-    };
-    let log = load("log", GIB, Log::None).start(stage.folder.path())?;
-    let data = load("data", written, Log::SinceStart).start(stage.folder.path())?;
-    meanwhile()?;
-    let outcome = data.finish()?;
-    log.finish()?;
-    Ok(outcome)
+impl Course {
+    /// Random writes, each eighth made stable; for so many seconds alone, and for so many with snapshots, made by
+    /// `snapshot`, which is told its number.
+    fn run(
+        folder: &Path,
+        [data, log]: [Load; 2],
+        [quiet_seconds, busy_seconds]: [u64; 2],
+        snapshot: impl Fn(u32) -> Result<()>,
+    ) -> Result<Course> {
+        let load = |load: Load, seconds: u64, log: Log| {
+            let extra = [load.extra, vec!["--fsync=8".to_owned()]].concat();
+            Load { pattern: "randwrite", depth: 4, seconds, log, extra, ..load }
+        };
+        let write_both = |seconds: u64, meanwhile: &mut dyn FnMut() -> Result<()>| {
+            let other = load(log.clone(), seconds, Log::None).start(folder)?;
+            let logged = load(data.clone(), seconds, Log::SinceStart).start(folder)?;
+            meanwhile()?;
+            let outcome = logged.finish()?;
+            other.finish()?;
+            anyhow::Ok(outcome)
+        };
+        let quiet = write_both(quiet_seconds, &mut || Ok(()))?;
+        let (mut snapshots, mut slowest_ms) = (0, 0.0_f64);
+        let busy = write_both(busy_seconds, &mut || {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(busy_seconds) {
+                let start = Instant::now();
+                snapshot(snapshots)?;
+                slowest_ms = slowest_ms.max(start.elapsed().as_secs_f64() * 1e3);
+                snapshots += 1;
+                std::thread::sleep(Duration::from_secs(1).saturating_sub(start.elapsed()));
+            }
+            Ok(())
+        })?;
+        Ok(Course { quiet, busy, snapshots, slowest_ms })
+    }
+
+    fn rows(&self, what: &str) -> [Vec<String>; 2] {
+        let row = |name: String, outcome: &Outcome, snapshots: String| {
+            let of = |per_cent| format!("{} ms", milliseconds(percentile_us(&outcome.completions, per_cent)));
+            let longest = format!("{:.1} ms", longest_ms(outcome));
+            vec![name, format!("{:.0}", outcome.iops), of(50), of(99), longest, snapshots]
+        };
+        let snapshots = format!("{}, at most {:.0} ms", self.snapshots, self.slowest_ms);
+        [
+            row(format!("{what}, alone"), &self.quiet, "-".to_owned()),
+            row(format!("{what}, a snapshot every second"), &self.busy, snapshots),
+        ]
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "snapshots": self.snapshots, "slowest_snapshot_ms": self.slowest_ms,
+            "longest_write_ms": {"alone": longest_ms(&self.quiet), "with_snapshots": longest_ms(&self.busy)},
+            "writes_per_second": {"alone": self.quiet.iops, "with_snapshots": self.busy.iops},
+        })
+    }
+
+    fn claim(&self, report: &mut Report) {
+        let (count, slowest_ms) = (self.snapshots, self.slowest_ms);
+        let what = format!("{count} snapshots of the group: none takes longer than its second");
+        report.claim(what, format!("{slowest_ms:.0} ms at most"), slowest_ms <= 1000.0);
+        let (quiet_ms, busy_ms) = (longest_ms(&self.quiet), longest_ms(&self.busy));
+        let what = format!("no write waits longer than {PAUSE_MS_MAX} ms more than without");
+        report.claim(
+            what,
+            format!("{busy_ms:.1} ms, {quiet_ms:.1} ms alone"),
+            busy_ms <= quiet_ms + PAUSE_MS_MAX,
+        );
+    }
 }
 
 fn longest_ms(outcome: &Outcome) -> f64 {
@@ -156,9 +172,28 @@ fn longest_ms(outcome: &Outcome) -> f64 {
     longest_ns.unwrap_or(0) as f64 / 1e6
 }
 
+/// Snapshots of a group of a large volume and a small one.
+fn snapshot_volumes(
+    options: &Options,
+    written: u64,
+    seconds: [u64; 2],
+    report: &mut Report,
+) -> Result<Course> {
+    let stage = Stage::new(options)?;
+    stage.create("data", 100, written)?;
+    stage.create("log", 8, LOG_BYTES)?;
+    clone_large(&stage, report)?;
+    let loads = [stage.load("data", written), stage.load("log", LOG_BYTES)];
+    let snapshot =
+        |number: u32| stage.daemon.run(&format!("snapshot create s{number} --group data,log")).map(drop);
+    Course::run(stage.folder.path(), loads, seconds, snapshot)
+}
+
 /// The volume alone, and while thirty clones of it do all that their policy lets them.
-fn work_on_clones(stage: &Stage, options: &Options, written: u64, report: &mut Report) -> Result<()> {
+fn work_on_clones(options: &Options, written: u64, report: &mut Report) -> Result<()> {
     let (rounds, seconds) = if options.is_quick { (1, 2) } else { (5, 8) };
+    let stage = Stage::new(options)?;
+    stage.create("data", 100, written)?;
     let limit = format!("qos policy-group create dev -max-throughput {CLONES_LIMIT} -is-shared true");
     stage.daemon.run(&limit)?;
     for number in 0..CLONES {
@@ -166,15 +201,16 @@ fn work_on_clones(stage: &Stage, options: &Options, written: u64, report: &mut R
     }
     let (mut alone, mut beside, mut clones) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        alone.push(load_parent(stage, written, seconds)?);
+        alone.push(load_parent(&stage, written, seconds)?);
         let start = |number: u32| {
             let load = stage.load(&format!("dev{number}"), written);
-            let mixed = Load { pattern: "randrw", depth: 4, seconds: seconds + 2, ..load };
+            let mixed =
+                Load { pattern: "randrw", depth: 4, seconds: seconds + CLONES_BEGIN.as_secs() + 1, ..load };
             mixed.start(stage.folder.path())
         };
         let running: Vec<_> = (0..CLONES).map(start).collect::<Result<_>>()?;
-        std::thread::sleep(Duration::from_secs(1));
-        beside.push(load_parent(stage, written, seconds)?);
+        std::thread::sleep(CLONES_BEGIN);
+        beside.push(load_parent(&stage, written, seconds)?);
         let rates: Vec<Outcome> = running.into_iter().map(|load| load.finish()).collect::<Result<_>>()?;
         clones.push(rates.iter().map(|outcome| outcome.iops).sum::<f64>());
     }

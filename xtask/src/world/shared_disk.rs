@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::tools;
+use super::{interrupt, tools};
 
 /// A loop device past the page cache over a new sparse file. What is mounted of it is unmounted when it goes.
 pub struct SharedDisk {
@@ -14,14 +14,17 @@ pub struct SharedDisk {
 }
 
 impl SharedDisk {
-    /// Makes a device of so many bytes, of a new file.
+    /// Makes a device of so many bytes, of a new file in a new folder. What earlier runs that were killed left behind, of
+    /// the same names but for their numbers, is taken away before.
     ///
     /// # Errors
     /// If there are no loop devices, or they are not for this user.
     pub fn new(file: &Path, bytes: u64) -> Result<SharedDisk> {
+        release_leftovers(file)?;
         let create = || File::create(file)?.set_len(bytes);
         create().with_context(|| format!("cannot make {}", file.display()))?;
         let path = losetup(&["--find", "--show", "--direct-io=on", &file.to_string_lossy()])?;
+        interrupt::remember_device(Path::new(&path));
         Ok(SharedDisk { path: path.into() })
     }
 
@@ -33,13 +36,52 @@ impl SharedDisk {
 
 impl Drop for SharedDisk {
     fn drop(&mut self) {
-        let path = self.path.to_string_lossy();
-        // It may not be mounted, and nobody could do more.
-        if let Some(unmount) = tools::find("umount") {
-            let _ = Command::new(unmount).args(["--lazy", "--all-targets", &path]).output();
-        }
-        let _ = losetup(&["--detach", &path]);
+        interrupt::forget_device(&self.path);
+        release(&self.path);
     }
+}
+
+/// Unmounts what is mounted of a loop device, and detaches it: at once, or when the last who uses it ends.
+pub fn release(device: &Path) {
+    let path = device.to_string_lossy();
+    // It may not be mounted, and nobody could do more.
+    if let Some(unmount) = tools::find("umount") {
+        let _ = Command::new(unmount).args(["--lazy", "--all-targets", &path]).output();
+    }
+    let _ = losetup(&["--detach", &path]);
+}
+
+/// Takes away the devices and folders of runs that ended without doing so.
+fn release_leftovers(file: &Path) -> Result<()> {
+    let listed = losetup(&["--list", "--noheadings", "--output", "NAME,BACK-FILE"])?;
+    let of_runs = listed.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let of_runs = of_runs.map(|(device, behind)| (device, behind.trim()));
+    for (device, behind) in of_runs.filter(|(_, behind)| is_leftover(Path::new(behind), file, is_running)) {
+        release(Path::new(device));
+        if let Some(folder) = Path::new(behind).parent().filter(|folder| folder.exists()) {
+            std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// True if a file is what another is, in the folder of another process that runs no more: `NAME-PID/FILE`.
+fn is_leftover(behind: &Path, file: &Path, is_running: impl Fn(u32) -> bool) -> bool {
+    let parts = |path: &Path| {
+        let name = path.file_name()?.to_str()?.split(' ').next()?.to_owned();
+        let (run, process) = path.parent()?.file_name()?.to_str()?.rsplit_once('-')?;
+        Some((name, run.to_owned(), process.parse::<u32>().ok()?))
+    };
+    match (parts(behind), parts(file)) {
+        (Some((name, run, process)), Some((own_name, own_run, _))) => {
+            name == own_name && run == own_run && !is_running(process)
+        }
+        _ => false,
+    }
+}
+
+fn is_running(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
 }
 
 fn losetup(arguments: &[&str]) -> Result<String> {
@@ -47,4 +89,26 @@ fn losetup(arguments: &[&str]) -> Result<String> {
     let output = Command::new(&program).args(arguments).output().context("cannot run losetup")?;
     ensure!(output.status.success(), "losetup: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_runs_that_ended_left_is_taken_away() {
+        let own = Path::new("/var/tmp/weir-bench-snapshots-77/disk");
+        let is_leftover = |behind: &str| is_leftover(Path::new(behind), own, |process| process == 77);
+        assert!(is_leftover("/var/tmp/weir-bench-snapshots-12/disk"));
+        assert!(is_leftover("/tmp/weir-bench-snapshots-12/disk (deleted)"));
+        for other in [
+            "/var/tmp/weir-bench-snapshots-77/disk",
+            "/var/tmp/weir-bench-other-12/disk",
+            "/var/tmp/weir-bench-snapshots-12/image",
+            "/var/tmp/weir-bench-snapshots/disk",
+            "/disk",
+        ] {
+            assert!(!is_leftover(other), "{other}");
+        }
+    }
 }

@@ -232,12 +232,22 @@ impl Control {
         }
     }
 
+    /// Makes volumes of what was captured, durably.
     fn put_in_place(&self, pairs: &[Pair], captured: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
-        pairs.iter().zip(captured).map(|(pair, captured)| self.put_pair_in_place(pair, captured)).collect()
+        let complete = |(pair, captured): (&Pair, &Vec<Slots>)| self.complete_pair(pair, captured);
+        let pairs: Vec<Pair> = pairs.iter().zip(captured).map(complete).collect::<Outcome<_>>()?;
+        let mut by_drive: BTreeMap<DriveId, (Store, Vec<VolumeId>)> = BTreeMap::new();
+        for target in pairs.iter().map(|pair| &pair.target) {
+            for (drive, store) in self.stores_of(target)? {
+                by_drive.entry(drive).or_insert_with(|| (store, Vec::new())).1.push(target.id);
+            }
+        }
+        by_drive.values().try_for_each(|(store, volumes)| store.adopt_captures(volumes))?;
+        Ok(pairs)
     }
 
-    /// Makes the files of a new volume durable, with the accounts of what was captured. Copies that were not are none.
-    fn put_pair_in_place(&self, pair: &Pair, captured: &[Slots]) -> Outcome<Pair> {
+    /// Completes the files of a new volume, with the accounts of what was captured. Copies that were not are none.
+    fn complete_pair(&self, pair: &Pair, captured: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
         let has_copies = target.placement.has_copies();
@@ -267,7 +277,7 @@ impl Control {
             let account = |extent: &u32| (*extent, account_of(captured[*extent as usize]));
             let accounts: Vec<(u32, Account)> =
                 if has_copies { kept.iter().map(account).collect() } else { Vec::new() };
-            store.finish_capture(target.id, &missed, &accounts, &record.content)?;
+            store.complete_capture(target.id, &missed, &accounts, &record.content)?;
         }
         Ok(Pair { source: pair.source.clone(), target })
     }

@@ -5,7 +5,6 @@
 //! are does any of them begin. A hold ends by itself after a moment: whoever asked for it may not come back.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +20,7 @@ use super::reactor::Reactor;
 use super::stalls::{Ghost, LOOK_INTERVAL_NS, NO_ANSWER, STALL_NS};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
+use crate::store::capture::Target;
 use crate::store::extent_file_name;
 
 /// How long changes are held for other volumes to be brought to the same instant, in nanoseconds: what clients may
@@ -32,8 +32,8 @@ const HOLD_NS: u64 = 50_000_000;
 pub struct CaptureSpec {
     /// Which volume.
     pub volume: VolumeId,
-    /// The folder for extent files on each of its drives. A whole file that holds nothing is there for each copy.
-    pub targets: BTreeMap<DriveId, PathBuf>,
+    /// Where extent files go on each of its drives. A whole file that holds nothing is there for each copy.
+    pub targets: BTreeMap<DriveId, Target>,
     /// Where it is noted how far it is.
     pub progress: Arc<CaptureProgress>,
 }
@@ -146,7 +146,7 @@ impl Reactor {
         for slot in slots.iter() {
             let home = volume.home_of(slot, extent).expect("the mirror captures copies that there are");
             let drive = volume.homes[home].drive;
-            let Some(folder) = capturing.spec.targets.get(&drive) else {
+            let Some(Target { folder, can_share }) = capturing.spec.targets.get(&drive) else {
                 step.failed.insert(slot);
                 continue;
             };
@@ -155,7 +155,8 @@ impl Reactor {
             let (copy, number) = (CopyIndex { volume: index, slot }, volume.next_number());
             step.waiting.insert(slot, (number, now_ns));
             volume.outstanding += 1;
-            self.helper.submit(Job::Capture { copy, number, drive, source, target, offset, length });
+            let (range, can_share) = ((offset, length), *can_share);
+            self.helper.submit(Job::Capture { copy, number, drive, source, target, range, can_share });
         }
         volume.capturing = Some(Capturing { step, ..capturing });
         self.go_on_with_step(index);

@@ -49,15 +49,16 @@ pub(super) enum Job {
         account: Arc<Account>,
         due_ns: u64,
     },
-    /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file.
+    /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file, with
+    /// which it can share it, or not.
     Capture {
         copy: CopyIndex,
         number: AskNumber,
         drive: DriveId,
         source: PathBuf,
         target: PathBuf,
-        offset: u32,
-        length: u32,
+        range: (u32, u32),
+        can_share: bool,
     },
     /// Do something with the file of checksums beside a copy.
     Sums(Box<SumsJob>),
@@ -271,8 +272,8 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| format!("account {}: {error}", path.display()));
             Answer::Accounted { note, copy, number, due_ns, result }
         }
-        Job::Capture { copy, number, source, target, offset, length, .. } => {
-            let result = patiently(|| capture::capture(&source, &target, offset, length));
+        Job::Capture { copy, number, source, target, range, can_share, .. } => {
+            let result = patiently(|| capture::capture(&source, &target, range, can_share));
             let result = result.map_err(|error| format!("capturing {}: {error}", source.display()));
             Answer::Captured { copy, number, result }
         }

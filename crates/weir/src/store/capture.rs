@@ -22,41 +22,78 @@ use super::{
 };
 
 /// How long is captured at once, at most: nobody waits for much more than this, also where everything has to be copied, or
-/// a file has so many fragments that sharing it takes seconds.
-const STEP_TIME: Duration = Duration::from_millis(1);
-/// How much is captured between two looks at the clock, to begin with, in bytes: it grows as long as that goes quickly.
+/// a file has so many fragments that sharing it takes seconds. Each of several writes that are open may wait for one such
+/// step; one costs some tens of microseconds beside what it captures.
+const STEP_TIME: Duration = Duration::from_micros(250);
+/// How much is captured between two looks at the clock, to begin with, in bytes: it grows as long as that takes less than
+/// a quarter of a step, so that none takes much longer than it should.
 const FIRST_PART_BYTES: u64 = REGION_BYTES;
+
+/// Where what extents' files hold is captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The folder for files of the same names.
+    pub folder: PathBuf,
+    /// Files there can share what they hold with those that are captured.
+    pub can_share: bool,
+}
 
 /// Captures what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
 /// yet. Answers how far it came, which is at least one region; what is a hole costs nothing and is gone over.
-pub fn capture(source: &Path, target: &Path, offset: u32, length: u32) -> io::Result<u32> {
+pub fn capture(
+    source: &Path,
+    target: &Path,
+    (offset, length): (u32, u32),
+    can_share: bool,
+) -> io::Result<u32> {
     let began = Instant::now();
     let source = open_whole(source)?;
     let target = OpenOptions::new().write(true).open(target)?;
     let end = u64::from(offset) + u64::from(length);
-    let (mut position, mut part) = (u64::from(offset), FIRST_PART_BYTES);
+    let (mut position, mut part, mut data_end) = (u64::from(offset), FIRST_PART_BYTES, 0);
     while let Some(data) = next_data(&source, position)?.filter(|data| *data < end) {
+        let part_began = began.elapsed();
         let part_end = end.min(data / REGION_BYTES * REGION_BYTES + part);
-        capture_part(&source, &target, data, part_end)?;
-        (position, part) = (part_end, part * 2);
-        if position == end || began.elapsed() >= STEP_TIME {
+        if can_share {
+            // Holes too: finding the end of data takes as long as the whole file has fragments.
+            transfer(&source, &target, data, part_end)?;
+        } else {
+            transfer_data(&source, &target, (data, part_end), &mut data_end)?;
+        }
+        position = part_end;
+        let elapsed = began.elapsed();
+        if position == end || elapsed >= STEP_TIME {
             return Ok(position as u32);
+        }
+        if elapsed - part_began < STEP_TIME / 4 {
+            part *= 2;
         }
     }
     Ok(end as u32)
 }
 
-fn capture_part(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
+/// Copies data, and holes not: they would become zeros that take space. `data_end` is where the data end that were looked
+/// at last.
+fn transfer_data(
+    source: &File,
+    target: &File,
+    (start, end): (u64, u64),
+    data_end: &mut u64,
+) -> io::Result<()> {
     let mut position = start;
     while position < end {
-        let hole = next_hole(source, position)?.min(end);
-        share(source, target, position, hole)?;
-        position = next_data(source, hole)?.unwrap_or(end);
+        if *data_end <= position {
+            *data_end = next_hole(source, position)?;
+        }
+        let until = end.min(*data_end);
+        transfer(source, target, position, until)?;
+        position = if until < end { next_data(source, until)?.unwrap_or(end) } else { end };
     }
     Ok(())
 }
 
-fn share(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
+/// Shares a part of a file with another, or copies it.
+fn transfer(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
     let (mut from, mut to) = (start, start);
     while from < end {
         let wanted = usize::try_from(end - from).unwrap_or(usize::MAX);
@@ -77,12 +114,12 @@ pub struct Occupied {
 }
 
 impl Store {
-    /// Makes the files of those extents of a new volume that lie here, which hold nothing, durably; they are no volume's
-    /// before [`Store::finish_capture`]. Answers their folder.
+    /// Makes the files of those extents of a new volume that lie here, which hold nothing. They are no volume's, and not
+    /// durable, before [`Store::adopt_captures`]. Answers where they are.
     ///
     /// # Errors
     /// Those of the files; nothing is left then.
-    pub fn begin_capture(&self, volume: VolumeId, extents: &[u32]) -> Result<PathBuf, StoreError> {
+    pub fn begin_capture(&self, volume: VolumeId, extents: &[u32]) -> Result<Target, StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let folder = new.join("extents");
         let make = || {
@@ -90,15 +127,15 @@ impl Store {
             create_extents(&folder, extents, None)
         };
         make().inspect_err(|_| _ = fs::remove_dir_all(&new))?;
-        Ok(folder)
+        Ok(Target { folder, can_share: self.can_share() })
     }
 
-    /// Makes a volume of what was captured here, durably: without those extents that could not be, and with an account
-    /// beside those that have copies elsewhere.
+    /// Completes what was captured of a new volume here: without those extents that could not be, and with an account
+    /// beside those that have copies elsewhere. Nothing of it is durable yet.
     ///
     /// # Errors
     /// Those of the files.
-    pub fn finish_capture(
+    pub fn complete_capture(
         &self,
         volume: VolumeId,
         missed: &[u32],
@@ -114,12 +151,21 @@ impl Store {
             let path = account::account_path(&folder, (*extent).into());
             account::write_new(&path, account).context("create", &path)?;
         }
-        record::write_durably(&new, record)?;
-        // Everything that was captured, at once.
+        record::write_new(&new, record)
+    }
+
+    /// Makes volumes of what was captured and completed here, durably. All of it becomes durable at once, because each time
+    /// costs whoever writes here.
+    ///
+    /// # Errors
+    /// Those of the files; some may be volumes then.
+    pub fn adopt_captures(&self, volumes: &[VolumeId]) -> Result<(), StoreError> {
         self.make_stable()?;
-        sync_folder(&folder)?;
-        sync_folder(&new)?;
-        self.adopt(&new, volume)
+        for volume in volumes {
+            let (new, folder) = (self.folder_with(*volume, NEW_SUFFIX), self.folder(*volume));
+            fs::rename(&new, &folder).context("rename", &new)?;
+        }
+        sync_folder(&self.volumes())
     }
 
     /// What a volume's extent files here occupy, and how much of it they share with none. That takes a look at each piece
@@ -179,26 +225,31 @@ mod tests {
 
     #[test]
     fn what_is_there_is_captured_and_holes_stay_holes() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, target) = (folder.path().join("source"), folder.path().join("target"));
-        let files = [&source, &target].map(|path| File::create(path).unwrap());
-        files.iter().for_each(|file| file.set_len(EXTENT_BYTES).unwrap());
-        let written = [(0_u64, 4096_usize), (9 << 20, 3 << 20), (700 << 20, 8192)];
-        written.iter().for_each(|(at, length)| files[0].write_all_at(&vec![7; *length], *at).unwrap());
-        let (mut offset, mut steps) = (0_u32, 0);
-        while u64::from(offset) < EXTENT_BYTES {
-            let end = capture(&source, &target, offset, EXTENT_BYTES as u32 - offset).unwrap();
-            assert!(end > offset && u64::from(end).is_multiple_of(REGION_BYTES));
-            (offset, steps) = (end, steps + 1);
+        for can_share in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+            let files = [&source, &target].map(|path| File::create(path).unwrap());
+            files.iter().for_each(|file| file.set_len(EXTENT_BYTES).unwrap());
+            let written = [(0_u64, 4096_usize), (9 << 20, 3 << 20), (700 << 20, 8192)];
+            written.iter().for_each(|(at, length)| files[0].write_all_at(&vec![7; *length], *at).unwrap());
+            let (mut offset, mut steps) = (0_u32, 0);
+            while u64::from(offset) < EXTENT_BYTES {
+                let rest = (offset, EXTENT_BYTES as u32 - offset);
+                let end = capture(&source, &target, rest, can_share).unwrap();
+                assert!(end > offset && u64::from(end).is_multiple_of(REGION_BYTES));
+                (offset, steps) = (end, steps + 1);
+            }
+            assert!(steps <= 16, "holes are gone over at once");
+            let target = File::open(&target).unwrap();
+            for (at, length) in written {
+                let mut found = vec![0; length];
+                target.read_exact_at(&mut found, at).unwrap();
+                assert!(found.iter().all(|byte| *byte == 7));
+            }
+            // Where it is copied, what is said to be shared takes space for holes beside data.
+            let bytes_max = if can_share { 8 << 20 } else { 5 << 20 };
+            assert!(target.metadata().unwrap().blocks() * 512 < bytes_max);
         }
-        assert!(steps <= 16, "holes are gone over at once");
-        let target = File::open(&target).unwrap();
-        for (at, length) in written {
-            let mut found = vec![0; length];
-            target.read_exact_at(&mut found, at).unwrap();
-            assert!(found.iter().all(|byte| *byte == 7));
-        }
-        assert!(target.metadata().unwrap().blocks() * 512 < 5 << 20);
     }
 
     #[test]
@@ -206,7 +257,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         File::create(&source).unwrap().set_len(4096).unwrap();
-        let error = capture(&source, &folder.path().join("target"), 0, REGION_BYTES as u32).unwrap_err();
+        let error =
+            capture(&source, &folder.path().join("target"), (0, REGION_BYTES as u32), true).unwrap_err();
         assert!(error.to_string().contains("shortened"));
     }
 }

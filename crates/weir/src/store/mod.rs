@@ -178,6 +178,7 @@ impl Store {
         let extents = folder.join("extents");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&extents).context("create", &extents)?;
         create_extents(&extents, indices, account)?;
+        settle_extents(&extents, indices, account.is_some())?;
         record::write_durably(folder, record)?;
         sync_folder(folder)
     }
@@ -202,7 +203,8 @@ impl Store {
             return self.create(volume, indices, record, account);
         }
         let extents = self.extents(volume);
-        let made = create_extents(&extents, indices, account);
+        let made = create_extents(&extents, indices, account)
+            .and_then(|()| settle_extents(&extents, indices, account.is_some()));
         if made.is_err() {
             let _ = remove_surplus(&extents, first.into());
         }
@@ -218,7 +220,8 @@ impl Store {
         // An account that is left from an earlier copy says nothing of this one, nor do checksums.
         remove_if_there(&account::account_path(&extents, index.into()))?;
         remove_if_there(&sums::sums_path(&extents, index.into()))?;
-        let made = create_extents(&extents, &[index], None);
+        let made =
+            create_extents(&extents, &[index], None).and_then(|()| settle_extents(&extents, &[index], false));
         if made.is_err() {
             let _ = remove_if_there(&extents.join(extent_file_name(index.into())));
         }
@@ -265,27 +268,35 @@ impl Store {
     }
 }
 
-/// Makes the extent files with these indices, each with an account if there is to be one, and makes them durable.
+/// Makes the extent files with these indices, each with an account if there is to be one; they are not durable yet.
 fn create_extents(extents: &Path, indices: &[u32], account: Option<&Account>) -> Result<(), StoreError> {
-    let sync_each = indices.len() as u64 <= SINGLE_SYNC_FILES_MAX;
-    let settle = |file: File, path: &Path| {
-        if sync_each { file.sync_all().context("make durable", path) } else { Ok(()) }
-    };
     for index in indices.iter().copied().map(u64::from) {
         let path = extents.join(extent_file_name(index));
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
         let file = file.context("create", &path)?;
         file.set_len(EXTENT_BYTES).context("set the size of", &path)?;
-        settle(file, &path)?;
         if let Some(account) = account {
             let path = account::account_path(extents, index);
-            settle(account::write_new(&path, account).context("create", &path)?, &path)?;
+            account::write_new(&path, account).context("create", &path)?;
         }
     }
-    if !sync_each {
+    Ok(())
+}
+
+/// Makes new extent files durable, with the accounts beside them if they have some.
+fn settle_extents(extents: &Path, indices: &[u32], has_accounts: bool) -> Result<(), StoreError> {
+    if indices.len() as u64 > SINGLE_SYNC_FILES_MAX {
         let folder = File::open(extents).context("open", extents)?;
         rustix::fs::syncfs(&folder).context("make durable", extents)?;
+        return sync_folder(extents);
+    }
+    for index in indices.iter().copied().map(u64::from) {
+        let path = extents.join(extent_file_name(index));
+        let account = has_accounts.then(|| account::account_path(extents, index));
+        for path in std::iter::once(path).chain(account) {
+            File::open(&path).and_then(|file| file.sync_all()).context("make durable", &path)?;
+        }
     }
     sync_folder(extents)
 }

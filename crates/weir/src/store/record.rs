@@ -30,6 +30,12 @@ pub(super) fn write_durably(folder: &Path, content: &[u8]) -> Result<(), StoreEr
     sync_folder(folder)
 }
 
+/// Writes the record of a volume that is being made, under its final name; it is not durable yet.
+pub(super) fn write_new(folder: &Path, content: &[u8]) -> Result<(), StoreError> {
+    write_temporary(folder, content, false)?;
+    replace(folder)
+}
+
 fn write_temporary(folder: &Path, content: &[u8], sync: bool) -> Result<(), StoreError> {
     let path = folder.join(TEMPORARY_FILE);
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
