@@ -16,8 +16,10 @@ use crate::wake::Waker;
 
 /// Mark of the completion that a [`Waker`] causes.
 const WAKE: u64 = u64::MAX;
-/// Kernel threads that may run operations which would block, such as allocation and flush.
-const WORKERS_MAX: u32 = 8;
+/// Kernel threads that may run operations which would block, such as allocation and flush. There are only as many as are
+/// blocked and one that looks for more, so this bounds what one drive that hangs can hold: once all of them wait for it,
+/// nothing moves on the others.
+const WORKERS_MAX: u32 = 256;
 
 /// Pauses of the processor between two looks at the clock and the completion queue, about half a microsecond.
 const LOOK_PAUSES: u32 = 16;

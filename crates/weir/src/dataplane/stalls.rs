@@ -68,9 +68,9 @@ impl Reactor {
         for operation in operations {
             volume.mirror.answer(slot, Answer::Completed(operation, Err(Fault::Broken)), &mut volume.effects);
         }
-        // It was retired by something else before, and this message is nobody's.
-        volume.fault_message = None;
         self.carry_out(index);
+        // If it was retired by something else before, this message is nobody's.
+        self.volumes[index].fault_message = None;
     }
 
     /// What was given up leaves the line without its turn, with its connection; whoever ends that settles the volume.
