@@ -36,6 +36,12 @@ impl Mirror {
         self.extents[extent as usize].lacks(slot).len()
     }
 
+    /// The copy that another one's regions are read from, unless it is behind in some of them.
+    pub fn source(&self, extent: u32, slot: usize) -> Option<usize> {
+        let state = &self.extents[extent as usize];
+        state.in_sync().filter(|other| *other != slot).min_by_key(|other| state.read_costs[*other])
+    }
+
     /// Begins to copy the next region that a copy lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
     /// cannot be reached, or nobody else has it.
     pub fn copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
@@ -79,14 +85,14 @@ impl Mirror {
         same.into_iter().for_each(|region| self.extents[extent as usize].has_again(slot, region));
     }
 
-    /// Reads the next piece of a region from a copy that has it.
+    /// Reads the next piece of a region from the copy that a client would read it from: a slow drive has enough to do, and
+    /// the region is closed to changes until the step has ended.
     pub(super) fn copy_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, failed, fault, .. } = *self.operation(id);
         let step = step.expect("only steps copy");
-        let extent = &self.extents[request.extent as usize];
-        let readable: Slots = extent.readable(request.offset, request.length).collect();
-        let is_source = |slot: &usize| *slot != step.slot && !failed.contains(*slot);
-        let Some(source) = readable.iter().find(is_source) else {
+        let mut unfit = failed;
+        unfit.insert(step.slot);
+        let Some(source) = self.extents[request.extent as usize].read_from(&request, unfit) else {
             return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
         };
         self.go(id, Move::Read, source, effects);
@@ -344,5 +350,39 @@ impl MirroredExtent {
         let is_stale = self.is_there[slot] && self.wanted.standings[slot] == Standing::Stale;
         // Without one in sync, nobody can say that it has everything.
         is_stale && self.lacks(slot).is_empty() && self.in_sync().next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Beginning;
+    use super::*;
+
+    #[test]
+    fn regions_are_copied_from_the_copy_that_clients_would_read() {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        beginning.account.standings[..3].copy_from_slice(&[
+            Standing::InSync,
+            Standing::InSync,
+            Standing::Stale,
+        ]);
+        beginning.account.lacking[2] = RegionSet::all();
+        beginning.is_there[..3].fill(true);
+        for costs in [[9, 1], [1, 9]] {
+            let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![beginning.clone()]);
+            costs.iter().enumerate().for_each(|(slot, cost)| mirror.set_read_cost(0, slot, *cost));
+            let fastest = usize::from(costs[0] > costs[1]);
+            assert_eq!(mirror.source(0, 2), Some(fastest));
+            let mut effects = Vec::new();
+            mirror.copy(0, 2, &mut effects).unwrap();
+            let slots: Vec<usize> = effects
+                .iter()
+                .filter_map(|effect| match effect {
+                    Effect::Act { slot, .. } => Some(*slot),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(slots, [fastest], "{effects:?}");
+        }
     }
 }

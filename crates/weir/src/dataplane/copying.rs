@@ -12,6 +12,7 @@ use weir_volume::geometry::Part;
 use weir_volume::mirror::{Standing, Standings};
 use weir_volume::{Content, Fault, Mirror};
 
+use super::locked;
 use super::reactor::Reactor;
 use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::stalls::LOOK_INTERVAL_NS;
@@ -27,6 +28,11 @@ const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 /// How long a copy rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
 /// again that changes got in the way of.
 const REST_NS: u64 = 1_000_000_000;
+
+/// How long what is copied at a time may keep a drive busy, in nanoseconds. What a shallow client asks for is behind all
+/// of it, because nothing waits in line for a drive that has few operations; and as long as a region is being copied,
+/// changes of it wait.
+const BUSY_NS_MAX: u32 = 10_000_000;
 
 /// What a step costs under a ceiling before it is known how much it moved.
 const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, media_ns: 0 };
@@ -44,6 +50,11 @@ pub(super) struct Copying {
     steps_under_way: usize,
     /// When accounts are looked at next.
     tidy_at_ns: u64,
+}
+
+/// How many regions are copied at a time between drives of which the slower takes so long for a piece: at least one.
+fn steps_at_once(piece_ns: u32) -> usize {
+    ((BUSY_NS_MAX / piece_ns.max(1)) as usize).clamp(1, BACKGROUND_OPERATIONS_MAX)
 }
 
 /// What to do next.
@@ -207,6 +218,9 @@ impl Reactor {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
+        if volume.copying.steps_under_way >= steps_at_once(volume.piece_ns((extent, slot), home)) {
+            return false;
+        }
         let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
         if ready_ns > now_ns {
             self.wake_copying_at(ready_ns);
@@ -283,6 +297,17 @@ impl Reactor {
 }
 
 impl ServedVolume {
+    /// How long a piece takes the slower of the drives that a copy is copied from and to, in nanoseconds.
+    fn piece_ns(&self, (extent, slot): CopyOfExtent, home: usize) -> u32 {
+        let cost_ns = |home: usize, kind| {
+            let pool = &self.homes[home].place.pool;
+            locked(pool).pool.cost(kind, PIECE_BYTES as u32, true).media_ns
+        };
+        let source = self.mirror.source(extent, slot).and_then(|source| self.home_of(source, extent));
+        let read_ns = source.map_or(0, |source| cost_ns(source, Kind::Read));
+        cost_ns(home, Kind::Write).max(read_ns)
+    }
+
     /// Lets everybody see how all copies stand.
     pub fn publish_standings(&self) {
         let standings = (0..self.mirror.extents()).map(|extent| self.mirror.reliable_standings(extent));
@@ -317,6 +342,18 @@ impl ServedVolume {
             if self.mirror.is_marked(extent) {
                 self.mirror.tidy(extent, &mut self.effects);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_slow_drives_one_region_is_copied_at_a_time_and_of_fast_ones_several() {
+        for (piece_ns, steps) in [(0, 4), (43_000, 4), (2_500_000, 4), (4_000_000, 2), (13_000_000, 1)] {
+            assert_eq!(steps_at_once(piece_ns), steps, "{piece_ns}");
         }
     }
 }
