@@ -7,6 +7,7 @@ mod combination;
 mod isolation;
 mod many;
 mod modify;
+mod moves;
 mod nbd;
 mod neighbour;
 mod peers;
@@ -35,7 +36,7 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -47,6 +48,7 @@ const BENCHES: [(&str, Bench); 11] = [
     ("isolation", isolation::run),
     ("classes", classes::run),
     ("snapshots", snapshots::run),
+    ("moves", moves::run),
 ];
 
 /// What all benches may be told.

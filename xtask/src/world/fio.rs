@@ -65,6 +65,9 @@ pub struct Load {
     pub size_bytes: u64,
     /// What is logged.
     pub log: Log,
+    /// Has it read back and verify what it writes soon after, by this checksum. Each block is written once before any is
+    /// written again, so what an earlier write left is an error too.
+    pub checksum: Option<&'static str>,
     /// More arguments.
     pub extra: Vec<String>,
 }
@@ -116,6 +119,7 @@ impl Load {
             seconds: 10,
             size_bytes,
             log: Log::None,
+            checksum: None,
             extra: Vec::new(),
         }
     }
@@ -163,8 +167,17 @@ impl Load {
             format!("--size={}", self.size_bytes),
         ];
         let fixed = "--output-format=json --group_reporting --thread --unified_rw_reporting=mixed \
-                     --clat_percentiles=0 --lat_percentiles=1 --norandommap --randrepeat=0";
+                     --clat_percentiles=0 --lat_percentiles=1 --randrepeat=0";
         arguments.extend(fixed.split_whitespace().map(str::to_owned));
+        match self.checksum {
+            None => arguments.push("--norandommap".to_owned()),
+            Some(checksum) => {
+                let fixed =
+                    "--verify_backlog=64 --verify_fatal=1 --verify_state_save=0 --serialize_overlap=1";
+                arguments.extend(fixed.split_whitespace().map(str::to_owned));
+                arguments.push(format!("--verify={checksum}"));
+            }
+        }
         if self.seconds > 0 {
             arguments.extend(["--time_based".to_owned(), format!("--runtime={}", self.seconds)]);
         }
@@ -203,6 +216,11 @@ impl Target {
 }
 
 impl Running {
+    /// True if it has ended, as a load does that sees an error.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        self.process.has_ended()
+    }
+
     /// Asks fio to stop issuing requests now; what is outstanding still completes.
     pub fn stop(&mut self) {
         self.patience = Duration::from_secs(PATIENCE_SECONDS);

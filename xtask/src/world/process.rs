@@ -65,6 +65,11 @@ impl Process {
         Ok(())
     }
 
+    /// True if it has ended.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
     /// Waits for the end of the process; kills it and fails if that takes longer than `patience`.
     pub fn wait(&mut self, patience: Duration) -> Result<()> {
         let start = Instant::now();
