@@ -13,7 +13,7 @@ use super::super::Control;
 use super::super::records::VolumeRecord;
 use super::{Drive, open_store};
 use crate::store::account::{self, account_file_name};
-use crate::store::extent_fault;
+use crate::store::{Marker, extent_fault};
 
 impl Control {
     /// Uses drives that are back, and copies that are.
@@ -104,11 +104,22 @@ impl Control {
         copies.filter(is_away).collect()
     }
 
-    /// Copies whose files are damaged or gone, on drives that are there.
+    /// Copies whose files are damaged or gone, on drives that are there: before and after their files were looked at, or
+    /// those of a drive that goes or comes meanwhile would be given up, and copied anew as a whole.
     pub(in crate::control) fn damaged_copies(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
         let away = self.copies_away(volume).into_iter();
-        let damaged = away.filter(|((extent, _), drive)| !self.is_whole(volume.id, *drive, *extent));
+        let damaged = away.filter(|((extent, _), drive)| {
+            let is_broken = || !self.is_whole(volume.id, *drive, *extent);
+            self.is_in_place(*drive) && is_broken() && self.is_in_place(*drive)
+        });
         damaged.map(|(copy, _)| copy).collect()
+    }
+
+    /// True unless a drive is gone from its folder, whose files are away then and not damaged. One that cannot be read is
+    /// there. The default drive is a part of the state folder and has no marker.
+    fn is_in_place(&self, drive: DriveId) -> bool {
+        let Ok(store) = self.store(drive) else { return false };
+        drive == DriveId::DEFAULT || !matches!(Marker::read(store.drive()), Ok(None))
     }
 
     /// True if the files of a copy are there and can be used.
