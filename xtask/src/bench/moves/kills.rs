@@ -22,6 +22,8 @@ const CHECKSUMS: [&str; 2] = ["md5", "crc32c"];
 /// A change that takes no longer than this, in milliseconds, would be over before all of that is written: it is written
 /// before the change then, and else while it is on its way.
 const SHORT_MS: u64 = 2000;
+/// Between two looks at a volume whose daemon has just begun.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// What is looked at of a copy at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -94,7 +96,7 @@ fn kill_once(
     stage.kill();
     drop(client);
     stage.start()?;
-    let extents_left = stage.inspect()?["moving"]["extents_left"].as_u64().unwrap_or(0);
+    let extents_left = extents_left(stage)?;
     stage.verify(ACKNOWLEDGED, checksum)?;
     stage.verify(WORKED, "crc32c")?;
     let began = Instant::now();
@@ -104,6 +106,19 @@ fn kill_once(
     stage.verify(WORKED, "crc32c")?;
     look_at_copies(stage, change)?;
     Ok(Round { change, killed_after_ms, extents_left, ended_after })
+}
+
+/// Extents whose copies are not where they should be, once the daemon has looked.
+fn extents_left(stage: &Stage) -> Result<u64> {
+    loop {
+        let volume = stage.inspect()?;
+        // None is left before it is looked how many there are.
+        match volume["moving"]["extents_left"].as_u64() {
+            None => return Ok(0),
+            Some(0) => std::thread::sleep(LOOK_PAUSE),
+            Some(left) => return Ok(left),
+        }
+    }
 }
 
 /// Fails unless each extent has copies where it should, and no others, all of which have the same bytes.
