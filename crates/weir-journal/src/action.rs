@@ -1,19 +1,18 @@
 //! What goes into a journal and what comes out of it.
 
-use weir_types::VolumeId;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
 
 /// Names what somebody asked for until its [`Action::Done`]. Whoever asks chooses it; no two are under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// The lasting name of an extent's file on the slow drive.
+/// The lasting name of the file of a copy of an extent, among those of the journal's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// Whose extent it is.
-    pub volume: VolumeId,
     /// Which extent of the volume.
     pub extent: u32,
+    /// The number of the copy.
+    pub copy: u8,
 }
 
 /// A file's number in one running journal, until it is forgotten.

@@ -12,6 +12,9 @@ pub const SUPERBLOCKS: u32 = 2;
 const RECORD_BLOCKS_MAX: u32 = 1 + (JOURNAL_RECORD_PAYLOAD_BYTES_MAX / BLOCK_BYTES) as u32;
 /// Blocks of the largest record in the smallest log: one write of the largest size fits.
 const RECORD_BLOCKS_LEAST: u32 = 1 + (PIECE_BYTES / BLOCK_BYTES) as u32;
+/// How much of a log may be in use, in thousandths, for it to take large writes: a burst of them is as fast as small ones
+/// then, and one that goes on leaves half of the log to what needs it more.
+const ABSORBING_PER_MILLE: u32 = 500;
 /// Blocks of the smallest log of an imagined journal.
 const LOG_BLOCKS_MIN: u32 = 8 * RECORD_BLOCKS_LEAST;
 
@@ -27,6 +30,7 @@ pub struct SizeError(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     log_blocks: u32,
+    absorbing_per_mille: u32,
 }
 
 impl Geometry {
@@ -39,12 +43,24 @@ impl Geometry {
         if !is_whole || !(JOURNAL_BYTES_MIN..=JOURNAL_BYTES_MAX).contains(&size_bytes) {
             return Err(SizeError(size_bytes));
         }
-        Ok(Geometry { log_blocks: (size_bytes / BLOCK_BYTES) as u32 - SUPERBLOCKS })
+        let log_blocks = (size_bytes / BLOCK_BYTES) as u32 - SUPERBLOCKS;
+        Ok(Geometry { log_blocks, absorbing_per_mille: ABSORBING_PER_MILLE })
     }
 
-    /// That of an imagined journal which is soon full: a log of so many blocks, or the least that works.
+    /// That of an imagined journal which is soon full: a log of so many blocks, or the least that works. Large writes
+    /// pass by it however empty it is.
     pub fn tiny(log_blocks: u32) -> Geometry {
-        Geometry { log_blocks: log_blocks.max(LOG_BLOCKS_MIN) }
+        Geometry { log_blocks: log_blocks.max(LOG_BLOCKS_MIN), absorbing_per_mille: 0 }
+    }
+
+    /// The same, where large writes go through the log while less of it is in use than this, in thousandths.
+    pub fn absorbing(self, absorbing_per_mille: u32) -> Geometry {
+        Geometry { absorbing_per_mille, ..self }
+    }
+
+    /// How much of the log may be in use, in thousandths, for large writes to go through it all the same.
+    pub fn absorbing_per_mille(&self) -> u32 {
+        self.absorbing_per_mille
     }
 
     /// Blocks of the log.

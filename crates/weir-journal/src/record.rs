@@ -1,10 +1,10 @@
 //! The header of a record: which changes its payload is. It knows bytes, and nothing of what follows from an
 //! entry.
 
+use weir_types::JournalId;
 use weir_types::bounds::{
     BLOCK_BYTES, EXTENT_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_RECORD_PAYLOAD_BYTES_MAX, PIECE_BYTES,
 };
-use weir_types::{JournalId, VolumeId};
 
 use crate::Block;
 use crate::action::FileKey;
@@ -26,13 +26,14 @@ const PAYLOAD_START: usize = 68;
 /// Where the first entry lies.
 const LIST_START: usize = 72;
 /// Bytes of an entry.
-const ENTRY_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 20;
 
-const EXTENT_START: usize = 16;
-const OFFSET_START: usize = 20;
-const LENGTH_START: usize = 24;
-const KIND_START: usize = 28;
-const CHECKSUM_START: usize = 32;
+const EXTENT_START: usize = 0;
+const OFFSET_START: usize = 4;
+const LENGTH_START: usize = 8;
+const KIND_START: usize = 12;
+const COPY_START: usize = 13;
+const CHECKSUM_START: usize = 16;
 
 const _: () = assert!(LIST_START + JOURNAL_RECORD_ENTRIES_MAX * ENTRY_BYTES <= field::CHECKSUM_START);
 
@@ -95,11 +96,11 @@ impl Entry {
             EntryKind::Release => (3, 0),
             EntryKind::Forget => (4, 0),
         };
-        put(block, start, &self.file.volume.bytes());
         put(block, start + EXTENT_START, &self.file.extent.to_le_bytes());
         put(block, start + OFFSET_START, &self.offset.to_le_bytes());
         put(block, start + LENGTH_START, &self.length.to_le_bytes());
         put(block, start + KIND_START, &[kind]);
+        put(block, start + COPY_START, &[self.file.copy]);
         put(block, start + CHECKSUM_START, &u32::to_le_bytes(checksum));
     }
 
@@ -107,10 +108,7 @@ impl Entry {
         let kind = block[start + KIND_START];
         let checksum = number32(block, start + CHECKSUM_START);
         let entry = Entry {
-            file: FileKey {
-                volume: VolumeId::from_bytes(array(block, start)),
-                extent: number32(block, start + EXTENT_START),
-            },
+            file: FileKey { extent: number32(block, start + EXTENT_START), copy: block[start + COPY_START] },
             offset: number32(block, start + OFFSET_START),
             length: number32(block, start + LENGTH_START),
             kind: match kind {

@@ -2,7 +2,7 @@
 //! knows nothing of what is done with them afterwards, and trusts nothing that it reads.
 
 use weir_types::bounds::BLOCK_BYTES;
-use weir_types::{DriveId, JournalId};
+use weir_types::{JournalId, VolumeId};
 
 use crate::Block;
 use crate::action::Span;
@@ -117,13 +117,13 @@ pub enum RecoveryError {
         /// Whose it should be.
         expected: JournalId,
     },
-    /// It is in front of another drive.
-    #[error("the journal belongs to drive {found}, not {expected}")]
-    ForeignDrive {
+    /// It is in front of another volume.
+    #[error("the journal belongs to volume {found}, not {expected}")]
+    ForeignVolume {
         /// What it says.
-        found: DriveId,
+        found: VolumeId,
         /// What it should say.
-        expected: DriveId,
+        expected: VolumeId,
     },
     /// The file was cut or has grown.
     #[error(
@@ -195,7 +195,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Recovery {
     journal: JournalId,
-    drive: DriveId,
+    volume: VolumeId,
     geometry: Geometry,
     stage: Stage,
     superblock: Superblock,
@@ -211,15 +211,15 @@ impl Recovery {
     ///
     /// # Errors
     /// If no journal has this size.
-    pub fn new(journal: JournalId, drive: DriveId, file_bytes: u64) -> Result<Recovery, SizeError> {
-        Ok(Recovery::with_geometry(journal, drive, Geometry::of_file(file_bytes)?))
+    pub fn new(journal: JournalId, volume: VolumeId, file_bytes: u64) -> Result<Recovery, SizeError> {
+        Ok(Recovery::with_geometry(journal, volume, Geometry::of_file(file_bytes)?))
     }
 
     /// The same for an imagined journal.
-    pub fn with_geometry(journal: JournalId, drive: DriveId, geometry: Geometry) -> Recovery {
+    pub fn with_geometry(journal: JournalId, volume: VolumeId, geometry: Geometry) -> Recovery {
         let superblock = Superblock {
             journal,
-            drive,
+            volume,
             log_blocks: geometry.log_blocks(),
             generation: 0,
             life: 0,
@@ -230,7 +230,7 @@ impl Recovery {
         };
         Recovery {
             journal,
-            drive,
+            volume,
             geometry,
             stage: Stage::Sync,
             superblock,
@@ -316,8 +316,8 @@ impl Recovery {
                 [Err(first), Err(second)] => RecoveryError::Superblocks { first, second },
             });
         };
-        if newest.drive != self.drive {
-            return Err(RecoveryError::ForeignDrive { found: newest.drive, expected: self.drive });
+        if newest.volume != self.volume {
+            return Err(RecoveryError::ForeignVolume { found: newest.volume, expected: self.volume });
         }
         if newest.log_blocks != self.geometry.log_blocks() {
             let expected = Geometry::tiny(newest.log_blocks).file_bytes();

@@ -1,6 +1,6 @@
 //! The superblock: whose journal a file is, and where its log begins; it knows nothing of what is in the log.
 
-use weir_types::{DriveId, JournalId};
+use weir_types::{JournalId, VolumeId};
 
 use crate::Block;
 pub use crate::field::BlockFault;
@@ -15,7 +15,7 @@ pub const FORMAT: u32 = 1;
 const FORMAT_START: usize = 8;
 const LOG_BLOCKS_START: usize = 12;
 const JOURNAL_START: usize = 16;
-const DRIVE_START: usize = 32;
+const VOLUME_START: usize = 32;
 const GENERATION_START: usize = 48;
 const LIFE_START: usize = 56;
 const LIFE_BEGAN_START: usize = 64;
@@ -28,8 +28,8 @@ const POSITION_START: usize = 88;
 pub struct Superblock {
     /// Which journal it is.
     pub journal: JournalId,
-    /// The slow drive that it is in front of.
-    pub drive: DriveId,
+    /// The volume whose copies it is in front of.
+    pub volume: VolumeId,
     /// Blocks of the log.
     pub log_blocks: u32,
     /// One more with each superblock that is written.
@@ -54,7 +54,7 @@ impl Superblock {
         put(block, FORMAT_START, &FORMAT.to_le_bytes());
         put(block, LOG_BLOCKS_START, &self.log_blocks.to_le_bytes());
         put(block, JOURNAL_START, &self.journal.bytes());
-        put(block, DRIVE_START, &self.drive.bytes());
+        put(block, VOLUME_START, &self.volume.bytes());
         put(block, GENERATION_START, &self.generation.to_le_bytes());
         put(block, LIFE_START, &self.life.to_le_bytes());
         put(block, LIFE_BEGAN_START, &self.life_began.to_le_bytes());
@@ -72,7 +72,7 @@ impl Superblock {
         field::check(block, &MAGIC, FORMAT, field::CHECKSUM_START)?;
         let superblock = Superblock {
             journal: JournalId::from_bytes(array(block, JOURNAL_START)),
-            drive: DriveId::from_bytes(array(block, DRIVE_START)),
+            volume: VolumeId::from_bytes(array(block, VOLUME_START)),
             log_blocks: number32(block, LOG_BLOCKS_START),
             generation: number64(block, GENERATION_START),
             life: number64(block, LIFE_START),
@@ -107,13 +107,13 @@ impl Superblock {
 
 /// The superblocks of a new journal, which are written durably to the beginning of its file before it is
 /// recovered for the first time. What else lies in the file does not matter: its identity is a new one.
-pub fn format(journal: JournalId, drive: DriveId, geometry: Geometry) -> [Block; 2] {
+pub fn format(journal: JournalId, volume: VolumeId, geometry: Geometry) -> [Block; 2] {
     [0, 1].map(|generation| {
         let log_blocks = geometry.log_blocks();
         let (life, life_began, tail, tail_position, stable) = (0, 1, 1, 0, 0);
         let superblock = Superblock {
             journal,
-            drive,
+            volume,
             log_blocks,
             generation,
             life,

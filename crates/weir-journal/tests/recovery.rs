@@ -5,9 +5,9 @@ mod support;
 use weir_journal::recovery::{Proof, RecordFault};
 use weir_journal::superblock::BlockFault;
 use weir_journal::{Geometry, Kind, Recovery, RecoveryError};
-use weir_types::{DriveId, JournalId};
+use weir_types::{JournalId, VolumeId};
 
-use support::machine::{BLOCK, DRIVE, JOURNAL, Machine, new_file, recover};
+use support::machine::{BLOCK, JOURNAL, Machine, VOLUME, new_file, recover};
 
 const LOG_BLOCKS: u32 = 600;
 
@@ -16,7 +16,7 @@ fn geometry() -> Geometry {
 }
 
 fn error_of(mut file: Vec<u8>) -> RecoveryError {
-    let recovery = Recovery::with_geometry(JOURNAL, DRIVE, geometry());
+    let recovery = Recovery::with_geometry(JOURNAL, VOLUME, geometry());
     recover(&mut file, recovery).expect_err("this is no journal that can be relied on")
 }
 
@@ -54,18 +54,18 @@ fn a_lost_foreign_or_resized_journal_is_named() {
     assert_eq!(error_of(empty), RecoveryError::Lost);
 
     let other = JournalId::from_bytes([9; 16]);
-    let recovery = Recovery::with_geometry(other, DRIVE, geometry());
+    let recovery = Recovery::with_geometry(other, VOLUME, geometry());
     let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
     assert_eq!(error, RecoveryError::Foreign { found: JOURNAL, expected: other });
     assert!(error.to_string().contains("stale"), "{error}");
 
-    let drive = DriveId::from_bytes([8; 16]);
-    let recovery = Recovery::with_geometry(JOURNAL, drive, geometry());
+    let volume = VolumeId::from_bytes([8; 16]);
+    let recovery = Recovery::with_geometry(JOURNAL, volume, geometry());
     let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
-    assert_eq!(error, RecoveryError::ForeignDrive { found: DRIVE, expected: drive });
+    assert_eq!(error, RecoveryError::ForeignVolume { found: VOLUME, expected: volume });
 
     let larger = Geometry::tiny(LOG_BLOCKS + 1);
-    let recovery = Recovery::with_geometry(JOURNAL, DRIVE, larger);
+    let recovery = Recovery::with_geometry(JOURNAL, VOLUME, larger);
     let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
     let (found, expected) = (larger.file_bytes(), geometry().file_bytes());
     assert_eq!(error, RecoveryError::Size { found, expected });

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use weir_journal::{Block, FileId, FileKey, Geometry, Journal, Pin, Ticket};
-use weir_types::{DriveId, JournalId, VolumeId};
+use weir_types::{JournalId, VolumeId};
 
 use crate::Stamp;
 use crate::disk::File;
@@ -65,6 +65,8 @@ pub struct Settings {
     pub renewals_per_mille: u64,
     /// The slow drive's filesystem can neither zero nor release.
     pub is_without_placement: bool,
+    /// How full the journal may be, in thousandths, for large writes to go through it.
+    pub absorbing_per_mille: u32,
     /// The mistake that is made.
     pub sabotage: Sabotage,
 }
@@ -81,6 +83,7 @@ impl Settings {
             journal_faults_per_ten_thousand: 0,
             renewals_per_mille: 0,
             is_without_placement: false,
+            absorbing_per_mille: [0, 0, 500][(seed / 9 % 3) as usize],
             sabotage: Sabotage::None,
         }
     }
@@ -186,14 +189,14 @@ struct World {
     report: Report,
 }
 
-const DRIVE: DriveId = DriveId::from_bytes([7; 16]);
+const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
 
 fn journal_id(identity: u8) -> JournalId {
     JournalId::from_bytes([identity; 16])
 }
 
 fn file_key(index: usize) -> FileKey {
-    FileKey { volume: VolumeId::from_bytes([index as u8 / 2; 16]), extent: index as u32 % 2 }
+    FileKey { extent: index as u32 / 2, copy: index as u8 % 2 }
 }
 
 /// Runs one world to its end: the journal is emptied, and then the slow files have everything.
@@ -216,7 +219,7 @@ pub fn run(settings: Settings) -> Result<Report, String> {
 
 impl World {
     fn new(settings: Settings) -> Result<World, String> {
-        let geometry = Geometry::tiny(settings.log_blocks);
+        let geometry = Geometry::tiny(settings.log_blocks).absorbing(settings.absorbing_per_mille);
         let mut journal_file = File::default();
         let journal = crash::make_journal(&mut journal_file, geometry, 1)?;
         let mut world = World {

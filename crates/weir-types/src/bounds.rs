@@ -196,9 +196,10 @@ pub const JOURNAL_DESTAGE_BYTES_MAX: u64 = 1 << 20;
 /// and 8 MiB of buffers.
 pub const JOURNAL_DESTAGES_MAX: usize = 8;
 
-/// Entries that are sorted at a time before they are brought to slow files: enough that neighbours meet, few
-/// enough that sorting them holds nobody up.
-pub const JOURNAL_BATCH_ENTRIES_MAX: usize = 2048;
+/// Entries that are sorted at a time before they are brought to slow files: enough for a disk to go over once, few enough
+/// that who waits for space in a full journal, which comes with the end of a batch, waits no longer than a disk takes for
+/// them. Neighbours beyond them are brought along.
+pub const JOURNAL_BATCH_ENTRIES_MAX: usize = 256;
 
 /// Entries that are dropped from a journal's index in one event, unless somebody waits for their space:
 /// dropping a whole batch would hold up whoever asks next.

@@ -15,14 +15,17 @@ pub(super) struct PassingBy {
 }
 
 impl Journal {
-    /// True if a write would pass by the journal now, so that nobody needs its checksum.
+    /// True if a write would pass by the journal now, so that nobody needs its checksum: it is large, and the log has
+    /// better use for its space.
     ///
     /// Recovery brings every record to the slow file that is in the log, in order. One that has a block of
     /// this write, even if its content has been there for long, would undo the write; so such a write goes
     /// through the log, behind it. So does one with a block that waits for its record, since its own order
     /// would be lost.
     pub fn passes_by(&self, file: FileId, offset: u32, length: u32) -> bool {
-        if length < JOURNAL_BYPASS_BYTES || self.passing_by.len() >= JOURNAL_BYPASSES_MAX {
+        let is_small = length < JOURNAL_BYPASS_BYTES;
+        let is_absorbed = self.log.fullness_per_mille() < self.geometry.absorbing_per_mille();
+        if is_small || is_absorbed || self.passing_by.len() >= JOURNAL_BYPASSES_MAX {
             return false;
         }
         let span = Span::of(file, offset, length);

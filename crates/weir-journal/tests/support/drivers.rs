@@ -6,7 +6,7 @@
 use weir_journal::record::{self, Entry, EntryKind, Header};
 use weir_journal::superblock::Superblock;
 use weir_journal::{Block, FileKey, checksum};
-use weir_types::{DriveId, JournalId, VolumeId};
+use weir_types::{JournalId, VolumeId};
 
 const BLOCK: usize = size_of::<Block>();
 
@@ -69,8 +69,7 @@ fn drive_whole_header(choices: &mut Choices<'_>) {
 }
 
 fn entry(choices: &mut Choices<'_>) -> Entry {
-    let (volume, extent) = (VolumeId::from_bytes([choices.byte(); 16]), u32::from(choices.byte()));
-    let file = FileKey { volume, extent };
+    let file = FileKey { extent: u32::from(choices.byte()), copy: choices.byte() };
     let kind = match choices.byte() % 8 {
         0 => EntryKind::Zero,
         1 => EntryKind::Release,
@@ -108,7 +107,7 @@ pub fn drive_superblock(data: &[u8]) {
 fn superblock(choices: &mut Choices<'_>) -> Superblock {
     Superblock {
         journal: JournalId::from_bytes([choices.byte(); 16]),
-        drive: DriveId::from_bytes([choices.byte(); 16]),
+        volume: VolumeId::from_bytes([choices.byte(); 16]),
         log_blocks: 16_000 + choices.number(2) as u32,
         generation: choices.number(8),
         life: choices.number(2),

@@ -7,20 +7,20 @@ use weir_journal::{
     Action, DestageContent, Fault, FileId, FileKey, Geometry, Journal, Kind, Part, Recovery, RecoveryError,
     Request, Source, Step, Ticket, superblock,
 };
-use weir_types::{DriveId, JournalId, VolumeId};
+use weir_types::{JournalId, VolumeId};
 
 pub const BLOCK: usize = 4096;
 pub const JOURNAL: JournalId = JournalId::from_bytes([1; 16]);
-pub const DRIVE: DriveId = DriveId::from_bytes([2; 16]);
+pub const VOLUME: VolumeId = VolumeId::from_bytes([2; 16]);
 
 pub fn key(extent: u32) -> FileKey {
-    FileKey { volume: VolumeId::from_bytes([3; 16]), extent }
+    FileKey { extent, copy: 1 }
 }
 
 /// The file of a new journal.
 pub fn new_file(geometry: Geometry) -> Vec<u8> {
     let mut file = vec![0; geometry.file_bytes() as usize];
-    for (block, bytes) in superblock::format(JOURNAL, DRIVE, geometry).iter().enumerate() {
+    for (block, bytes) in superblock::format(JOURNAL, VOLUME, geometry).iter().enumerate() {
         file[block * BLOCK..][..BLOCK].copy_from_slice(bytes);
     }
     file
@@ -65,7 +65,7 @@ impl Machine {
     }
 
     pub fn with_file(geometry: Geometry, mut journal_file: Vec<u8>) -> Result<Machine, RecoveryError> {
-        let journal = recover(&mut journal_file, Recovery::with_geometry(JOURNAL, DRIVE, geometry))?;
+        let journal = recover(&mut journal_file, Recovery::with_geometry(JOURNAL, VOLUME, geometry))?;
         Ok(Machine {
             geometry,
             journal,

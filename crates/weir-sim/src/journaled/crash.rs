@@ -7,7 +7,7 @@ use weir_types::bounds::BLOCK_BYTES;
 
 use super::client::InFlight;
 use super::machine::{Pending, payload_bytes};
-use super::{Cell, DRIVE, FILE_BLOCKS, Sabotage, World, journal_id};
+use super::{Cell, FILE_BLOCKS, Sabotage, VOLUME, World, journal_id};
 use crate::Stamp;
 use crate::disk::File;
 use crate::random::Random;
@@ -20,7 +20,7 @@ pub(super) fn make_journal(
     geometry: Geometry,
     identity: u8,
 ) -> Result<Journal, String> {
-    let superblocks = weir_journal::superblock::format(journal_id(identity), DRIVE, geometry);
+    let superblocks = weir_journal::superblock::format(journal_id(identity), VOLUME, geometry);
     for (block, bytes) in (0..).zip(superblocks) {
         file.write(block, Cell::Bytes(Rc::new(bytes)), true);
     }
@@ -35,7 +35,7 @@ fn recover(
     identity: u8,
     mut writes: impl FnMut(&mut File<Cell>, u32) -> bool,
 ) -> Result<Option<Journal>, String> {
-    let mut recovery = Recovery::with_geometry(journal_id(identity), DRIVE, geometry);
+    let mut recovery = Recovery::with_geometry(journal_id(identity), VOLUME, geometry);
     loop {
         match recovery.step() {
             Step::Sync => {
