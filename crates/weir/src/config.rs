@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_journal::Geometry;
 use weir_types::emulation::parse_time;
-use weir_types::{ClassThreshold, ClassThresholds, Emulation};
+use weir_types::{ClassThreshold, ClassThresholds, Emulation, Size};
 
 /// What a configuration file says. A key that is not here is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -40,6 +41,10 @@ pub struct Config {
     pub state: Option<PathBuf>,
 }
 
+/// Size of a write journal unless another is configured, in bytes: a burst of half of it costs nobody anything, and a
+/// disk takes it in seconds.
+const JOURNAL_BYTES: u64 = 512 << 20;
+
 /// The drives of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -49,6 +54,8 @@ pub struct StorageConfig {
     pub devices: Vec<PathBuf>,
     /// How some of them should behave, by their path, if they are to be emulated.
     pub emulate: BTreeMap<PathBuf, String>,
+    /// Size of write journals that are made from now on, such as `1GiB`; 512 MiB if absent.
+    pub journal_size: Option<String>,
 }
 
 /// A drive that the configuration names.
@@ -154,6 +161,18 @@ impl Config {
             config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })?;
         config.classes.thresholds().map_err(ConfigError::Classes)?;
         Ok(config)
+    }
+
+    /// Size of write journals that are made, in bytes.
+    ///
+    /// # Errors
+    /// If no journal can have that size.
+    pub fn journal_bytes(&self) -> Result<u64, ConfigError> {
+        let Some(text) = &self.storage.journal_size else { return Ok(JOURNAL_BYTES) };
+        let error = |message| ConfigError::Value { key: "storage.journal_size".to_owned(), message };
+        let Size(bytes) = Size::parse(text, 1 << 30).map_err(|wrong| error(wrong.to_string()))?;
+        Geometry::of_file(bytes).map_err(|wrong| error(wrong.to_string()))?;
+        Ok(bytes)
     }
 
     /// The drives that it names.

@@ -69,7 +69,7 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<(&'static
         for entry in std::fs::read_dir(folder).into_iter().flatten() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            if !name.ends_with("account") {
+            if !name.contains('.') {
                 files.entry(name).or_default().push((class, entry.path()));
             }
         }
@@ -120,6 +120,10 @@ fn assert_placed(daemon: &Daemon, blocks: &Blocks, template: &str, classes: &[&s
     assert_eq!(volume.get("moving"), None);
     let in_sync = EXTENTS * classes.len() as u64;
     wait_until("all copies to have everything", || inspect(daemon)["replication"]["in_sync"] == in_sync);
+    wait_until("journals to be empty", || {
+        let journals = daemon.json(&["journal", "list"])["journals"].clone();
+        journals.as_array().unwrap().iter().all(|journal| journal["is_empty"] == true)
+    });
     let class_of = |drive: &Value| {
         let name = drive["name"].as_str().unwrap();
         DRIVES.iter().find(|(drive, ..)| *drive == name).unwrap().1

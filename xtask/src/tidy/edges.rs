@@ -14,7 +14,10 @@ const ALLOWED_EDGES: [(&str, &[&str]); 9] = [
     ("weir-nbd", &["weir-types"]),
     ("weir-reactor", &["weir-types"]),
     ("weir-sim", &["weir-types", "weir-qos", "weir-volume", "weir-journal"]),
-    ("weir", &["weir-types", "weir-qos", "weir-volume", "weir-nbd", "weir-reactor", "weir-sim"]),
+    (
+        "weir",
+        &["weir-types", "weir-qos", "weir-volume", "weir-journal", "weir-nbd", "weir-reactor", "weir-sim"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -8,6 +8,7 @@ mod convert_policy;
 mod documents;
 mod drives;
 mod explain;
+mod journals;
 mod listen;
 mod metrics;
 mod policies;
@@ -119,6 +120,7 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(snapshots::restore))
         .routes(routes!(snapshots::clone_volume))
         .routes(routes!(recordings::record))
+        .routes(routes!(journals::list))
         .routes(routes!(scrubs::list))
         .routes(routes!(scrubs::begin, scrubs::cancel))
         .routes(routes!(policies::list, policies::create))

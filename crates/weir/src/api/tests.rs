@@ -38,6 +38,7 @@ impl World {
             rebuild_catalogue: false,
             drives: Vec::new(),
             classes: Default::default(),
+            journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
             zone: None,
         };
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
@@ -417,6 +418,7 @@ fn every_operation_answers_as_described() {
     call_drives(api);
     call_measurements(api);
     call_background_policies(api);
+    assert_eq!(api.call("GET", "/v1/journals", "", None, 200), json!({"journals": []}));
     call_scrubs(api);
     call_snapshots(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);

@@ -2,6 +2,7 @@
 
 mod background;
 mod drives;
+mod journals;
 mod measurements;
 mod pools;
 mod reasons;
@@ -27,6 +28,7 @@ pub use drives::{
     Drive, DriveCreate, DriveDevice, DriveEmulation, DriveEmulationCreate, DriveLeaving, DriveList,
     DriveState, VolumeDrive,
 };
+pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use pools::{InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates};
 pub use reasons::{

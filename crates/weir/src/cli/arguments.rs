@@ -3,6 +3,7 @@
 mod background;
 mod drive;
 mod dry_run;
+mod journal;
 mod pool;
 mod reasons;
 mod scrub;
@@ -22,6 +23,7 @@ use crate::control::bounds::REPLICAS_MAX;
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
+pub use journal::JournalCommand;
 pub use pool::{PoolChanges, PoolCommand};
 pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, OptionalVolumeName};
 pub use scrub::{ScrubArguments, ScrubCommand};
@@ -109,6 +111,13 @@ pub enum Command {
         /// What to do with templates.
         #[command(subcommand)]
         command: TemplateCommand,
+    },
+    /// Show the write journals of volumes: where copies on slow drives take their writes
+    #[command(after_help = "Example:\n  weir journal list")]
+    Journal {
+        /// What to do with journals.
+        #[command(subcommand)]
+        command: JournalCommand,
     },
     /// Make and show tenants, the owners of volumes and policy groups
     #[command(visible_alias = "vserver", after_help = "Example:\n  weir tenant create svm01")]

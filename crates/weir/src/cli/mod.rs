@@ -70,6 +70,7 @@ fn dispatch(arguments: Arguments) -> Result<(), CommandError> {
         Command::Volume { command } => commands::volume::run(&connect()?, command),
         Command::Snapshot { command } => commands::snapshot::run(&connect()?, command),
         Command::Template { command } => commands::template::run(&connect()?, command),
+        Command::Journal { command } => commands::journal::run(&connect()?, command),
         Command::Tenant { command } => commands::tenant::run(&connect()?, command),
         Command::Scrub(scrub) => commands::scrub::run(&connect()?, scrub),
         Command::Qos { command } => commands::qos::run(&connect()?, command),

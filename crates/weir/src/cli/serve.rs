@@ -39,6 +39,7 @@ struct Settings {
     region: Option<String>,
     drives: Vec<ConfiguredDrive>,
     classes: ClassThresholds,
+    journal_bytes: u64,
     warnings: Vec<String>,
 }
 
@@ -70,6 +71,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         rebuild_catalogue: settings.rebuild_catalogue,
         drives: settings.drives.clone(),
         classes: settings.classes,
+        journal_bytes: settings.journal_bytes,
         zone: settings.zone.clone(),
     };
     let control =
@@ -126,6 +128,7 @@ impl Settings {
         let warnings = config.warnings();
         let drives = config.drives().map_err(CommandError::failed)?;
         let classes = config.classes.thresholds().map_err(CommandError::Failed)?;
+        let journal_bytes = config.journal_bytes().map_err(CommandError::failed)?;
         let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
         let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
         let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
@@ -142,6 +145,7 @@ impl Settings {
             region: named(config.region),
             drives,
             classes,
+            journal_bytes,
             warnings,
             state,
         })

@@ -14,6 +14,7 @@ use weir_volume::mirror::{Account, Beginning, Standing, Unservable, Witness};
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::error::{ControlError, Outcome};
+use super::journals::{Copy, Place};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, VolumeState};
 use super::spread::{Domain, count_domains};
@@ -65,6 +66,8 @@ fn settle(found: Vec<(usize, Found)>, witness: Witness) -> Result<Beginning, Uns
 struct Look {
     /// The folders of the drives that are there.
     folders: BTreeMap<DriveId, PathBuf>,
+    /// The accounts of copies that are behind a journal, if that is ready.
+    journaled: BTreeMap<Copy, Option<PathBuf>>,
     /// Extent files that are not as they must be.
     files: Faults,
     /// Accounts that are not as they must be.
@@ -73,7 +76,8 @@ struct Look {
 
 impl Look {
     fn at(&mut self, extent: u32, copies: impl Iterator<Item = (usize, DriveId)>) -> Vec<(usize, Found)> {
-        let found: Vec<_> = copies.map(|(slot, drive)| (slot, drive, self.at_copy(extent, drive))).collect();
+        let found: Vec<_> =
+            copies.map(|(slot, drive)| (slot, drive, self.at_copy((extent, slot), drive))).collect();
         if found.len() > 1 {
             let bare = found.iter().filter(|(_, _, found)| matches!(found, Found::Bare));
             bare.for_each(|(_, drive, _)| self.miss_account(extent, *drive));
@@ -81,13 +85,18 @@ impl Look {
         found.into_iter().map(|(slot, _, found)| (slot, found)).collect()
     }
 
-    fn at_copy(&mut self, extent: u32, drive: DriveId) -> Found {
+    fn at_copy(&mut self, (extent, slot): Copy, drive: DriveId) -> Found {
         let Some(folder) = self.folders.get(&drive) else { return Found::Nothing };
         if let Some(fault) = extent_fault(folder, extent) {
             self.files.push(fault);
             return Found::Nothing;
         }
-        match account::read(&folder.join(account_file_name(extent.into()))) {
+        let path = match self.journaled.get(&(extent, slot)) {
+            None => folder.join(account_file_name(extent.into())),
+            Some(Some(path)) => path.clone(),
+            Some(None) => return Found::Nothing,
+        };
+        match account::read(&path) {
             Ok(Some(account)) => Found::Accounted(account),
             Ok(None) => Found::Bare,
             Err(error) => {
@@ -139,7 +148,7 @@ impl Control {
         let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
         let stores = self.stores_there(volume);
         let folders = stores.into_iter().map(|(drive, store)| (drive, store.extents(volume.id))).collect();
-        let mut look = Look { folders, ..Look::default() };
+        let mut look = Look { folders, journaled: self.journaled_accounts(volume), ..Look::default() };
         let (mut beginnings, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
         for (extent, witness) in (0..).zip(witnesses) {
             let found = look.at(extent, volume.placement.copies_of(extent.into()));
@@ -159,6 +168,25 @@ impl Control {
             more => format!(" (and {more} further extents cannot be served)"),
         };
         Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
+    }
+
+    /// The accounts of a volume's copies that are behind journals, as far as those are ready.
+    fn journaled_accounts(&self, volume: &VolumeRecord) -> BTreeMap<Copy, Option<PathBuf>> {
+        // What was decided when they were made ready counts, and not what a second look says.
+        let seats = self.journals.seats(volume.id);
+        let account = |extent: u32, slot: usize, drive: DriveId| {
+            let account = match self.journal_of(volume.id, drive, (extent, slot)) {
+                Place::Direct => return None,
+                Place::Journaled(_, path) if seats.contains_key(&(extent, slot)) => Some(path),
+                Place::Journaled(..) | Place::Waiting | Place::Lost => None,
+            };
+            Some(((extent, slot), account))
+        };
+        let of_extent = |extent: u32| {
+            let copies = volume.placement.copies_of(extent.into());
+            copies.filter_map(move |(slot, drive)| account(extent, slot, drive))
+        };
+        extents(0, volume.size_bytes).flat_map(of_extent).collect()
     }
 
     /// An alarm for each volume with copies of which some are on drives that are missing, or closer together than what

@@ -76,12 +76,18 @@ impl Control {
             let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             store.create(volume.id, &extents, &copy.content, account.as_ref())?;
         }
+        self.put_behind_journals(volume, 0..extent_count(volume.size_bytes))?;
         self.begin_witnesses(volume, 0)
     }
 
     /// Makes the files that a volume needs beside those that it has. If that fails, some may be left. A folder that
-    /// is new gets the copy of the old record: until the new one counts, there should be nothing here.
-    pub(super) fn grow_files(&self, volume: &VolumeRecord, old: &VolumeRecord) -> Outcome<()> {
+    /// is new gets the copy of the old record: until the new one counts, there should be nothing here. Answers which new
+    /// copies are behind the journals on which drives.
+    pub(super) fn grow_files(
+        &self,
+        volume: &VolumeRecord,
+        old: &VolumeRecord,
+    ) -> Outcome<Vec<((u32, usize), DriveId)>> {
         let (copy, account) = (self.record_copy(old)?, first_account(volume));
         for (drive, store) in self.stores_of(volume)? {
             let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
@@ -89,7 +95,9 @@ impl Control {
             let extents: Vec<u32> = extents.filter(is_new).collect();
             store.grow(volume.id, &extents, &copy.content, account.as_ref())?;
         }
-        self.begin_witnesses(volume, extent_count(old.size_bytes))
+        let new = extent_count(old.size_bytes)..extent_count(volume.size_bytes);
+        let seats = self.put_behind_journals(volume, new.clone())?;
+        self.begin_witnesses(volume, new.start).map(|()| seats)
     }
 
     /// Takes from a volume what it holds beyond a size, on all its drives that are there, and has the space given back.
@@ -214,6 +222,7 @@ impl Control {
         if let Err(error) = witness::remove(&self.witnesses(volume.id)) {
             tracing::warn!(volume = %volume.id, %error, "the witnesses of a deleted volume stay");
         }
+        self.remove_journals(volume.id);
         // One that was removed meanwhile has nothing of it.
         let is_known = |drive: &DriveId| self.model().drives.contains_key(drive);
         for drive in volume.placement.drives().into_iter().filter(is_known) {

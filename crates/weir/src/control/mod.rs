@@ -21,6 +21,7 @@ mod drives;
 mod dry_run;
 mod error;
 mod extents;
+mod journals;
 mod ledger;
 mod levels;
 mod model;
@@ -64,6 +65,8 @@ pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
 use drives::{Formats, Leaving, Measurements};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use journals::JournalView;
+use journals::Journals;
 pub use ledger::{Amount, Claim, Ledger};
 pub use levels::{EffectiveField, Level};
 use model::Model;
@@ -102,6 +105,7 @@ pub struct Control {
     classes: ClassThresholds,
     measurements: Measurements,
     moves: Moves,
+    journals: Journals,
     captures: Captures,
     scrubs: Scrubs,
     leaving: Leaving,
@@ -144,6 +148,7 @@ impl Control {
 
     /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
     fn serve(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let journals = self.open_journals(volume)?;
         let spec = VolumeSpec {
             id: volume.id,
             size_bytes: volume.size_bytes,
@@ -153,7 +158,7 @@ impl Control {
             witnesses: self.witnesses(volume.id),
             seals: self.seals(volume),
         };
-        let statistics = self.data_plane.open(spec)?;
+        let statistics = self.data_plane.open(spec, journals)?;
         self.update(|model| model.open.insert(volume.id, statistics));
         self.bind(volume)?;
         self.join_policy(volume);

@@ -15,6 +15,7 @@ use super::captures::Captures;
 use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
 use super::drives::{Drive, Formats, Leaving, Measurements};
 use super::error::{ControlError, Outcome};
+use super::journals::Journals;
 use super::model::Model;
 use super::moves::Moves;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
@@ -36,6 +37,8 @@ pub struct ControlConfig {
     pub drives: Vec<ConfiguredDrive>,
     /// Where classes of drives begin.
     pub classes: ClassThresholds,
+    /// The size of write journals that are made, in bytes.
+    pub journal_bytes: u64,
     /// The zone that the node is in, if that is known.
     pub zone: Option<String>,
 }
@@ -72,6 +75,7 @@ impl Control {
             classes: config.classes,
             measurements: Measurements::default(),
             moves: Moves::default(),
+            journals: Journals::new(config.journal_bytes),
             captures: Captures::default(),
             scrubs: Scrubs::default(),
             leaving: Leaving::default(),

@@ -41,6 +41,7 @@ impl World {
             rebuild_catalogue,
             drives: Vec::new(),
             classes: Default::default(),
+            journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
             zone: None,
         })
     }
@@ -52,6 +53,7 @@ impl World {
             rebuild_catalogue: false,
             drives: Vec::new(),
             classes,
+            journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
             zone: None,
         })
     }

@@ -23,6 +23,7 @@ use super::records::{
 };
 use super::scrubs::ScrubView;
 use crate::statistics::{CopySnapshot, VolumeSnapshot};
+use crate::store::extent_count;
 
 /// How long a deletion waits for clients that are just leaving before it is refused.
 const LEAVING_CLIENTS_WAIT: Duration = Duration::from_secs(1);
@@ -392,15 +393,22 @@ impl Control {
         self.trim(&old, old_bytes)?;
         self.place_resized(&mut record, old_bytes)?;
         record.generation += 1;
-        let made = if size_bytes > old_bytes { self.grow_files(&record, &old) } else { Ok(()) };
-        if let Err(error) = made.and_then(|()| self.save_volume(&record, revision)) {
-            // New extent files that no record names must not stay.
-            self.cast_off_strays(&old)?;
-            self.trim(&old, old_bytes)?;
-            return Err(error);
-        }
+        let made = if size_bytes > old_bytes { self.grow_files(&record, &old) } else { Ok(Vec::new()) };
+        let saved = made.and_then(|seats| self.save_volume(&record, revision).map(|_| seats));
+        let seats = match saved {
+            Ok(seats) => seats,
+            Err(error) => {
+                // New extent files that no record names must not stay.
+                self.cast_off_strays(&old)?;
+                self.trim(&old, old_bytes)?;
+                return Err(error);
+            }
+        };
         let beginnings = new_beginnings(&record, old_bytes);
-        self.data_plane.resize(record.id, size_bytes, self.layout(&record)?, beginnings)?;
+        let (layout, noted) = (self.layout(&record)?, seats.clone());
+        self.data_plane.resize(record.id, size_bytes, layout, beginnings, seats)?;
+        self.journals.cut(record.id, extent_count(size_bytes));
+        noted.into_iter().for_each(|(copy, drive)| self.journals.note(record.id, copy, Some(drive)));
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }

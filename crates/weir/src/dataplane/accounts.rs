@@ -136,13 +136,14 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         note.due_ns = now_ns;
         for slot in note.slots.iter() {
-            let home = volume.home_of(slot, extent).expect("the mirror writes beside copies that there are");
+            let home = volume.line_of(slot, extent).expect("the mirror writes beside copies that there are");
             let due_ns = volume.emulated.note(now_ns, home, extent);
             note.due_ns = note.due_ns.max(due_ns);
             let number = volume.next_number();
             note.waiting.insert(slot, number);
             let (drive, directory) = (volume.homes[home].drive, &volume.homes[home].directory);
-            let path = directory.join(account_file_name(extent.into()));
+            let journaled = volume.journals.account_path(extent, slot);
+            let path = journaled.unwrap_or_else(|| directory.join(account_file_name(extent.into())));
             let (copy, account) = (CopyIndex { volume: index, slot }, Arc::clone(&note.account));
             self.helper.submit(Job::Account { note: key, copy, number, drive, path, account, due_ns });
         }

@@ -146,7 +146,10 @@ impl Reactor {
         for slot in slots.iter() {
             let home = volume.home_of(slot, extent).expect("the mirror captures copies that there are");
             let drive = volume.homes[home].drive;
-            let Some(Target { folder, can_share }) = capturing.spec.targets.get(&drive) else {
+            // What its file lacks is in the journal, and is not gathered from there: other copies have it in one place.
+            let is_journaled = volume.journals.seat(extent, slot).is_some();
+            let target = capturing.spec.targets.get(&drive).filter(|_| !is_journaled);
+            let Some(Target { folder, can_share }) = target else {
                 step.failed.insert(slot);
                 continue;
             };

@@ -13,6 +13,7 @@ use super::capture::NewCapture;
 use super::connection::NewConnection;
 use super::copies::CopyChange;
 use super::emulation::SharedMedia;
+use super::journals::NewJournal;
 use super::recording::Tap;
 use super::scrubbing::ScrubProgress;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
@@ -42,6 +43,8 @@ pub(super) struct NewSize {
     pub copies: Vec<Vec<u8>>,
     /// How extents begin that are new.
     pub beginnings: Vec<Beginning>,
+    /// Which copies of them are behind the journals on which drives.
+    pub seats: Vec<((u32, usize), DriveId)>,
 }
 
 /// One order to a reactor. Those with a `done` are answered once they hold.
@@ -49,6 +52,7 @@ pub(super) enum Command {
     Open {
         spec: VolumeSpec,
         homes: Vec<NewHome>,
+        journals: Vec<NewJournal>,
         statistics: Arc<VolumeStatistics>,
         done: SyncSender<()>,
     },
@@ -93,6 +97,18 @@ pub(super) enum Command {
         volume: VolumeId,
         copy: (u32, usize),
         change: CopyChange,
+        done: SyncSender<bool>,
+    },
+    /// Use one more journal.
+    AddJournal {
+        volume: VolumeId,
+        journal: Box<NewJournal>,
+        done: SyncSender<bool>,
+    },
+    /// Give up the journal on a drive.
+    DropJournal {
+        volume: VolumeId,
+        drive: DriveId,
         done: SyncSender<bool>,
     },
     /// Read from other copies: how long reads take on the volume's drives.

@@ -1,6 +1,7 @@
 //! Copies of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
 //! known beside the copies, or that it cannot be now.
 
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::{Standing, Standings};
 
 use super::command::{Command, NewHome};
+use super::journals::NewJournal;
 use super::reactor::Reactor;
+use super::served_volume::ServedVolume;
 use super::token::VolumeIndex;
-use super::{DataPlane, DataPlaneError, VolumeHome};
+use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
 
 /// How long control waits until a change is durably known. It holds up all others meanwhile, and a drive that does not
 /// answer, and that no other copy can stand in for, must not do so for ever. Whether the change came about is seen then
@@ -19,12 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What becomes of a copy of an extent.
 pub(super) enum CopyChange {
-    /// Its file is there and holds nothing, on the home with this index of these.
-    Add { homes: Vec<NewHome>, home: u8 },
+    /// Its file is there and holds nothing, on the home with this index of these; it is behind the journal on a drive, or
+    /// behind none.
+    Add { homes: Vec<NewHome>, home: u8, journal: Option<DriveId> },
     /// It is given up.
     Remove,
-    /// It could not be reached and is there again.
-    Rejoin,
+    /// It could not be reached and is there again, behind the journal on a drive, or behind none.
+    Rejoin { journal: Option<(DriveId, OwnedFd)> },
 }
 
 /// A change that is not durably known yet, and who waits for it.
@@ -76,8 +80,8 @@ impl Reactor {
             return false;
         }
         match change {
-            CopyChange::Add { homes, home } => {
-                if !volume.mirror.can_add(extent, slot) {
+            CopyChange::Add { homes, home, journal } => {
+                if !volume.mirror.can_add(extent, slot) || !volume.can_sit((extent, slot), journal) {
                     return false;
                 }
                 let places = self.add_new_homes(index, homes);
@@ -85,13 +89,20 @@ impl Reactor {
                 let volume = &mut self.volumes[index];
                 volume.mirror.add(extent, slot, &mut volume.effects);
                 volume.set_home(extent, slot, home);
+                journal.into_iter().for_each(|drive| volume.sit((extent, slot), drive, None));
                 volume.set_read_costs_of(extent);
+                self.forget_elsewhere(index, (extent, slot));
                 true
             }
             CopyChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),
-            CopyChange::Rejoin => {
-                let is_back = volume.mirror.rejoin(extent, slot, &mut volume.effects);
+            CopyChange::Rejoin { journal } => {
+                let drive = journal.as_ref().map(|(drive, _)| *drive);
+                let is_back = volume.can_sit((extent, slot), drive)
+                    && volume.mirror.rejoin(extent, slot, &mut volume.effects);
                 if is_back {
+                    journal
+                        .into_iter()
+                        .for_each(|(drive, file)| volume.sit((extent, slot), drive, Some(file)));
                     volume.set_file(slot, extent, None);
                     volume.publish_away(extent);
                 }
@@ -110,12 +121,16 @@ impl Reactor {
     /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
     /// everything.
     pub(super) fn answer_changes(&mut self, index: VolumeIndex, extent: u32, standings: Option<&Standings>) {
-        let changes = &mut self.volumes[index].awaited_changes;
+        let ServedVolume { awaited_changes, journals, .. } = &mut self.volumes[index];
         let met = |change: &mut AwaitedChange| match standings {
             Some(standings) => change.is_met_by(extent, standings),
             None => change.extent == extent,
         };
-        changes.extract_if(.., met).for_each(|change| tell(change.done, standings.is_some()));
+        for change in awaited_changes.extract_if(.., met) {
+            // Its file must stay while a journal may still bring something there: it is asked again.
+            let is_settled = change.is_there_after || !journals.is_forgetting(extent, change.slot);
+            tell(change.done, standings.is_some() && is_settled);
+        }
     }
 }
 
@@ -141,7 +156,7 @@ impl DataPlane {
 
     /// Adds a copy of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
     /// there, and it is brought up to date in the background. False if it cannot be added now: something of an earlier
-    /// one there is still under way, or no copy is left to copy from.
+    /// one there is still under way, or no copy is left to copy from. If it is to be behind a journal, the volume has that.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -149,15 +164,56 @@ impl DataPlane {
         &self,
         volume: VolumeId,
         copy: (u32, usize),
-        homes: &[VolumeHome],
-        home: u8,
+        (homes, home): (&[VolumeHome], u8),
+        journal: Option<DriveId>,
     ) -> Result<bool, DataPlaneError> {
-        let path = super::locked(&self.paths).get(&volume).cloned();
         let homes = self.new_homes(homes);
-        let is_added = self.change_copy(volume, copy, CopyChange::Add { homes, home })?;
-        // On a drive that is new to it, it does not stand under its policies yet.
-        path.map_or(Ok(()), |path| self.bind(volume, path))?;
+        let is_added = self.change_copy(volume, copy, CopyChange::Add { homes, home, journal })?;
+        self.bind_again(volume)?;
         Ok(is_added)
+    }
+
+    /// Puts a volume under its policies also on drives that are new to it.
+    fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+        let path = super::locked(&self.paths).get(&volume).cloned();
+        path.map_or(Ok(()), |path| self.bind(volume, path))
+    }
+
+    /// Has an open volume use one more journal. False if it has one on that drive, or is about to be closed.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+        let journal = Box::new(self.new_journal(spec));
+        let is_added = self.ask_whether(volume, |done| Command::AddJournal { volume, journal, done })?;
+        self.bind_again(volume)?;
+        Ok(is_added)
+    }
+
+    /// Has an open volume give up its journal on a drive: from the answer on nothing is asked of it. False if something is
+    /// behind it, or still under way.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
+        self.ask_whether(volume, |done| Command::DropJournal { volume, drive, done })
+    }
+
+    pub(super) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
+        let home = self.new_homes(std::slice::from_ref(&spec.home)).remove(0);
+        NewJournal { spec, home }
+    }
+
+    /// Gives an order and waits for the answer to it.
+    fn ask_whether(
+        &self,
+        volume: VolumeId,
+        command: impl FnOnce(SyncSender<bool>) -> Command,
+    ) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = std::sync::mpsc::sync_channel(1);
+        self.reactors[reactor].order(command(done));
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
     }
 
     /// Gives up a copy of an extent; from the answer on nothing is asked of it any more, and its file may go. False if
@@ -169,12 +225,19 @@ impl DataPlane {
         self.change_copy(volume, copy, CopyChange::Remove)
     }
 
-    /// Takes back a copy of an extent that could not be reached. False if there is nothing to take back, or not now.
+    /// Takes back a copy of an extent that could not be reached, which is behind the journal on a drive, then with its file,
+    /// or behind none.
+    /// False if there is nothing to take back, or not now.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn rejoin_copy(&self, volume: VolumeId, copy: (u32, usize)) -> Result<bool, DataPlaneError> {
-        self.change_copy(volume, copy, CopyChange::Rejoin)
+    pub fn rejoin_copy(
+        &self,
+        volume: VolumeId,
+        copy: (u32, usize),
+        journal: Option<(DriveId, OwnedFd)>,
+    ) -> Result<bool, DataPlaneError> {
+        self.change_copy(volume, copy, CopyChange::Rejoin { journal })
     }
 
     fn change_copy(

@@ -270,6 +270,11 @@ impl Reactor {
 
     /// The standings of an extent's copies have changed.
     pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, standings: Standings) {
+        for (slot, _) in standings.iter().enumerate().filter(|(_, standing)| **standing == Standing::Absent) {
+            if self.volumes[index].journals.knows(extent, slot) {
+                self.leave_seat(index, extent, slot);
+            }
+        }
         let volume = &mut self.volumes[index];
         volume.copying.look_at(extent);
         volume.statistics.copies.stands(extent, standings);

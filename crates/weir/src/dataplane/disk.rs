@@ -35,7 +35,7 @@ impl Reactor {
                 if let (Some(operation), Some(owner)) = (action.operation(), owner) {
                     let extent = action.extent().expect("ends are not carried out");
                     let home =
-                        volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
+                        volume.line_of(slot, extent).expect("the mirror acts on copies that there are");
                     volume.begin_operation((slot, extent), operation, owner, home);
                 }
                 self.queue_for_media(CopyIndex { volume: index, slot }, action);
@@ -82,7 +82,11 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
-        let asked_ns = volume.emulated.submit(self.now_ns, home, slot, &action);
+        let is_journaled = volume.journals.seat(extent, slot).is_some() && is_journals_work(&action);
+        let asked_ns = match is_journaled {
+            true => self.now_ns,
+            false => volume.emulated.submit(self.now_ns, home, slot, &action),
+        };
         let number = match action.operation() {
             Some(operation) => {
                 let context = volume.context(slot, operation);
@@ -91,8 +95,12 @@ impl Reactor {
             }
             None => volume.ask(slot, extent, asked_ns),
         };
+        if is_journaled {
+            return self.ask_journal(copy, number, &action);
+        }
         match action {
             Action::Open { extent } => {
+                volume.note_journaled_pieces(slot, extent);
                 let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
                 self.helper.submit(Job::Open { copy, number, drive, extent, path });
             }
@@ -192,9 +200,11 @@ impl Reactor {
             Token::ZeroReserve(copy, operation, _) => self.completed(copy, operation, result),
             Token::Allocate { copy, extent, piece, .. } => self.tell(copy, Answer::Allocated(extent, piece)),
             Token::Sync { copy, extent, .. } => self.tell(copy, Answer::Synced(extent, result.map(drop))),
-            Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
-                unreachable!("sockets are not disks")
-            }
+            Token::Receive(_)
+            | Token::ReceivePayload(_)
+            | Token::HangUp(_)
+            | Token::Send(_)
+            | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
         }
         self.volumes[index].outstanding -= 1;
         self.carry_out(index);
@@ -226,7 +236,11 @@ impl Reactor {
                 self.tell(copy, Answer::Allocated(extent, piece));
                 self.is_ghost(copy, number)
             }
-            Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => false,
+            Token::Receive(_)
+            | Token::ReceivePayload(_)
+            | Token::HangUp(_)
+            | Token::Send(_)
+            | Token::Journal { .. } => false,
         }
     }
 
@@ -241,9 +255,11 @@ impl Reactor {
             }
             // Nobody stands in line for these.
             Token::Allocate { copy, .. } | Token::Sync { copy, .. } => (copy.volume, None),
-            Token::Receive(_) | Token::ReceivePayload(_) | Token::HangUp(_) | Token::Send(_) => {
-                unreachable!("sockets are not disks")
-            }
+            Token::Receive(_)
+            | Token::ReceivePayload(_)
+            | Token::HangUp(_)
+            | Token::Send(_)
+            | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
         }
     }
 
@@ -344,8 +360,11 @@ impl Reactor {
         }
         volume.outstanding -= 1;
         let map = match result {
-            Ok((file, map)) => {
-                volume.set_file(copy.slot, extent, Some(Descriptor::file(file)));
+            Ok((file, mut map)) => {
+                volume.add_journaled_pieces(copy.slot, extent, &mut map);
+                let file = Descriptor::file(file);
+                volume.set_file(copy.slot, extent, Some(file.clone()));
+                self.seat_opened(copy.volume, (extent, copy.slot), &file);
                 Ok(map)
             }
             Err(OpenError { message, is_passing: true }) => {
@@ -365,7 +384,7 @@ impl Reactor {
     /// A copy of an extent failed.
     fn fell(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         let volume = &mut self.volumes[index];
-        let message = volume.fault_message.take();
+        let message = volume.fault_message.take().or_else(|| volume.journal_fault(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
         let path = volume.extent_path(slot, extent);
         let message = match volume.mirror.is_lost(extent) {
@@ -382,8 +401,13 @@ impl Reactor {
     }
 }
 
+/// True for what a journal does for a copy behind it; the rest concerns the slow file itself.
+fn is_journals_work(action: &Action) -> bool {
+    !matches!(action, Action::Open { .. } | Action::Allocate { .. })
+}
+
 /// Where the spare block of an unaligned write's buffer begins.
-fn scratch_start(part: Part) -> usize {
+pub(super) fn scratch_start(part: Part) -> usize {
     let (_, covered) = covering_blocks(part.offset, part.length);
     covered as usize
 }

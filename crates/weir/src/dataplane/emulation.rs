@@ -14,6 +14,7 @@ use weir_types::VolumeId;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::{Action, EmulatedMedia, OperationId, Position};
 
+use super::journals::Site;
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::token::{Token, VolumeIndex};
@@ -86,6 +87,20 @@ impl Emulated {
         due_ns
     }
 
+    /// Has the model of a home carry out an operation of a journal; answers when, or 0 if the home is not emulated.
+    pub fn act(&mut self, now_ns: u64, site: Site, bytes: u32, is_durable: bool) -> u64 {
+        let Some(media) = &self.media[site.home] else { return 0 };
+        let mut media = lock(media);
+        let position = Position { offset: site.offset, ..position(self.volume, site.extent, 0) };
+        let done_ns = media.submit(now_ns, position, bytes.into());
+        if is_durable { done_ns.max(media.flush(now_ns)) } else { done_ns }
+    }
+
+    /// Has the model of a home make stable what was written there; answers when, or 0 if the home is not emulated.
+    pub fn flush(&mut self, now_ns: u64, home: usize) -> u64 {
+        self.media[home].as_ref().map_or(0, |media| lock(media).flush(now_ns))
+    }
+
     /// Has the model of a home write an account beside an extent, which lies apart from its data; answers when that is
     /// stable, or 0 if the home is not emulated.
     pub fn note(&mut self, now_ns: u64, home: usize, extent: u32) -> u64 {
@@ -148,7 +163,12 @@ impl HeldCompletions {
         self.waiting.is_empty()
     }
 
-    fn hold(&mut self, at_ns: u64, completion: Completion<Token>) {
+    /// Passes something on in this round, after what is being done.
+    pub fn pass_on_next(&mut self, completion: Completion<Token>) {
+        self.hold(0, completion);
+    }
+
+    pub fn hold(&mut self, at_ns: u64, completion: Completion<Token>) {
         self.count += 1;
         self.waiting.insert((at_ns, self.count), completion);
     }
@@ -180,6 +200,9 @@ impl ServedVolume {
 impl Reactor {
     /// Passes on what a disk has answered, now or when the emulated drive would have answered it.
     pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
+        if matches!(completion.token, Token::Journal { .. }) {
+            return self.journal_landed(completion);
+        }
         let held = held_of(&completion.token).filter(|_| self.stop_by_ns.is_none());
         let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
         match (held, due_ns.filter(|&due_ns| due_ns > self.now_ns)) {
@@ -194,7 +217,12 @@ impl Reactor {
 
     fn pass_on(&mut self, completion: Completion<Token>) {
         let Completion { token, result, carried } = completion;
-        self.on_disk_completion(token, result, carried);
+        match token {
+            Token::Journal { volume, journal, flight } => {
+                self.journal_answered((volume, journal, flight), result, carried);
+            }
+            _ => self.on_disk_completion(token, result, carried),
+        }
     }
 
     /// Passes on what is due; everything, if the daemon is ending.

@@ -13,6 +13,7 @@ mod copying;
 mod disk;
 mod emulation;
 mod helper;
+mod journals;
 mod pace;
 mod patience;
 mod reactor;
@@ -52,6 +53,7 @@ use command::{Binding, Command, NewHome, NewSize};
 pub use connection::NewConnection;
 pub use emulation::SharedMedia;
 use helper::Helper;
+pub use journals::JournalSpec;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
@@ -258,16 +260,22 @@ impl DataPlane {
         }))
     }
 
-    /// Opens a volume: from the answer on, connections can be served. Opening one twice is an error of the caller.
+    /// Opens a volume with its journals: from the answer on, connections can be served. Opening one twice is an error of
+    /// the caller.
     ///
     /// # Errors
     /// If the reactor has stopped.
-    pub fn open(&self, spec: VolumeSpec) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
+    pub fn open(
+        &self,
+        spec: VolumeSpec,
+        journals: Vec<JournalSpec>,
+    ) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
         let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
         let index = self.place(id);
         let given = Arc::clone(&statistics);
         let homes = self.new_homes(&spec.layout.homes);
-        self.ask(index, id, |done| Command::Open { spec, homes, statistics: given, done })?;
+        let journals = journals.into_iter().map(|journal| self.new_journal(journal)).collect();
+        self.ask(index, id, |done| Command::Open { spec, homes, journals, statistics: given, done })?;
         Ok(statistics)
     }
 
@@ -399,7 +407,8 @@ impl DataPlane {
 
     /// Changes a volume's size, and with it on which drives its extents are. When growing, the new extent files must
     /// exist, and it is told how these extents begin if the volume has copies; when shrinking, they must still exist,
-    /// and open connections are ended. New connections see the new size.
+    /// and open connections are ended. New connections see the new size. New copies are behind the journals on the drives
+    /// that are said, which the volume has.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -409,11 +418,12 @@ impl DataPlane {
         size_bytes: u64,
         layout: VolumeLayout,
         beginnings: Vec<Beginning>,
+        seats: Vec<((u32, usize), DriveId)>,
     ) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         let is_spread = layout.homes.len() > 1;
         let homes = self.new_homes(&layout.homes);
-        let resizing = NewSize { size_bytes, homes, copies: layout.copies, beginnings };
+        let resizing = NewSize { size_bytes, homes, copies: layout.copies, beginnings, seats };
         self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
         // On a drive that is new to it, it does not stand under its policies yet.
         let path = locked(&self.paths).get(&volume).filter(|_| is_spread).cloned();

@@ -102,6 +102,8 @@ pub(super) struct Reactor {
     pub is_tidying_up: bool,
     patience: Patience,
     pub spare_effects: Vec<weir_volume::mirror::Effect>,
+    /// When to look at journals, while any holds something.
+    pub journals_wake_ns: Option<u64>,
     pub stop_by_ns: Option<u64>,
 }
 
@@ -143,6 +145,7 @@ impl Reactor {
             is_tidying_up: false,
             patience: Patience::default(),
             spare_effects: Vec::new(),
+            journals_wake_ns: None,
             stop_by_ns: None,
         }
     }
@@ -160,6 +163,7 @@ impl Reactor {
             self.take_answers();
             self.take_mail();
             self.pass_on_due();
+            self.look_at_journals();
             self.look_at_background();
             self.pass_on_due_notes();
             self.look_at_copying();
@@ -188,7 +192,7 @@ impl Reactor {
         let Some(by_ns) = self.stop_by_ns else { return false };
         let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
         let is_quiet = self.connections.is_empty() && !is_working;
-        self.now_ns >= by_ns || is_quiet && self.tidy_up_copies()
+        self.now_ns >= by_ns || is_quiet && self.tidy_up_copies() && self.stop_journals()
     }
 
     fn wait(&mut self) {
@@ -226,7 +230,7 @@ impl Reactor {
         let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
         let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
         let answers = [held_ns, background_ns, notes_ns, copying_ns, keeping_ns];
-        let looks = [scrubs_ns, self.capture_look_ns];
+        let looks = [scrubs_ns, self.capture_look_ns, self.journals_wake_ns];
         let at_ns = limits.into_iter().chain(answers).chain(looks).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
@@ -245,10 +249,11 @@ impl Reactor {
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Open { spec, homes, statistics, done } => {
+                Command::Open { spec, homes, journals, statistics, done } => {
                     let id = spec.id;
                     let volume = self.volumes.insert(ServedVolume::new(spec, statistics));
                     self.add_homes(volume, homes, &[own_level(id)]);
+                    journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
                     self.by_id.insert(id, volume);
                     if self.volumes[volume].mirror.has_copies() {
                         self.begin_copying(volume);
@@ -276,6 +281,13 @@ impl Reactor {
                 }
                 Command::ChangeCopy { volume, copy, change, done } => {
                     self.change_copy(volume, copy, change, done);
+                }
+                Command::AddJournal { volume, journal, done } => {
+                    // They may have stopped waiting, as with what follows.
+                    let _ = done.send(self.add_journal_to(volume, *journal));
+                }
+                Command::DropJournal { volume, drive, done } => {
+                    let _ = done.send(self.drop_journal(volume, drive));
                 }
                 Command::SetReadCosts { volume, read_costs, done } => {
                     self.set_read_costs(volume, &read_costs);
@@ -440,6 +452,10 @@ impl Reactor {
                 volume.resizing_to = Some((resizing, done));
                 return;
             }
+            if !self.are_journals_cut(index, &resizing) {
+                self.volumes[index].resizing_to = Some((resizing, done));
+                return;
+            }
             self.take_size(index, resizing);
             answer(done);
         }
@@ -447,9 +463,22 @@ impl Reactor {
         if volume.becoming_read_only.is_some() && volume.is_quiet() {
             volume.becoming_read_only.take().into_iter().for_each(answer);
         }
-        if volume.closing.is_some() && volume.is_quiet() {
+        if volume.closing.is_some() && volume.is_quiet() && volume.journals.stop() {
             self.remove_volume(index);
         }
+    }
+
+    /// Has journals give up what a volume is to lose: what is cut off may grow again, and nothing of what it had must be
+    /// brought there. True once they have, for good.
+    fn are_journals_cut(&mut self, index: VolumeIndex, resizing: &NewSize) -> bool {
+        let volume = &mut self.volumes[index];
+        let (old_bytes, size_bytes) = (volume.size_bytes, resizing.size_bytes);
+        let first = extent_count(size_bytes.min(old_bytes));
+        if size_bytes < old_bytes && !std::mem::replace(&mut volume.is_cutting, true) {
+            self.leave_seats_from(index, first);
+            self.trim_seats(index, size_bytes);
+        }
+        !self.volumes[index].journals.is_cutting(first)
     }
 
     fn take_size(&mut self, index: VolumeIndex, mut resizing: NewSize) {
@@ -458,7 +487,16 @@ impl Reactor {
             *home = places[usize::from(*home)];
         }
         let volume = &mut self.volumes[index];
+        let seats = std::mem::take(&mut resizing.seats);
         volume.set_size(resizing);
+        for (copy, drive) in seats {
+            match volume.can_sit(copy, Some(drive)) {
+                true => volume.sit(copy, drive, None),
+                // Its journal has failed since it was chosen.
+                false => volume.spend(copy.0, copy.1),
+            }
+        }
+        volume.is_cutting = false;
         if volume.mirror.has_copies() {
             volume.set_read_costs();
             volume.publish_standings();

@@ -211,13 +211,19 @@ impl Reactor {
         let part = next_extent(request.offset, request.length.into(), 0);
         let Part { extent, offset, length, .. } = part.expect("a valid request is not empty");
         let volume = &mut self.volumes[connection.volume];
-        let copy = volume.mirror.readable(extent, offset, length).iter().next();
+        let readable = volume.mirror.readable(extent, offset, length);
+        let is_direct = |slot: &usize| volume.journals.seat(extent, *slot).is_none();
+        let copy = readable.iter().find(is_direct).or_else(|| readable.iter().next());
         let Some(slot) = copy else {
             connection.requests[id].error = Some(NbdError::Io);
             return self.finish(index, id);
         };
         if volume.mirror.is_hole(extent, offset, length) {
             return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
+        }
+        if volume.journals.seat(extent, slot).is_some() {
+            // What the journal has is not looked for: all of it may be data.
+            return self.status_found(index, id, Ok(vec![Run { length, is_hole: false }]));
         }
         connection.requests[id].parts_left += 1;
         volume.outstanding += 1;

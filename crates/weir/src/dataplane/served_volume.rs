@@ -19,6 +19,7 @@ use super::command::NewSize;
 use super::copies::AwaitedChange;
 use super::copying::Copying;
 use super::emulation::Emulated;
+use super::journals::VolumeJournals;
 use super::recording::Tap;
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
@@ -164,6 +165,8 @@ pub(super) struct ServedVolume {
     pub closing: Option<SyncSender<()>>,
     /// A new size, and whoever asked for it; put off until the volume is quiet if it is smaller.
     pub resizing_to: Option<(NewSize, SyncSender<()>)>,
+    /// Its journals are giving up what it is to lose.
+    pub is_cutting: bool,
     pub size_bytes: u64,
     /// No client may change its data.
     pub is_read_only: bool,
@@ -173,6 +176,8 @@ pub(super) struct ServedVolume {
     pub fault_message: Option<String>,
     /// A filesystem that it is on cannot zero a range in one step.
     pub lacks_zero_range: bool,
+    /// The journals that copies of it are behind.
+    pub journals: VolumeJournals,
     /// What it knows of the emulated drives that it is on.
     pub emulated: Emulated,
     /// Its part in a recording, while there is one.
@@ -216,11 +221,13 @@ impl ServedVolume {
             open_requests: 0,
             closing: None,
             resizing_to: None,
+            is_cutting: false,
             size_bytes: spec.size_bytes,
             is_read_only: spec.is_read_only,
             becoming_read_only: None,
             fault_message: None,
             lacks_zero_range: false,
+            journals: VolumeJournals::default(),
             emulated: Emulated::new(spec.id),
             tap: None,
             capturing: None,
@@ -284,6 +291,11 @@ impl ServedVolume {
         let home = self.copies.get(slot)?.homes.get(extent as usize).copied();
         let home = home.unwrap_or(home_beyond_list(slot));
         (home != NO_HOME).then_some(home.into())
+    }
+
+    /// The home in whose line a copy of an extent stands: that of its journal, if it is behind one.
+    pub fn line_of(&self, slot: usize, extent: u32) -> Option<usize> {
+        self.journals.home_of(extent, slot).or_else(|| self.home_of(slot, extent))
     }
 
     /// The file of a copy of an extent.
@@ -530,7 +542,7 @@ fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
 
 /// One more buffer. Where the pool is exhausted it has memory of its own: an operation of one copy must not fail because
 /// another one works, or the copies would differ.
-fn fresh(bytes: usize, pool: &BufferPool) -> Buffer {
+pub(super) fn fresh(bytes: usize, pool: &BufferPool) -> Buffer {
     let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
     let buffer = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);
     buffer.expect("the system has memory for one more buffer")

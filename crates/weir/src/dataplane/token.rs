@@ -49,4 +49,6 @@ pub(super) enum Token {
     Allocate { copy: CopyIndex, number: AskNumber, extent: u32, piece: u32 },
     /// Stability of an extent's writes.
     Sync { copy: CopyIndex, number: AskNumber, extent: u32 },
+    /// Something that one of a volume's journals wants done.
+    Journal { volume: VolumeIndex, journal: usize, flight: u64 },
 }

@@ -6,6 +6,7 @@
 mod bounds;
 mod copies;
 mod histogram;
+mod journals;
 mod rest;
 mod sizes;
 
@@ -15,6 +16,7 @@ pub use bounds::{BoundTotals, Bounds};
 pub use copies::{CopySnapshot, CopyStatistics};
 use histogram::add;
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use journals::{JournalStatistics, JournalUsage};
 pub use rest::{RestSnapshot, RestStatistics};
 use sizes::Sizes;
 pub use sizes::{SIZES, SIZES_UP_TO_BYTES};
@@ -38,6 +40,8 @@ pub struct VolumeStatistics {
     pub bounds: Bounds,
     /// How its copies stand.
     pub copies: CopyStatistics,
+    /// How its write journals are.
+    pub journals: JournalStatistics,
     /// What is known of it at rest.
     pub rest: RestStatistics,
 }

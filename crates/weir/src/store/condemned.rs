@@ -13,8 +13,8 @@ use weir_types::VolumeId;
 use weir_types::bounds::CLEANUP_STEP_BYTES;
 
 use super::{
-    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, account, extent_file_name, remove_tree, sums,
-    sync_folder,
+    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, account, extent_file_name, journal, remove_tree,
+    sums, sync_folder,
 };
 
 /// Permissions of folders: what lies there is nobody else's business.
@@ -110,6 +110,7 @@ impl Store {
             let occupied = fs::symlink_metadata(&path).map_or(0, |metadata| occupied_bytes(&metadata));
             super::remove_if_there(&account::account_path(&extents, index))?;
             super::remove_if_there(&sums::sums_path(&extents, index))?;
+            super::remove_if_there(&journal::marker_path(&extents, index))?;
             match occupied > CLEANUP_STEP_BYTES {
                 true => large.push(path),
                 false => super::remove_if_there(&path)?,
@@ -175,14 +176,15 @@ pub(super) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// The index of the extent beside which a file lies: that of an account, or of checksums.
+/// The index of the extent beside which a file lies: that of an account, of checksums, or a marker.
 fn index_beside(entry: &fs::DirEntry) -> Option<u64> {
     extent_beside(entry.file_name().to_str()?)?.parse().ok()
 }
 
 /// The name of the extent's file beside which a file of this name lies.
 fn extent_beside(file_name: &str) -> Option<&str> {
-    account::extent_name_of(file_name).or_else(|| sums::extent_name_of(file_name))
+    let of_account = account::extent_name_of(file_name);
+    of_account.or_else(|| sums::extent_name_of(file_name)).or_else(|| journal::extent_name_of(file_name))
 }
 
 fn occupied_bytes(metadata: &fs::Metadata) -> u64 {

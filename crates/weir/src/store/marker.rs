@@ -82,6 +82,7 @@ impl Store {
     pub fn dissolve(&self) -> Result<(), StoreError> {
         let volumes = self.volumes();
         // Only if it is empty: what is not known may still be somebody's volume.
+        self.dissolve_journals()?;
         fs::remove_dir(&volumes).context("remove", &volumes)?;
         let path = self.drive().join(MARKER_FILE);
         fs::remove_file(&path).context("remove", &path)?;

@@ -5,7 +5,7 @@
 //! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
 //! Beside a copy of an extent that has others lies `extents/NNNNNNNN.account`, which comes and goes with it; and beside
 //! one that was scrubbed `extents/NNNNNNNN.sums`, which goes with it, or before anything in it changes behind the back
-//! of who serves it.
+//! of who serves it; and beside one that is behind a write journal `extents/NNNNNNNN.journal`, see [`journal`].
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
@@ -15,6 +15,7 @@ pub mod capture;
 mod check;
 mod condemned;
 pub mod extent_file;
+pub mod journal;
 mod marker;
 mod record;
 pub mod sums;
@@ -220,6 +221,7 @@ impl Store {
         // An account that is left from an earlier copy says nothing of this one, nor do checksums.
         remove_if_there(&account::account_path(&extents, index.into()))?;
         remove_if_there(&sums::sums_path(&extents, index.into()))?;
+        remove_if_there(&journal::marker_path(&extents, index.into()))?;
         let made =
             create_extents(&extents, &[index], None).and_then(|()| settle_extents(&extents, &[index], false));
         if made.is_err() {

@@ -4,6 +4,7 @@ pub mod background;
 pub mod documents;
 pub mod drive;
 pub mod effect;
+pub mod journal;
 mod leaving;
 mod measuring;
 pub mod moving;

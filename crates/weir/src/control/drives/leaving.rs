@@ -85,6 +85,7 @@ impl Control {
             refuse_default(record)?;
             (record.clone(), model.is_vacated(record.id))
         };
+        let is_vacated = is_vacated && !self.has_journals(record.id);
         if is_vacated {
             return self.give_up(record.id).map(|()| None);
         }
@@ -138,12 +139,14 @@ impl Control {
                 false => self.forget_emptied(drive, volume)?,
             }
         }
+        self.empty_of_journals(drive)?;
         self.cast_off_from(drive)?;
         let _change = self.begin_change();
         let is_done = {
             let model = self.model();
             model.is_leaving(drive) && model.is_vacated(drive)
         };
+        let is_done = is_done && !self.has_journals(drive);
         if is_done { self.give_up(drive) } else { Ok(()) }
     }
 

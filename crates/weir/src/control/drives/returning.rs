@@ -5,15 +5,29 @@
 //! if it fails again.
 
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 
 use jiff::Timestamp;
+use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
 
 use super::super::Control;
+use super::super::journals::{Copy, Place};
 use super::super::records::VolumeRecord;
 use super::{Drive, open_store};
 use crate::store::account::{self, account_file_name};
-use crate::store::{Marker, extent_fault};
+use crate::store::{Marker, extent_fault, extent_file_name};
+
+/// Whether a copy that could not be reached can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It can, behind the journal on a drive, or behind none.
+    Whole(Option<DriveId>),
+    /// The drive of its journal is missing.
+    Waiting,
+    /// Its files, or its journal, are damaged or gone.
+    Damaged,
+}
 
 impl Control {
     /// Uses drives that are back, and copies that are.
@@ -57,11 +71,22 @@ impl Control {
     fn serve_again(&self, drive: DriveId) {
         let volumes: Vec<VolumeRecord> = {
             let model = self.model();
-            model.volumes_on(drive).cloned().collect()
+            let journaled = model
+                .drives
+                .get(&drive)
+                .and_then(|drive| drive.store.as_ref().ok()?.journaled_volumes().ok());
+            let journaled = journaled.unwrap_or_default();
+            let all = model.volumes.values().map(|volume| &volume.record);
+            all.filter(|volume| volume.placement.names(drive) || journaled.contains(&volume.id))
+                .cloned()
+                .collect()
         };
         for volume in volumes {
             let is_open = self.model().open.contains_key(&volume.id);
-            let outcome = if is_open { self.repair(&volume) } else { self.open_again(&volume) };
+            let outcome = match is_open {
+                true => self.repair(&volume).and_then(|()| self.attach_journals(&volume)),
+                false => self.open_again(&volume),
+            };
             let message = outcome
                 .err()
                 .map(|error| format!("volume '{}' cannot be served: {error}", volume.export_name()));
@@ -74,19 +99,39 @@ impl Control {
 
     /// Takes back copies of a volume whose files are whole, and has others made instead of those whose files are not.
     fn take_copies_back(&self, volume: &VolumeRecord) {
+        let spent = self.model().open.get(&volume.id).is_some_and(|open| !open.journals.spent().is_empty());
+        if spent {
+            self.begin_moves(volume.id);
+        }
         for ((extent, slot), drive) in self.copies_away(volume) {
-            if !self.is_whole(volume.id, drive, extent) {
-                self.begin_moves(volume.id);
+            let journal = match self.state_of(volume.id, drive, (extent, slot)) {
+                State::Whole(journal) => journal,
+                State::Waiting => continue,
+                State::Damaged => {
+                    self.begin_moves(volume.id);
+                    continue;
+                }
+            };
+            let Ok(file) = journal.map(|_| self.open_slow(volume.id, drive, extent)).transpose() else {
                 continue;
-            }
-            match self.data_plane.rejoin_copy(volume.id, (extent, slot)) {
-                Ok(true) => tracing::info!(volume = %volume.id, extent, slot, "a copy is back"),
+            };
+            match self.data_plane.rejoin_copy(volume.id, (extent, slot), journal.zip(file)) {
+                Ok(true) => {
+                    self.journals.note(volume.id, (extent, slot), journal);
+                    tracing::info!(volume = %volume.id, extent, slot, "a copy is back");
+                }
                 // It is there, or something is still under way there.
                 Ok(false) => {}
                 // It was closed meanwhile.
                 Err(_) => return,
             }
         }
+    }
+
+    /// The file of a copy that is behind a journal, which brings things there.
+    fn open_slow(&self, volume: VolumeId, drive: DriveId, extent: u32) -> std::io::Result<OwnedFd> {
+        let store = self.store(drive).map_err(|error| std::io::Error::other(error.message))?;
+        Descriptor::open_direct(&store.extents(volume).join(extent_file_name(extent.into())))
     }
 
     /// Copies that cannot be reached though their drives are there, with these.
@@ -108,8 +153,8 @@ impl Control {
     /// those of a drive that goes or comes meanwhile would be given up, and copied anew as a whole.
     pub(in crate::control) fn damaged_copies(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
         let away = self.copies_away(volume).into_iter();
-        let damaged = away.filter(|((extent, _), drive)| {
-            let is_broken = || !self.is_whole(volume.id, *drive, *extent);
+        let damaged = away.filter(|(copy, drive)| {
+            let is_broken = || self.state_of(volume.id, *drive, *copy) == State::Damaged;
             self.is_in_place(*drive) && is_broken() && self.is_in_place(*drive)
         });
         damaged.map(|(copy, _)| copy).collect()
@@ -122,11 +167,24 @@ impl Control {
         drive == DriveId::DEFAULT || !matches!(Marker::read(store.drive()), Ok(None))
     }
 
-    /// True if the files of a copy are there and can be used.
-    fn is_whole(&self, volume: VolumeId, drive: DriveId, extent: u32) -> bool {
-        let Ok(store) = self.store(drive) else { return false };
-        let folder = store.extents(volume);
-        let account = folder.join(account_file_name(extent.into()));
-        extent_fault(&folder, extent).is_none() && matches!(account::read(&account), Ok(Some(_)))
+    /// Whether the files of a copy on a drive that is there can be used.
+    fn state_of(&self, volume: VolumeId, drive: DriveId, copy: Copy) -> State {
+        let Ok(store) = self.store(drive) else { return State::Damaged };
+        let (folder, extent) = (store.extents(volume), copy.0);
+        let (account, journal) = match self.journal_of(volume, drive, copy) {
+            Place::Direct => (folder.join(account_file_name(extent.into())), None),
+            Place::Journaled(journal, _) if !self.is_in_place(journal) => return State::Waiting,
+            Place::Journaled(journal, account) => (account, Some(journal)),
+            Place::Waiting => return State::Waiting,
+            Place::Lost => return State::Damaged,
+        };
+        let is_whole =
+            extent_fault(&folder, extent).is_none() && matches!(account::read(&account), Ok(Some(_)));
+        let is_away = || journal.is_some_and(|journal| !self.is_in_place(journal));
+        match is_whole {
+            true => State::Whole(journal),
+            false if is_away() => State::Waiting,
+            false => State::Damaged,
+        }
     }
 }

@@ -25,7 +25,7 @@ use super::model::{Model, Versioned};
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::extent_count;
-use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, unreachable};
+use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
 /// occupies twice stays small.
@@ -74,6 +74,8 @@ struct Look {
     candidates: Vec<Candidate>,
     classes: BTreeMap<DriveId, Option<Class>>,
     leaving: BTreeSet<DriveId>,
+    /// The drive of the journal that a copy is behind.
+    seats: BTreeMap<(u32, usize), DriveId>,
     /// Copies whose files are damaged or gone, on drives that are there.
     damaged: BTreeSet<(u32, usize)>,
 }
@@ -105,8 +107,10 @@ impl Look {
                 slot,
                 drive,
                 class: drive.and_then(|drive| self.classes.get(&drive).copied().flatten()),
+                journal: self.seats.get(&(extent, slot)).copied(),
                 standing: standings[slot],
                 must_leave: drive.is_some_and(|drive| self.leaving.contains(&drive))
+                    || self.seats.get(&(extent, slot)).is_some_and(|drive| self.leaving.contains(drive))
                     || self.damaged.contains(&(extent, slot)),
             })
         };
@@ -236,6 +240,7 @@ impl Control {
         for volume in due {
             let moved = self
                 .move_copies(volume)
+                .and_then(|moved| self.tidy_journals(volume, moved))
                 .unwrap_or_else(|error| Some(MoveView { extents_left: 1, stuck: Some(error.message) }));
             let mut unsettled = self.moves.unsettled();
             // What was asked for meanwhile is looked at at once.
@@ -275,12 +280,23 @@ impl Control {
         Ok((view.extents_left > 0).then_some(view))
     }
 
+    /// Gives up journals that nothing is behind any more once all copies of a volume are where they are wished.
+    fn tidy_journals(&self, volume: VolumeId, moved: Option<MoveView>) -> Outcome<Option<MoveView>> {
+        let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
+        let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
+        let _change = self.begin_change();
+        Ok((!self.drop_unused_journals(&record)?).then(MoveView::default))
+    }
+
     fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
         let rooms = self.rooms();
         let Versioned { record, revision } = self.model().volumes.get(&volume)?.clone();
-        let damaged = self.damaged_copies(&record);
+        let mut damaged = self.damaged_copies(&record);
         let model = self.model();
-        let standings = model.open.get(&volume)?.copies.snapshot().standings;
+        let open = model.open.get(&volume)?;
+        // Wherever their drives are.
+        damaged.extend(open.journals.spent());
+        let standings = open.copies.snapshot().standings;
         let candidates = model.candidates(&record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -288,6 +304,7 @@ impl Control {
             candidates,
             classes: drives().map(|drive| (drive.id, drive.class)).collect(),
             leaving: drives().filter(|drive| drive.is_leaving).map(|drive| drive.id).collect(),
+            seats: self.journals.seats(volume),
             damaged,
             revision,
             record,
@@ -315,10 +332,13 @@ impl Control {
         let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
         let home = home.expect("the placement was just told of this drive");
-        if !self.data_plane.add_copy(record.id, (extent, slot), &homes, home)? {
+        let going = surplus_drives(&look.copies(extent), &look.wishes);
+        let journal = self.put_copy_behind(&record, (extent, slot), drive, &going)?;
+        if !self.data_plane.add_copy(record.id, (extent, slot), (&homes, home), journal)? {
             self.give_back_extent(&look.record, drive, extent)?;
             return Ok(false);
         }
+        self.journals.note(record.id, (extent, slot), journal);
         self.save_volume(&record, look.revision)?;
         self.write_copies([&record])?;
         Ok(true)
@@ -341,6 +361,7 @@ impl Control {
         record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
         record.generation += 1;
         self.save_volume(&record, look.revision)?;
+        self.leave_journal(record.id, (extent, slot))?;
         // On a drive that is missing it is found when that is back.
         if self.store(drive).is_ok() {
             self.give_back_extent(&record, drive, extent)?;

@@ -18,6 +18,8 @@ pub struct CopyNow {
     pub drive: Option<DriveId>,
     /// The class of that.
     pub class: Option<Class>,
+    /// The drive of the journal that it is behind.
+    pub journal: Option<DriveId>,
     /// What it is worth.
     pub standing: Standing,
     /// Its drive is to be emptied, or its files are damaged.
@@ -117,6 +119,11 @@ pub fn next_step(copies: &[CopyNow], wishes: &[Wish], candidates: &[Candidate]) 
     }
 }
 
+/// The drives of copies that nobody wishes for.
+pub fn surplus_drives(copies: &[CopyNow], wishes: &[Wish]) -> Vec<DriveId> {
+    match_up(copies, wishes).surplus.iter().filter_map(|copy| copy.drive).collect()
+}
+
 /// Adds a copy for a wish. If all numbers are taken, one that nobody wishes for goes first.
 fn make_room_and_add(
     copies: &[CopyNow],
@@ -142,7 +149,10 @@ fn make_room_and_add(
         .collect();
     let beside = candidates.iter().filter(|candidate| stay.contains(&candidate.room.drive));
     let beside: Vec<_> = beside.map(|candidate| candidate.room.domain.clone()).collect();
-    if let Some(drive) = choose(&rooms, &beside) {
+    // The drive of a journal that a copy is behind is taken only where there is no other.
+    let has_journal = |room: &&Room| copies.iter().any(|copy| copy.journal == Some(room.drive));
+    let best: Vec<Room> = rooms.iter().filter(|room| !has_journal(room)).cloned().collect();
+    if let Some(drive) = choose(&best, &beside).or_else(|| choose(&rooms, &beside)) {
         return Step::Add { slot, drive };
     }
     // Where one that is no good makes room, its drive can take another.
@@ -180,7 +190,7 @@ mod tests {
 
     fn copy(slot: usize, number: usize, standing: Standing) -> CopyNow {
         let class = Some(class_of(number));
-        CopyNow { slot, drive: Some(drive(number)), class, standing, must_leave: false }
+        CopyNow { slot, drive: Some(drive(number)), class, journal: None, standing, must_leave: false }
     }
 
     #[test]
@@ -199,6 +209,17 @@ mod tests {
         assert_eq!(next_step(&[low, interrupted], &wish, &all), Step::Remove(2));
         let leaving = CopyNow { must_leave: true, ..low };
         assert_eq!(next_step(&[leaving], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
+    }
+
+    #[test]
+    fn the_drive_of_a_journal_is_taken_last() {
+        use Standing::InSync;
+        let all: Vec<Candidate> = (4..6).map(candidate).collect();
+        let low = CopyNow { journal: Some(drive(4)), ..copy(0, 0, InSync) };
+        let wish = [Some(Class::High)];
+        assert_eq!(next_step(&[low], &wish, &all), Step::Add { slot: 1, drive: drive(5) });
+        assert_eq!(next_step(&[low], &wish, &all[..1]), Step::Add { slot: 1, drive: drive(4) });
+        assert_eq!(surplus_drives(&[low, copy(1, 5, InSync)], &wish), [drive(0)]);
     }
 
     fn wishes() -> impl Strategy<Value = Vec<Wish>> {

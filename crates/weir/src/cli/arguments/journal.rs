@@ -1,0 +1,18 @@
+//! The commands about write journals.
+
+use clap::Subcommand;
+
+use super::{ReadArguments, TenantOption};
+
+/// What to do with journals.
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// List the write journals of volumes, and how full they are
+    #[command(visible_alias = "show", after_help = "Example:\n  weir journal list")]
+    List {
+        #[command(flatten)]
+        tenant: TenantOption,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+}

@@ -1,0 +1,499 @@
+//! Which copies of volumes are behind a write journal, and on which drive that lies.
+//!
+//! A copy that its volume's template puts on slower media than others is behind a journal on the fastest media of the
+//! template: an acknowledged write costs there what it costs on the fast copy. The loss of one drive must not cost two
+//! copies, so the journal of a copy lies on no drive that has another copy of the extent, or the journal of one.
+//!
+//! What is so is said on the drives alone, by the marker beside each copy; here is what was read of it. What journals hold
+//! is the data plane's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_reactor::Descriptor;
+use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
+
+use super::Control;
+use super::copies::first_account;
+use super::error::Outcome;
+use super::model::Model;
+use super::records::{DriveRecord, VolumeRecord};
+use crate::dataplane::{JournalSpec, VolumeHome};
+use crate::statistics::JournalUsage;
+use crate::store::journal::{Behind, ReadyJournal, journaled_account_path, read_marker};
+use crate::store::{Store, StoreError, account, extent_count, extent_file_name, extents_folder};
+
+/// A copy of an extent, by its extent and number.
+pub(super) type Copy = (u32, usize);
+
+/// The journals of all volumes that are served.
+#[derive(Debug)]
+pub(super) struct Journals {
+    /// The size of one that is made, in bytes.
+    size_bytes: u64,
+    volumes: Mutex<BTreeMap<VolumeId, VolumeJournals>>,
+}
+
+/// The journals of a volume.
+#[derive(Clone, Debug, Default)]
+struct VolumeJournals {
+    /// Those that can be used.
+    ready: BTreeMap<DriveId, JournalId>,
+    /// The copies behind them, with the drive of the journal.
+    seats: BTreeMap<Copy, DriveId>,
+}
+
+/// What can be said of a copy as to journals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is behind none.
+    Direct,
+    /// It is behind the journal on this drive, which is ready, and has its account there.
+    Journaled(DriveId, PathBuf),
+    /// The drive of its journal is missing.
+    Waiting,
+    /// Its journal is lost, or nobody can tell behind which it is.
+    Lost,
+}
+
+/// What the marker beside a copy says.
+enum Sign {
+    /// The copy with this file is behind a journal.
+    Behind(PathBuf, Behind),
+    /// It is behind none.
+    Direct,
+    /// It cannot be told, because the drive is missing or cannot be read.
+    Unknown,
+}
+
+impl Journals {
+    pub fn new(size_bytes: u64) -> Journals {
+        Journals { size_bytes, volumes: Mutex::default() }
+    }
+
+    fn volumes(&self) -> MutexGuard<'_, BTreeMap<VolumeId, VolumeJournals>> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, volume: VolumeId) -> VolumeJournals {
+        self.volumes().get(&volume).cloned().unwrap_or_default()
+    }
+
+    fn change<T>(&self, volume: VolumeId, change: impl FnOnce(&mut VolumeJournals) -> T) -> T {
+        change(self.volumes().entry(volume).or_default())
+    }
+
+    /// The drive of the journal that each copy of a volume is behind.
+    pub fn seats(&self, volume: VolumeId) -> BTreeMap<Copy, DriveId> {
+        self.of(volume).seats
+    }
+
+    /// A copy is behind the journal on a drive, or behind none any more.
+    pub fn note(&self, volume: VolumeId, copy: Copy, drive: Option<DriveId>) {
+        self.change(volume, |journals| match drive {
+            Some(drive) => _ = journals.seats.insert(copy, drive),
+            None => _ = journals.seats.remove(&copy),
+        });
+    }
+
+    /// A volume has no extents from this one on.
+    pub fn cut(&self, volume: VolumeId, first: u64) {
+        self.change(volume, |journals| journals.seats.retain(|(extent, _), _| u64::from(*extent) < first));
+    }
+}
+
+/// A journal as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalView {
+    /// Its volume.
+    pub volume: VolumeRecord,
+    /// The name of its drive.
+    pub drive: Name,
+    /// Copies of extents that are behind it.
+    pub copies: u64,
+    /// How it is used.
+    pub usage: JournalUsage,
+}
+
+impl Model {
+    /// The drives on which the journal of a copy could lie that is on a slower drive than its volume's template has
+    /// others; those that are where the copy is come first.
+    fn journal_drives(&self, volume: &VolumeRecord, slow: DriveId) -> Vec<&DriveRecord> {
+        let Some(template) = self.template_of(volume) else { return Vec::new() };
+        let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
+        let fastest: Option<Class> = template.replicas.iter().copied().max();
+        if class(slow) >= fastest {
+            return Vec::new();
+        }
+        let suits =
+            |drive: &&DriveRecord| drive.class == fastest && !drive.is_leaving && self.is_there(drive.id);
+        let mut drives: Vec<&DriveRecord> =
+            self.drives.values().map(|drive| &drive.record).filter(suits).collect();
+        let zone = |drive: &DriveRecord| self.domain_of(drive).zone;
+        let own = self.drives.get(&slow).and_then(|drive| zone(&drive.record));
+        drives.sort_by_key(|drive| zone(drive) != own);
+        drives
+    }
+}
+
+impl Control {
+    /// On which drive the journal of a copy should lie, if it is to have one: of those that can have it, where the fewest
+    /// of the volume's are. Copies on some drives are about to go.
+    fn choose_journal(
+        &self,
+        volume: &VolumeRecord,
+        (extent, slot): Copy,
+        seats: &BTreeMap<Copy, DriveId>,
+        going: &[DriveId],
+    ) -> Option<DriveId> {
+        let model = self.model();
+        let copies: Vec<(usize, DriveId)> = volume.placement.copies_of(extent.into()).collect();
+        let (_, slow) = copies.iter().find(|(other, _)| *other == slot)?;
+        let is_near = |drive: DriveId| {
+            let has_copy = !going.contains(&drive) && copies.iter().any(|(_, other)| *other == drive);
+            let mut others = seats.iter().filter(|((of, other), _)| *of == extent && *other != slot);
+            has_copy || others.any(|(_, on)| *on == drive)
+        };
+        let has_failed = |drive: DriveId| {
+            let open = model.open.get(&volume.id);
+            open.is_some_and(|open| open.journals.has_failed(drive))
+        };
+        let drives = model.journal_drives(volume, *slow);
+        let free =
+            drives.iter().map(|drive| drive.id).filter(|drive| !is_near(*drive) && !has_failed(*drive));
+        free.min_by_key(|drive| seats.values().filter(|on| *on == drive).count())
+    }
+
+    /// Puts new copies of a volume, whose files were just made and hold nothing, behind journals, as far as there are
+    /// drives for these. Answers which are, by the drive of the journal.
+    pub(super) fn put_behind_journals(
+        &self,
+        volume: &VolumeRecord,
+        extents: Range<u64>,
+    ) -> Outcome<Vec<(Copy, DriveId)>> {
+        let mut seats = self.journals.seats(volume.id);
+        let mut chosen: Vec<(Copy, DriveId, Behind)> = Vec::new();
+        for extent in extents {
+            for (slot, slow) in volume.placement.copies_of(extent) {
+                let copy = (u32::try_from(extent).expect("a volume's size is bounded"), slot);
+                let Some(drive) = self.choose_journal(volume, copy, &seats, &[]) else { continue };
+                let Some(behind) = self.ready_journal(volume, drive)? else { continue };
+                seats.insert(copy, drive);
+                chosen.push((copy, slow, behind));
+            }
+        }
+        self.note_behind(volume, &chosen)?;
+        Ok(chosen.into_iter().map(|(copy, _, behind)| (copy, behind.drive)).collect())
+    }
+
+    /// Notes on the drives of new copies, durably, behind which journals they are, and writes their accounts there.
+    fn note_behind(&self, volume: &VolumeRecord, chosen: &[(Copy, DriveId, Behind)]) -> Outcome<()> {
+        let slow: BTreeSet<DriveId> = chosen.iter().map(|(_, slow, _)| *slow).collect();
+        for drive in slow {
+            let own = chosen.iter().filter(|(_, slow, _)| *slow == drive);
+            let own: Vec<(u32, Behind)> = own.map(|((extent, _), _, behind)| (*extent, *behind)).collect();
+            self.store(drive)?.put_behind(volume.id, &own)?;
+        }
+        let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
+        let Some(account) = first_account(volume) else { return Ok(()) };
+        for drive in fast {
+            let store = self.store(drive)?;
+            let folder = store.journal(volume.id);
+            for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
+                let path = journaled_account_path(&folder, *extent, *slot);
+                account::write_new(&path, &account).map_err(|source| StoreError {
+                    action: "create",
+                    path,
+                    source,
+                })?;
+            }
+            store.make_stable()?;
+        }
+        Ok(())
+    }
+
+    /// The journal of a volume on a drive, which is made if there is none. `None` if the drive has no space for it: then
+    /// the copy does without.
+    fn ready_journal(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<Option<Behind>> {
+        if let Some(journal) = self.journals.of(volume.id).ready.get(&drive) {
+            return Ok(Some(Behind { drive, journal: *journal }));
+        }
+        let store = self.store(drive)?;
+        // What may lie there no copy is behind, or it would be ready.
+        store.remove_journal(volume.id)?;
+        let journal = match store.create_journal(volume.id, self.journals.size_bytes) {
+            Err(error) if error.is_full() => {
+                tracing::warn!(volume = %volume.id, %drive, %error, "no space for a write journal");
+                return Ok(None);
+            }
+            journal => journal?,
+        };
+        if self.model().open.contains_key(&volume.id) {
+            let ReadyJournal { core, file, .. } = store.open_journal(volume.id)?;
+            let home = self.journal_home(volume, drive)?;
+            let directory = store.journal(volume.id);
+            let (seats, keeps) = (Vec::new(), Vec::new());
+            let spec = JournalSpec { home, directory, core, file, seats, keeps };
+            self.data_plane.add_journal(volume.id, spec)?;
+        }
+        self.journals.change(volume.id, |journals| journals.ready.insert(drive, journal));
+        Ok(Some(Behind { drive, journal }))
+    }
+
+    /// Puts one more copy of an open volume, whose file was just made, behind a journal, if there is a drive for that.
+    /// Copies on some drives are about to go.
+    pub(super) fn put_copy_behind(
+        &self,
+        volume: &VolumeRecord,
+        copy: Copy,
+        slow: DriveId,
+        going: &[DriveId],
+    ) -> Outcome<Option<DriveId>> {
+        let seats = self.journals.seats(volume.id);
+        let Some(drive) = self.choose_journal(volume, copy, &seats, going) else { return Ok(None) };
+        let Some(behind) = self.ready_journal(volume, drive)? else { return Ok(None) };
+        self.forget_account(volume.id, copy, drive)?;
+        self.store(slow)?.put_behind(volume.id, &[(copy.0, behind)])?;
+        Ok(Some(drive))
+    }
+
+    /// A copy of an extent is no more.
+    pub(super) fn leave_journal(&self, volume: VolumeId, copy: Copy) -> Outcome<()> {
+        let drive = self.journals.seats(volume).get(&copy).copied();
+        self.journals.note(volume, copy, None);
+        drive
+            .filter(|drive| self.store(*drive).is_ok())
+            .map_or(Ok(()), |drive| self.forget_account(volume, copy, drive))
+    }
+
+    fn forget_account(&self, volume: VolumeId, (extent, slot): Copy, drive: DriveId) -> Outcome<()> {
+        let path = journaled_account_path(&self.store(drive)?.journal(volume), extent, slot);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError { action: "remove", path, source }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the journals ready of a volume that is about to be served, on all drives that are there.
+    pub(super) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
+        self.journals.volumes().remove(&volume.id);
+        self.recover_journals(volume)
+    }
+
+    /// Makes the journals ready of an open volume that were not, because their drives were missing.
+    pub(super) fn attach_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
+        for spec in self.recover_journals(volume)? {
+            self.data_plane.add_journal(volume.id, spec)?;
+        }
+        Ok(())
+    }
+
+    fn recover_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
+        let ready = self.journals.of(volume.id).ready;
+        let is_new =
+            |drive: &DriveId, store: &Store| !ready.contains_key(drive) && store.journal(volume.id).exists();
+        let found: Vec<_> = self.stores().into_iter().filter(|(drive, store)| is_new(drive, store)).collect();
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let signs = self.signs(volume);
+        let mut specs = Vec::new();
+        for (drive, store) in found {
+            match store.open_journal(volume.id) {
+                Ok(journal) => specs.extend(self.take_journal((volume, drive), &store, journal, &signs)?),
+                Err(error) => {
+                    let message = format!(
+                        "a write journal of volume '{}' is lost, and what is behind it is made anew: {error}",
+                        volume.export_name()
+                    );
+                    tracing::error!("{message}");
+                    self.alarms.raise(message);
+                }
+            }
+        }
+        Ok(specs)
+    }
+
+    /// Takes over a journal that was recovered; `None` if nothing is behind it.
+    fn take_journal(
+        &self,
+        (volume, drive): (&VolumeRecord, DriveId),
+        store: &Store,
+        journal: ReadyJournal,
+        signs: &BTreeMap<Copy, Sign>,
+    ) -> Outcome<Option<JournalSpec>> {
+        let ReadyJournal { id, core, file } = journal;
+        let behind = Behind { drive, journal: id };
+        let held: BTreeSet<Copy> = core.files().map(|(key, _)| (key.extent, usize::from(key.copy))).collect();
+        let (mut seats, mut keeps) = (Vec::new(), Vec::new());
+        for (copy, sign) in signs {
+            match sign {
+                Sign::Behind(slow, other) if *other == behind && held.contains(copy) => {
+                    match Descriptor::open_direct(slow) {
+                        Ok(file) => seats.push((*copy, Some(file))),
+                        // It is taken back like one that could not be reached.
+                        Err(_) => keeps.push(*copy),
+                    }
+                }
+                Sign::Behind(_, other) if *other == behind => seats.push((*copy, None)),
+                Sign::Unknown => keeps.push(*copy),
+                Sign::Behind(..) | Sign::Direct => {}
+            }
+        }
+        if seats.is_empty() && keeps.is_empty() {
+            store.remove_journal(volume.id)?;
+            return Ok(None);
+        }
+        self.journals.change(volume.id, |journals| {
+            journals.ready.insert(drive, id);
+            journals.seats.extend(seats.iter().map(|(copy, _)| (*copy, drive)));
+        });
+        let (home, directory) = (self.journal_home(volume, drive)?, store.journal(volume.id));
+        Ok(Some(JournalSpec { home, directory, core, file, seats, keeps }))
+    }
+
+    /// What is known of all copies of a volume as to journals. What is not known for certain is never taken for none: what
+    /// a journal holds of a copy that is behind no journal is forgotten.
+    fn signs(&self, volume: &VolumeRecord) -> BTreeMap<Copy, Sign> {
+        let folders: BTreeMap<DriveId, PathBuf> = self
+            .stores_there(volume)
+            .into_iter()
+            .map(|(drive, store)| (drive, store.extents(volume.id)))
+            .collect();
+        let sign = |extent: u32, drive: DriveId| {
+            let Some(folder) = folders.get(&drive) else { return Sign::Unknown };
+            let slow = folder.join(extent_file_name(extent.into()));
+            match read_marker(folder, extent.into()) {
+                Ok(Some(behind)) => Sign::Behind(slow, behind),
+                // On a filesystem that is not mounted just now there is no marker either.
+                Ok(None) if slow.exists() => Sign::Direct,
+                Ok(None) | Err(_) => Sign::Unknown,
+            }
+        };
+        let of_extent = |extent: u32| {
+            let copies = volume.placement.copies_of(extent.into());
+            copies.map(|(slot, drive)| ((extent, slot), sign(extent, drive))).collect::<Vec<_>>()
+        };
+        (0..extent_count(volume.size_bytes) as u32).flat_map(of_extent).collect()
+    }
+
+    /// The drive of a journal as a home of its volume.
+    fn journal_home(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<VolumeHome> {
+        let model = self.model();
+        let record =
+            &model.drives.get(&drive).ok_or_else(|| super::ControlError::internal("a drive is gone"))?.record;
+        let directory = extents_folder(&record.path, volume.id);
+        Ok(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
+    }
+
+    /// Where a copy on a drive that is there stands as to journals.
+    pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): Copy) -> Place {
+        let Ok(store) = self.store(slow) else { return Place::Lost };
+        let behind = match read_marker(&store.extents(volume), extent.into()) {
+            Ok(None) => return Place::Direct,
+            Ok(Some(behind)) => behind,
+            Err(error) => {
+                tracing::error!(%volume, %error, "a copy is not used: it cannot be told behind which journal it is");
+                return Place::Lost;
+            }
+        };
+        let Ok(fast) = self.store(behind.drive) else {
+            let is_known = self.model().drives.contains_key(&behind.drive);
+            return if is_known { Place::Waiting } else { Place::Lost };
+        };
+        let is_ready = self.journals.of(volume).ready.get(&behind.drive) == Some(&behind.journal);
+        let open = self.model().open.get(&volume).cloned();
+        let is_lost = open.is_some_and(|open| {
+            open.journals.is_spent(extent, slot) || open.journals.has_failed(behind.drive)
+        });
+        let account = journaled_account_path(&fast.journal(volume), extent, slot);
+        if is_ready && !is_lost { Place::Journaled(behind.drive, account) } else { Place::Lost }
+    }
+
+    /// Gives up journals of a volume that nothing is behind any more. False if one is still in use for a moment.
+    pub(super) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
+        let VolumeJournals { ready, seats } = self.journals.of(volume.id);
+        let unused: Vec<DriveId> =
+            ready.into_keys().filter(|drive| seats.values().all(|other| other != drive)).collect();
+        if unused.is_empty() || self.signs(volume).values().any(|sign| matches!(sign, Sign::Unknown)) {
+            return Ok(true);
+        }
+        for drive in unused {
+            if !self.data_plane.drop_journal(volume.id, drive)? {
+                return Ok(false);
+            }
+            self.journals.change(volume.id, |journals| journals.ready.remove(&drive));
+            if let Ok(store) = self.store(drive) {
+                store.remove_journal(volume.id)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes the journals of a volume that is no more.
+    pub(super) fn remove_journals(&self, volume: VolumeId) {
+        self.journals.volumes().remove(&volume);
+        for (_, store) in self.stores() {
+            if let Err(error) = store.remove_journal(volume) {
+                tracing::warn!(%volume, %error, "a write journal of a deleted volume stays");
+            }
+        }
+    }
+
+    /// All journals of volumes that are served, or those of one tenant.
+    pub fn journals(&self, tenant: Option<&Name>) -> Vec<JournalView> {
+        let all = self.journals.volumes().clone();
+        let model = self.model();
+        let mut views = Vec::new();
+        for (id, VolumeJournals { seats, .. }) in all {
+            let record = model.volumes.get(&id).map(|volume| &volume.record);
+            let Some(record) = record.filter(|record| tenant.is_none_or(|tenant| record.tenant == *tenant))
+            else {
+                continue;
+            };
+            let usages = model.open.get(&id).map(|open| open.journals.usages()).unwrap_or_default();
+            for (drive, usage) in usages {
+                let Some(on) = model.drives.get(&drive) else { continue };
+                let copies = seats.values().filter(|other| **other == drive).count() as u64;
+                views.push(JournalView {
+                    volume: record.clone(),
+                    drive: on.record.name.clone(),
+                    copies,
+                    usage,
+                });
+            }
+        }
+        views.sort_by(|one, other| {
+            (&one.volume.tenant, &one.volume.name, &one.drive).cmp(&(
+                &other.volume.tenant,
+                &other.volume.name,
+                &other.drive,
+            ))
+        });
+        views
+    }
+
+    /// Has journals leave a drive that is to be removed: copies behind them go behind others, and what belongs to no volume
+    /// is removed.
+    pub(super) fn empty_of_journals(&self, drive: DriveId) -> Outcome<()> {
+        let Ok(store) = self.store(drive) else { return Ok(()) };
+        for volume in store.journaled_volumes()? {
+            let is_known = self.model().volumes.contains_key(&volume);
+            match is_known {
+                true => self.begin_moves(volume),
+                false => store.remove_journal(volume)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// True if any journal lies on a drive that is there.
+    pub(super) fn has_journals(&self, drive: DriveId) -> bool {
+        self.store(drive)
+            .is_ok_and(|store| store.journaled_volumes().is_ok_and(|volumes| !volumes.is_empty()))
+    }
+}

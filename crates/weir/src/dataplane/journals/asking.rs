@@ -1,0 +1,254 @@
+//! Handing what a copy is asked for to the journal that it is behind, and giving back the answers, as though they came
+//! from a drive. It knows nothing of what a journal does.
+
+use std::io;
+use std::ops::Range;
+
+use weir_journal::{Action as JournalAction, Fault, FileId, Kind, QueueFull, Request, SlowFault, Ticket};
+use weir_reactor::{Carried, Completion, Payload};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
+use weir_volume::Action;
+
+use super::super::disk::scratch_start;
+use super::super::reactor::Reactor;
+use super::super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
+use super::reading::Wanted;
+use super::{Seat, VolumeJournal};
+
+/// What somebody asked for.
+pub(super) struct Asked {
+    /// Under which name they are told.
+    asker: Asker,
+    /// How many bytes it is about.
+    length: u32,
+    /// What is written, while nobody else has it, and which part of it.
+    pub payload: Option<Payload>,
+    pub range: Range<usize>,
+}
+
+/// Who asked.
+#[derive(Clone, Copy)]
+enum Asker {
+    /// A copy.
+    Copy(Token),
+    /// The volume, which ends before what is given up of this file.
+    Trim(FileId),
+    /// The same, once that is to be stable.
+    TrimSync,
+}
+
+impl Asked {
+    /// True if it is part of giving up what lies beyond the volume's end.
+    pub fn is_trim(&self) -> bool {
+        !matches!(self.asker, Asker::Copy(_))
+    }
+
+    fn of_copy(token: Token, length: u32) -> Asked {
+        Asked { asker: Asker::Copy(token), length, payload: None, range: 0..0 }
+    }
+}
+
+/// Something that could not be asked for yet.
+pub(super) enum Unasked {
+    Change(Request),
+    Sync(Ticket, FileId),
+}
+
+impl Reactor {
+    /// Hands an action on a copy to the journal that it is behind.
+    pub(in crate::dataplane) fn ask_journal(&mut self, copy: CopyIndex, number: AskNumber, action: &Action) {
+        let CopyIndex { volume: index, slot } = copy;
+        let seat = action.extent().and_then(|extent| self.volumes[index].journals.seat(extent, slot));
+        let seat = seat.expect("it was looked whether the copy is behind a journal");
+        match *action {
+            Action::Read { operation, offset, buffer_offset, length, .. } => {
+                let buffer = self.volumes[index].lend_buffer(slot, operation, false, &self.pool);
+                let token = Token::Operation(copy, operation, number);
+                self.read_journaled(index, seat, Wanted { token, offset, length, buffer_offset }, buffer);
+            }
+            Action::ReadEdge { operation, edge, .. } => {
+                let volume = &mut self.volumes[index];
+                let buffer = volume.lend_buffer(slot, operation, true, &self.pool);
+                let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
+                let token = Token::Edge(copy, operation, number, edge);
+                let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
+                let wanted = Wanted { token, offset, length, buffer_offset: scratch as u32 };
+                self.read_journaled(index, seat, wanted, buffer);
+            }
+            Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
+                let payload = self.volumes[index].lend_payload(slot, operation);
+                let range = buffer_offset as usize..(buffer_offset + length) as usize;
+                let token = Token::Operation(copy, operation, number);
+                let asked = Asked { payload: Some(payload), range, ..Asked::of_copy(token, length) };
+                self.change_journaled(index, seat, (offset, length), asked, Change::Write { is_durable });
+            }
+            Action::Release { operation, offset, length, .. } => {
+                let token = Token::Operation(copy, operation, number);
+                let asked = Asked::of_copy(token, 0);
+                self.change_journaled(index, seat, (offset, length), asked, Change::Release);
+            }
+            Action::Zero { operation, offset, length, .. } => {
+                let token = Token::Operation(copy, operation, number);
+                let asked = Asked::of_copy(token, 0);
+                self.change_journaled(index, seat, (offset, length), asked, Change::Zero);
+            }
+            Action::Sync { extent } => self.sync_journaled(index, seat, Token::Sync { copy, number, extent }),
+            _ => unreachable!("it was looked whether it is a journal's work"),
+        }
+    }
+
+    fn change_journaled(
+        &mut self,
+        index: VolumeIndex,
+        seat: Seat,
+        (offset, length): (u32, u32),
+        asked: Asked,
+        change: Change,
+    ) {
+        let mut actions = Vec::new();
+        let journal = self.volumes[index].journals.at_mut(seat.journal);
+        journal.note_change(self.now_ns, &mut actions);
+        let kind = match change {
+            Change::Write { is_durable } => {
+                let payload = asked.payload.as_ref().expect("a write has a payload");
+                // Whether what has to wait passes by is decided anew when it is asked for.
+                let needs_none =
+                    journal.unasked.is_empty() && journal.core.passes_by(seat.file, offset, length);
+                let checksum =
+                    if needs_none { 0 } else { weir_journal::checksum(&payload[asked.range.clone()]) };
+                Kind::Write { is_durable, checksum }
+            }
+            Change::Zero => Kind::Zero,
+            Change::Release => Kind::Release,
+        };
+        let ticket = journal.enter(asked);
+        let request = Request { ticket, file: seat.file, offset, length, kind };
+        if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
+            // A request that passes by is never refused, so this one has its checksum.
+            journal.unasked.push_back(Unasked::Change(request));
+        }
+        if journal.is_told_empty {
+            self.volumes[index].publish_journal(seat.journal);
+        }
+        self.carry_out_journal(index, seat.journal, actions);
+        self.wake_journals();
+    }
+
+    fn sync_journaled(&mut self, index: VolumeIndex, seat: Seat, token: Token) {
+        let journal = self.volumes[index].journals.at_mut(seat.journal);
+        let mut actions = Vec::new();
+        journal.ask_sync(Asked::of_copy(token, 0), seat.file, &mut actions);
+        self.carry_out_journal(index, seat.journal, actions);
+    }
+
+    /// Something that a journal was asked for has ended: whoever asked is told in the same round, and not in the middle
+    /// of what they are doing.
+    pub(super) fn journal_done(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        ticket: Ticket,
+        result: Result<(), Fault>,
+    ) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        let Asked { asker, length, payload, .. } =
+            journal.asked.remove(&ticket).expect("what was asked for ends once");
+        let carried = payload.map_or(Carried::Nothing, Carried::from);
+        match asker {
+            Asker::Copy(token) => self.answer_copy(token, result.map(|()| length).map_err(as_error), carried),
+            Asker::Trim(file) if result.is_ok() => {
+                let mut actions = Vec::new();
+                let asked = Asked { asker: Asker::TrimSync, length: 0, payload: None, range: 0..0 };
+                journal.ask_sync(asked, file, &mut actions);
+                self.carry_out_journal(index, place, actions);
+            }
+            // If it has failed, the copy is worth nothing, and is made anew.
+            Asker::Trim(_) | Asker::TrimSync => {}
+        }
+    }
+
+    /// Tells a copy what came of something, as though a drive did.
+    pub(super) fn answer_copy(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
+        self.held.pass_on_next(Completion { token, result, carried });
+    }
+}
+
+/// How something is changed.
+enum Change {
+    Write { is_durable: bool },
+    Zero,
+    Release,
+}
+
+impl VolumeJournal {
+    /// Gives up what a file has from an offset on, which is beyond the volume's end, for good.
+    pub(super) fn trim(&mut self, file: FileId, offset: u32, actions: &mut Vec<JournalAction>) {
+        let length = EXTENT_BYTES as u32 - offset;
+        let ticket = self.enter(Asked { asker: Asker::Trim(file), length: 0, payload: None, range: 0..0 });
+        let request = Request { ticket, file, offset, length, kind: Kind::Release };
+        if !self.unasked.is_empty() || self.core.change(request, actions).is_err() {
+            self.unasked.push_back(Unasked::Change(request));
+        }
+    }
+
+    fn ask_sync(&mut self, asked: Asked, file: FileId, actions: &mut Vec<JournalAction>) {
+        let ticket = self.enter(asked);
+        if self.core.sync(ticket, file, actions).is_err() {
+            self.unasked.push_back(Unasked::Sync(ticket, file));
+        }
+    }
+
+    fn enter(&mut self, asked: Asked) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.asked.insert(ticket, asked);
+        ticket
+    }
+
+    /// Asks for what could not be asked for before, as far as that goes now.
+    pub(super) fn ask_again(&mut self, actions: &mut Vec<JournalAction>) {
+        while let Some(first) = self.unasked.pop_front() {
+            let is_taken = match &first {
+                Unasked::Change(request) => self.core.change(*request, actions).is_ok(),
+                Unasked::Sync(ticket, file) => self.core.sync(*ticket, *file, actions).is_ok(),
+            };
+            if !is_taken {
+                return self.unasked.push_front(first);
+            }
+        }
+    }
+
+    /// Answers what could not be asked for yet of a file that is given up.
+    pub(super) fn refuse_unasked(&mut self, file: FileId, actions: &mut Vec<JournalAction>) {
+        let of_file = |unasked: &Unasked| match unasked {
+            Unasked::Change(request) => (request.file == file).then_some(request.ticket),
+            Unasked::Sync(ticket, other) => (*other == file).then_some(*ticket),
+        };
+        self.unasked.retain(|unasked| {
+            let refused = of_file(unasked);
+            let end = |ticket| JournalAction::Done { ticket, result: Err(Fault::File) };
+            actions.extend(refused.map(end));
+            refused.is_none()
+        });
+    }
+}
+
+/// A journal's fault in the words of a drive's.
+pub(super) fn as_error(fault: Fault) -> io::Error {
+    match fault {
+        Fault::Slow(SlowFault::NoSpace) => io::Error::from(rustix::io::Errno::NOSPC),
+        Fault::Slow(SlowFault::Short) => io::Error::from(rustix::io::Errno::NOMEM),
+        other => io::Error::other(other),
+    }
+}
+
+/// The system's fault in the words of a journal.
+pub(super) fn as_fault(error: &io::Error) -> SlowFault {
+    use rustix::io::Errno;
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => SlowFault::NoSpace,
+        Some(Errno::NOMEM | Errno::AGAIN | Errno::INTR) => SlowFault::Short,
+        Some(Errno::OPNOTSUPP | Errno::NOSYS) => SlowFault::Unsupported,
+        _ => SlowFault::Broken,
+    }
+}

@@ -1,0 +1,566 @@
+//! Carrying out what a journal wants done with its file and with slow files, and telling it what came of that.
+//!
+//! An operation of more bytes than a buffer has is carried out in parts, and has ended when all have. An emulated drive's
+//! answer is held back until it would have given it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+
+use weir_journal::{
+    Action, Block, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Ticket,
+};
+use weir_reactor::{Buffer, BufferPool, Carried, Completion, Descriptor, Payload, Placement};
+use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
+
+use super::super::reactor::Reactor;
+use super::super::served_volume::{ServedVolume, fresh};
+use super::super::token::{Token, VolumeIndex};
+use super::asking::as_fault;
+use super::reading::Gathering;
+use super::{Parts, VolumeJournal};
+
+/// Payload from this size on is written to a journal from where it is, in bytes: copying it would cost more than one more
+/// operation does.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// Something that the kernel does for a journal.
+pub(super) struct Flight {
+    /// When an emulated drive answers; 0 for others.
+    due_ns: u64,
+    work: Work,
+}
+
+/// What that is.
+pub(super) enum Work {
+    /// A part of a record, of so many bytes.
+    Record(u32),
+    SyncJournal,
+    Superblock,
+    /// Reading a part of what is to be brought to a slow file.
+    Fetch(Fetching),
+    /// Bringing a part to a slow file, of so many bytes if it is written.
+    Bring(DestageId, FileId, Option<u32>),
+    PassBy(Ticket, FileId, u32),
+    SyncSlow(FileId),
+    /// Reading for a copy.
+    Read(Gathering),
+}
+
+/// A part of what is brought to a slow file, while it is gathered from the journal.
+pub(super) struct Fetching {
+    operation: DestageId,
+    file: FileId,
+    slow: Slow,
+    /// Where in the slow file, in bytes.
+    offset: u32,
+    /// What is still to be read, the first of which is being read; so much is in the buffer before it.
+    sources: VecDeque<Source>,
+    gathered: u32,
+}
+
+/// A slow file while something is done with it, whatever becomes of its copy meanwhile.
+#[derive(Clone)]
+pub(super) struct Slow {
+    home: usize,
+    extent: u32,
+    pub descriptor: Descriptor,
+}
+
+/// Where an operation is carried out, for emulated drives.
+#[derive(Clone, Copy)]
+pub(in crate::dataplane) struct Site {
+    pub home: usize,
+    /// Which file, and where in it.
+    pub extent: u32,
+    pub offset: u64,
+}
+
+impl Flight {
+    /// The slow file that may still be changed by it, or for it.
+    pub fn changes(&self) -> Option<FileId> {
+        match &self.work {
+            Work::Fetch(fetching) => Some(fetching.file),
+            Work::Bring(_, file, _) | Work::PassBy(_, file, _) | Work::SyncSlow(file) => Some(*file),
+            Work::Record(_) | Work::SyncJournal | Work::Superblock | Work::Read(_) => None,
+        }
+    }
+}
+
+impl Reactor {
+    /// Carries out everything that a journal wants, and what follows from it at once.
+    pub(in crate::dataplane) fn carry_out_journal(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        mut actions: Vec<Action>,
+    ) {
+        while !actions.is_empty() {
+            for action in std::mem::take(&mut actions) {
+                if !self.volumes[index].journals.at(place).is_stopped {
+                    self.take_journal_action(index, place, action);
+                }
+            }
+            let journal = self.volumes[index].journals.at_mut(place);
+            if !journal.unasked.is_empty() {
+                journal.ask_again(&mut actions);
+            }
+        }
+    }
+
+    fn take_journal_action(&mut self, index: VolumeIndex, place: usize, action: Action) {
+        match action {
+            Action::WriteRecord { position_bytes, is_durable, .. } => {
+                self.write_record(index, place, position_bytes, is_durable);
+            }
+            Action::SyncJournal => self.sync_journal_file(index, place),
+            Action::WriteSuperblock { position_bytes } => self.write_superblock(index, place, position_bytes),
+            Action::Destage { file, .. } | Action::SyncSlow { file }
+                if self.volumes[index].journals.at(place).files[&file].descriptor.is_none() =>
+            {
+                self.park(index, place, file, action);
+            }
+            Action::Destage { operation, file, offset, length, content } => {
+                self.bring(index, place, (operation, file), (offset, length), content);
+            }
+            Action::SyncSlow { file } => self.sync_slow_file(index, place, file),
+            Action::PassBy { ticket, file, offset, length, is_durable } => {
+                self.pass_by(index, place, (ticket, file), (offset, length), is_durable);
+            }
+            Action::Done { ticket, result } => self.journal_done(index, place, ticket, result),
+            Action::Forgotten { file } => self.forgotten(index, place, file),
+            Action::FileFailed { file } => self.file_failed(index, place, file),
+            Action::JournalFailed => self.journal_failed(index, place),
+        }
+    }
+
+    /// Puts off what is to be done with a slow file that is not open yet. Of one that is given up, nothing is done.
+    fn park(&mut self, index: VolumeIndex, place: usize, file: FileId, action: Action) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        let slow = journal.files.get_mut(&file).expect("a journal acts on files that it knows");
+        slow.parked.push(action);
+        if slow.is_forgetting {
+            self.refuse_parked(index, place, file);
+        }
+    }
+
+    /// Has a flight begin: answers the token of it.
+    pub(super) fn fly(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        due_ns: u64,
+        work: Work,
+    ) -> (Token, Descriptor) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        journal.last_flight += 1;
+        let flight = journal.last_flight;
+        journal.flights.insert(flight, Flight { due_ns, work });
+        (Token::Journal { volume: index, journal: place, flight }, journal.file.clone())
+    }
+
+    fn write_record(&mut self, index: VolumeIndex, place: usize, position_bytes: u64, is_durable: bool) {
+        let parts = compose_record(self.volumes[index].journals.at_mut(place), &self.pool);
+        self.volumes[index].journals.at_mut(place).record = Parts { left: parts.len(), fault: None };
+        let mut position = position_bytes;
+        for (payload, range) in parts {
+            let length = range.len() as u32;
+            let due_ns = self.volumes[index].log_due(place, self.now_ns, position, length, is_durable);
+            let (token, file) = self.fly(index, place, due_ns, Work::Record(length));
+            self.ring.write(token, &file, position, payload, range, is_durable);
+            position += u64::from(length);
+        }
+    }
+
+    fn sync_journal_file(&mut self, index: VolumeIndex, place: usize) {
+        let volume = &mut self.volumes[index];
+        let due_ns = volume.emulated.flush(self.now_ns, volume.journals.at(place).home);
+        let (token, file) = self.fly(index, place, due_ns, Work::SyncJournal);
+        self.ring.sync(token, &file);
+    }
+
+    fn write_superblock(&mut self, index: VolumeIndex, place: usize, position_bytes: u64) {
+        let mut buffer = fresh(BLOCK_BYTES as usize, &self.pool);
+        self.volumes[index].journals.at(place).core.encode_superblock(first_block(&mut buffer));
+        let length = BLOCK_BYTES as u32;
+        let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, true);
+        let (token, file) = self.fly(index, place, due_ns, Work::Superblock);
+        self.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
+    }
+
+    fn bring(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        (operation, file): (DestageId, FileId),
+        (offset, length): (u32, u32),
+        content: DestageContent,
+    ) {
+        let zeroes = |length: u32| Source { position_bytes: 0, length };
+        let (sources, is_data) = match content {
+            DestageContent::Data(sources) => (sources, true),
+            DestageContent::Zeroes => (vec![zeroes(length)], false),
+            DestageContent::Zero => {
+                return self.place_slow(index, place, (operation, file), (offset, length), Placement::Zero);
+            }
+            DestageContent::Release => {
+                return self.place_slow(
+                    index,
+                    place,
+                    (operation, file),
+                    (offset, length),
+                    Placement::Release,
+                );
+            }
+        };
+        let parts = split(offset, sources);
+        let left = parts.len();
+        self.volumes[index].journals.at_mut(place).destages.insert(operation, Parts { left, fault: None });
+        let slow = self.volumes[index].slow(place, file);
+        for (offset, sources) in parts {
+            let length: u32 = sources.iter().map(|source| source.length).sum();
+            let mut buffer = fresh(length as usize, &self.pool);
+            let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
+            if is_data {
+                self.fetch(index, place, fetching, buffer);
+            } else {
+                buffer[..length as usize].fill(0);
+                self.write_slow(index, place, &fetching, buffer, length);
+            }
+        }
+    }
+
+    fn place_slow(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        (operation, file): (DestageId, FileId),
+        (offset, length): (u32, u32),
+        placement: Placement,
+    ) {
+        let volume = &mut self.volumes[index];
+        volume.journals.at_mut(place).destages.insert(operation, Parts { left: 1, fault: None });
+        let slow = volume.slow(place, file);
+        let due_ns = volume.slow_due(&slow, self.now_ns, (offset, 0), false);
+        let (token, _) = self.fly(index, place, due_ns, Work::Bring(operation, file, None));
+        self.ring.place(token, &slow.descriptor, offset.into(), length.into(), placement);
+    }
+
+    /// Reads the next piece of what is to be brought to a slow file.
+    fn fetch(&mut self, index: VolumeIndex, place: usize, fetching: Fetching, buffer: Buffer) {
+        let Source { position_bytes, length } =
+            *fetching.sources.front().expect("there is something to read");
+        let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
+        let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, false);
+        let (token, file) = self.fly(index, place, due_ns, Work::Fetch(fetching));
+        self.ring.read(token, &file, position_bytes, buffer, range);
+    }
+
+    fn write_slow(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        fetching: &Fetching,
+        buffer: Buffer,
+        length: u32,
+    ) {
+        let Fetching { operation, file, offset, ref slow, .. } = *fetching;
+        let due_ns = self.volumes[index].slow_due(slow, self.now_ns, (offset, length), false);
+        let (token, _) = self.fly(index, place, due_ns, Work::Bring(operation, file, Some(length)));
+        let range = 0..length as usize;
+        self.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
+    }
+
+    fn sync_slow_file(&mut self, index: VolumeIndex, place: usize, file: FileId) {
+        let volume = &mut self.volumes[index];
+        let slow = volume.slow(place, file);
+        let due_ns = volume.emulated.flush(self.now_ns, slow.home);
+        let (token, _) = self.fly(index, place, due_ns, Work::SyncSlow(file));
+        self.ring.sync(token, &slow.descriptor);
+    }
+
+    fn pass_by(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        (ticket, file): (Ticket, FileId),
+        (offset, length): (u32, u32),
+        is_durable: bool,
+    ) {
+        let volume = &mut self.volumes[index];
+        let slow = volume.slow(place, file);
+        let due_ns = volume.slow_due(&slow, self.now_ns, (offset, length), is_durable);
+        let asked = volume.journals.at_mut(place).asked.get_mut(&ticket);
+        let asked = asked.expect("a write that passes by was asked for");
+        let payload = asked.payload.take().expect("a write has its payload until it is carried out");
+        let range = asked.range.clone();
+        let (token, _) = self.fly(index, place, due_ns, Work::PassBy(ticket, file, length));
+        self.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
+    }
+
+    /// The kernel has done something for a journal; an emulated drive may not have answered yet.
+    pub(in crate::dataplane) fn journal_landed(&mut self, completion: Completion<Token>) {
+        let Token::Journal { volume, journal, flight } = completion.token else {
+            unreachable!("only a journal's flights land here")
+        };
+        let flights = &self.volumes[volume].journals.at(journal).flights;
+        let due_ns = flights.get(&flight).expect("a flight lands once").due_ns;
+        match due_ns > self.now_ns && self.stop_by_ns.is_none() {
+            true => self.held.hold(due_ns, completion),
+            false => self.held.pass_on_next(completion),
+        }
+    }
+
+    /// Tells a journal what came of something.
+    pub(in crate::dataplane) fn journal_answered(
+        &mut self,
+        (index, place, flight): (VolumeIndex, usize, u64),
+        result: io::Result<u32>,
+        carried: Carried,
+    ) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        let Flight { work, .. } = journal.flights.remove(&flight).expect("a flight is answered once");
+        let mut actions = Vec::new();
+        if let Err(error) = &result {
+            tracing::warn!(drive = %journal.drive, %error, "an operation of a write journal failed");
+        }
+        match work {
+            Work::Record(length) => {
+                let ended = journal.record.end_one(whole(result, length).map_err(drop));
+                ended.into_iter().for_each(|result| journal.core.record_written(result, &mut actions));
+            }
+            Work::SyncJournal => journal.core.journal_synced(result.map(drop), &mut actions),
+            Work::Superblock => {
+                journal.core.superblock_written(whole(result, BLOCK_BYTES as u32), &mut actions);
+            }
+            Work::Fetch(fetching) => return self.fetched(index, place, fetching, result, carried),
+            Work::Bring(operation, _, length) => {
+                let result = length
+                    .map_or(result.as_ref().map(drop).map_err(as_fault), |length| whole(result, length));
+                journal.end_part(operation, result.map_err(DestageFault::Slow), &mut actions);
+            }
+            Work::PassBy(ticket, _, length) => {
+                // What failed as a whole has been answered already.
+                if let Some(asked) = journal.asked.get_mut(&ticket) {
+                    asked.payload = carried.into_payload();
+                }
+                journal.core.passed_by(ticket, whole(result, length), &mut actions);
+            }
+            Work::SyncSlow(file) => journal.core.slow_synced(file, result.map(drop), &mut actions),
+            Work::Read(gathering) => return self.gathered(index, place, gathering, result, carried),
+        }
+        self.end_flight(index, place, actions);
+    }
+
+    /// Does what follows from the end of a flight.
+    pub(super) fn end_flight(&mut self, index: VolumeIndex, place: usize, actions: Vec<Action>) {
+        self.volumes[index].journals.at_mut(place).bury();
+        self.carry_out_journal(index, place, actions);
+        self.carry_out(index);
+        self.settle_volume(index);
+    }
+
+    fn fetched(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        mut fetching: Fetching,
+        result: io::Result<u32>,
+        carried: Carried,
+    ) {
+        let Source { length, .. } = fetching.sources.pop_front().expect("it was read");
+        let buffer = carried.into_buffer().expect("it was read into a buffer");
+        if whole(result, length).is_err() {
+            let mut actions = Vec::new();
+            let journal = self.volumes[index].journals.at_mut(place);
+            journal.end_part(fetching.operation, Err(DestageFault::Journal), &mut actions);
+            return self.end_flight(index, place, actions);
+        }
+        fetching.gathered += length;
+        let journal = self.volumes[index].journals.at_mut(place);
+        if journal.is_stopped {
+            // Nobody waits for it any more.
+            return self.settle_volume(index);
+        }
+        if journal.has_failed || journal.files.get(&fetching.file).is_none_or(|file| file.is_forgetting) {
+            let mut actions = Vec::new();
+            let given_up = Err(DestageFault::Slow(SlowFault::Broken));
+            journal.end_part(fetching.operation, given_up, &mut actions);
+            return self.end_flight(index, place, actions);
+        }
+        match fetching.sources.is_empty() {
+            false => self.fetch(index, place, fetching, buffer),
+            true => {
+                let length = fetching.gathered;
+                self.write_slow(index, place, &fetching, buffer, length);
+            }
+        }
+    }
+}
+
+impl VolumeJournal {
+    /// A part of what is brought to a slow file has ended.
+    pub(super) fn end_part(
+        &mut self,
+        operation: DestageId,
+        result: Result<(), DestageFault>,
+        actions: &mut Vec<Action>,
+    ) {
+        let parts = self.destages.get_mut(&operation).expect("a part is one of something");
+        if let Some(result) = parts.end_one(result) {
+            self.destages.remove(&operation);
+            self.core.destaged(operation, result, actions);
+        }
+    }
+}
+
+impl ServedVolume {
+    /// When the drive of a journal answers an operation on the journal's file; 0 if it is not emulated.
+    pub(super) fn log_due(
+        &mut self,
+        place: usize,
+        now_ns: u64,
+        offset: u64,
+        length: u32,
+        is_durable: bool,
+    ) -> u64 {
+        let site = Site { home: self.journals.at(place).home, extent: u32::MAX, offset };
+        self.emulated.act(now_ns, site, length, is_durable)
+    }
+
+    /// The same for a slow file.
+    pub(super) fn slow_due(
+        &mut self,
+        slow: &Slow,
+        now_ns: u64,
+        (offset, length): (u32, u32),
+        is_durable: bool,
+    ) -> u64 {
+        let site = Site { home: slow.home, extent: slow.extent, offset: offset.into() };
+        self.emulated.act(now_ns, site, length, is_durable)
+    }
+
+    /// Something behind a journal that is open.
+    pub(super) fn slow(&self, place: usize, file: FileId) -> Slow {
+        let slow = &self.journals.at(place).files[&file];
+        Slow {
+            home: slow.home.expect("a file that is open lies somewhere"),
+            extent: slow.key.extent,
+            descriptor: slow.descriptor.clone().expect("it was looked whether the file is open"),
+        }
+    }
+}
+
+/// The parts of the record that is to be written, one behind the other, with what of each buffer they are. Payload of some
+/// size is written from where it is; what is smaller is copied together.
+fn compose_record(journal: &mut VolumeJournal, pool: &BufferPool) -> Vec<(Payload, Range<usize>)> {
+    let payloads: Vec<(Ticket, u32)> = journal.core.record_payloads().collect();
+    let mut header = fresh(gathered_bytes(&payloads, BLOCK_BYTES as usize), pool);
+    journal.core.encode_record(first_block(&mut header));
+    let mut parts = Vec::new();
+    let (mut gathered, mut filled) = (Some(header), BLOCK_BYTES as usize);
+    for (at, (ticket, length)) in payloads.iter().enumerate() {
+        let asked = journal.asked.get_mut(ticket).expect("what is in a record was asked for");
+        let range = asked.range.clone();
+        let length = *length as usize;
+        if length >= SHARED_BYTES_MIN {
+            parts.extend(gathered.take().map(|buffer| (Payload::Own(buffer), 0..filled)));
+            let payload = asked.payload.take().expect("a write has its payload until it is answered");
+            let (one, other) = payload.share();
+            asked.payload = Some(one);
+            parts.push((other, range));
+            continue;
+        }
+        if gathered.is_none() || filled + length > PIECE_BYTES as usize {
+            parts.extend(gathered.take().map(|buffer| (Payload::Own(buffer), 0..filled)));
+            gathered = Some(fresh(gathered_bytes(&payloads[at..], 0), pool));
+            filled = 0;
+        }
+        let payload = asked.payload.as_ref().expect("a write has its payload until it is answered");
+        let buffer = gathered.as_mut().expect("there is one with room");
+        buffer[filled..filled + length].copy_from_slice(&payload[range]);
+        filled += length;
+    }
+    parts.extend(gathered.map(|buffer| (Payload::Own(buffer), 0..filled)));
+    parts
+}
+
+/// How large a buffer is that so many bytes go into, and then payloads as long as they are small, as far as there is room.
+fn gathered_bytes(payloads: &[(Ticket, u32)], before: usize) -> usize {
+    let small =
+        payloads.iter().map(|(_, length)| *length as usize).take_while(|length| *length < SHARED_BYTES_MIN);
+    (before + small.sum::<usize>()).min(PIECE_BYTES as usize)
+}
+
+fn first_block(buffer: &mut Buffer) -> &mut Block {
+    buffer.first_chunk_mut().expect("a buffer has a block at least")
+}
+
+/// Cuts what is to be brought to a slow file from an offset on into parts that each fit into a buffer, with where each goes.
+fn split(offset: u32, sources: Vec<Source>) -> Vec<(u32, VecDeque<Source>)> {
+    let largest = PIECE_BYTES as u32;
+    let mut parts: Vec<(u32, VecDeque<Source>)> = Vec::new();
+    let (mut at, mut room) = (offset, 0);
+    for mut source in sources {
+        while source.length > 0 {
+            if room == 0 {
+                parts.push((at, VecDeque::new()));
+                room = largest;
+            }
+            let length = source.length.min(room);
+            let (_, part) = parts.last_mut().expect("there is a part with room");
+            part.push_back(Source { length, ..source });
+            source.position_bytes += u64::from(length);
+            source.length -= length;
+            room -= length;
+            at += length;
+        }
+    }
+    parts
+}
+
+/// What came of an operation that is only good if it was done as a whole.
+pub(super) fn whole(result: io::Result<u32>, length: u32) -> Result<(), SlowFault> {
+    match result {
+        Ok(done) if done == length => Ok(()),
+        Ok(_) => Err(SlowFault::Broken),
+        Err(error) => Err(as_fault(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(block: u64, blocks: u32) -> Source {
+        Source { position_bytes: block * BLOCK_BYTES, length: blocks * BLOCK_BYTES as u32 }
+    }
+
+    #[test]
+    fn what_is_brought_is_cut_into_parts_that_fit_and_nothing_is_lost() {
+        let parts = split(8192, vec![source(10, 1), source(100, 40), source(7, 3)]);
+        let offsets: Vec<u32> = parts.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(offsets, [8192, 8192 + 32 * 4096]);
+        assert_eq!(parts[0].1, [source(10, 1), source(100, 31)]);
+        assert_eq!(parts[1].1, [source(131, 9), source(7, 3)]);
+        assert!(split(0, Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn something_in_parts_has_ended_when_all_have_and_well_if_all_did() {
+        let mut parts = Parts { left: 3, fault: None };
+        assert_eq!(parts.end_one(Ok(())), None);
+        assert_eq!(parts.end_one(Err(1)), None);
+        assert_eq!(parts.end_one(Err(2)), Some(Err(1)), "the first fault is told");
+        let mut parts: Parts<i32> = Parts { left: 1, fault: None };
+        assert_eq!(parts.end_one(Ok(())), Some(Ok(())));
+    }
+
+    #[test]
+    fn a_short_write_is_none() {
+        assert_eq!(whole(Ok(4096), 4096), Ok(()));
+        assert_eq!(whole(Ok(512), 4096), Err(SlowFault::Broken));
+        let full = io::Error::from(rustix::io::Errno::NOSPC);
+        assert_eq!(whole(Err(full), 4096), Err(SlowFault::NoSpace));
+    }
+}

@@ -1,0 +1,76 @@
+//! Emptying journals that nobody writes to: what they hold is brought to the slow files while nobody needs those, so that
+//! the next burst finds room, and the next start has little to recover.
+
+use super::super::reactor::Reactor;
+use super::super::token::VolumeIndex;
+use super::VolumeJournal;
+use weir_journal::Action;
+
+/// How long nobody has written to a journal that is emptied, in nanoseconds.
+const IDLE_NS: u64 = 5_000_000_000;
+/// How often it is looked, in nanoseconds, while any journal holds something.
+const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+
+impl Reactor {
+    /// Sees to it that journals are looked at.
+    pub(super) fn wake_journals(&mut self) {
+        self.journals_wake_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
+    }
+
+    /// Empties journals that nobody writes to.
+    pub(in crate::dataplane) fn look_at_journals(&mut self) {
+        if self.journals_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
+            return;
+        }
+        self.journals_wake_ns = None;
+        let places = |(index, volume): (VolumeIndex, &super::super::served_volume::ServedVolume)| {
+            volume.journals.places().into_iter().map(move |place| (index, place)).collect::<Vec<_>>()
+        };
+        let all: Vec<(VolumeIndex, usize)> = self.volumes.iter().flat_map(places).collect();
+        for (index, place) in all {
+            let now_ns = self.now_ns;
+            let mut actions = Vec::new();
+            let journal = self.volumes[index].journals.at_mut(place);
+            if journal.look(now_ns, &mut actions) {
+                self.wake_journals();
+            }
+            self.carry_out_journal(index, place, actions);
+            let volume = &mut self.volumes[index];
+            volume.publish_journal(place);
+            // Another copy has what they have, and is not to wait for them for ever.
+            for (extent, slot) in volume.journals.at(place).in_the_way() {
+                if volume.mirror.has_other(extent, slot) {
+                    volume.spend(extent, slot);
+                }
+            }
+            self.carry_out(index);
+        }
+    }
+
+    /// Begins nothing more for any journal, because the daemon stops; true if nothing is under way.
+    pub(in crate::dataplane) fn stop_journals(&mut self) -> bool {
+        self.volumes.iter_mut().fold(true, |is_quiet, (_, volume)| volume.journals.stop() && is_quiet)
+    }
+}
+
+impl VolumeJournal {
+    /// Takes note of a change.
+    pub(super) fn note_change(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        self.changed_ns = now_ns;
+        if std::mem::take(&mut self.is_draining) {
+            self.core.set_draining(false, actions);
+        }
+    }
+
+    /// Begins or ends to empty it; true if it has to be looked at again.
+    fn look(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+        let holds_something = !self.core.is_empty() && !self.has_failed && !self.is_stopped;
+        let is_idle = now_ns.saturating_sub(self.changed_ns) >= IDLE_NS;
+        let is_draining = holds_something && is_idle;
+        if is_draining != self.is_draining {
+            self.is_draining = is_draining;
+            self.core.set_draining(is_draining, actions);
+        }
+        holds_something
+    }
+}

@@ -1,0 +1,129 @@
+//! Reading what lies partly in a journal and partly in the slow file behind it: piece by piece into the one buffer of
+//! whoever asked.
+
+use std::collections::VecDeque;
+use std::io;
+
+use weir_journal::{Part, Pin, SlowFault};
+use weir_reactor::{Buffer, Carried};
+
+use super::super::reactor::Reactor;
+use super::super::token::{Token, VolumeIndex};
+use super::Seat;
+use super::asking::{as_error, as_fault};
+use super::doing::{Slow, Work};
+
+/// What is to be read, in bytes, and where in the buffer it goes.
+pub(super) struct Wanted {
+    pub token: Token,
+    pub offset: u32,
+    pub length: u32,
+    pub buffer_offset: u32,
+}
+
+/// A read that takes several steps.
+pub(super) struct Gathering {
+    wanted: Wanted,
+    seat: Seat,
+    slow: Option<Slow>,
+    /// What is still to be read, the first of which is being read.
+    parts: VecDeque<Part>,
+    /// How much there is already.
+    done: u32,
+    pin: Pin,
+}
+
+impl Reactor {
+    /// Reads a part of a copy that is behind a journal.
+    pub(super) fn read_journaled(&mut self, index: VolumeIndex, seat: Seat, wanted: Wanted, buffer: Buffer) {
+        let mut parts = Vec::new();
+        let journal = self.volumes[index].journals.at_mut(seat.journal);
+        match journal.core.read(seat.file, wanted.offset, wanted.length, &mut parts) {
+            Ok(pin) => {
+                let slow = self.volumes[index]
+                    .journals
+                    .is_open(seat)
+                    .then(|| self.volumes[index].slow(seat.journal, seat.file));
+                let gathering = Gathering { wanted, seat, slow, parts: parts.into(), done: 0, pin };
+                self.gather(index, gathering, buffer);
+            }
+            Err(fault) => self.answer_copy(wanted.token, Err(as_error(fault)), Carried::Buffer(buffer)),
+        }
+    }
+
+    /// Reads the next part, or answers if there is none.
+    fn gather(&mut self, index: VolumeIndex, mut gathering: Gathering, mut buffer: Buffer) {
+        let place = gathering.seat.journal;
+        let start = gathering.wanted.buffer_offset + gathering.done;
+        let range = |length: u32| start as usize..(start + length) as usize;
+        match gathering.parts.front().copied() {
+            None => self.end_gathering(index, gathering, Ok(()), buffer),
+            Some(Part::Zero { length }) => {
+                buffer[range(length)].fill(0);
+                gathering.parts.pop_front();
+                gathering.done += length;
+                self.gather(index, gathering, buffer);
+            }
+            Some(Part::Journal { position_bytes, length }) => {
+                let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, false);
+                let (token, file) = self.fly(index, place, due_ns, Work::Read(gathering));
+                self.ring.read(token, &file, position_bytes, buffer, range(length));
+            }
+            Some(Part::Slow { offset, length }) => {
+                let slow = gathering.slow.clone().expect("a copy is read once its file is open");
+                let due_ns = self.volumes[index].slow_due(&slow, self.now_ns, (offset, length), false);
+                let (token, _) = self.fly(index, place, due_ns, Work::Read(gathering));
+                self.ring.read(token, &slow.descriptor, offset.into(), buffer, range(length));
+            }
+        }
+    }
+
+    /// A part was read, or could not be.
+    pub(super) fn gathered(
+        &mut self,
+        index: VolumeIndex,
+        place: usize,
+        mut gathering: Gathering,
+        result: io::Result<u32>,
+        carried: Carried,
+    ) {
+        let buffer = carried.into_buffer().expect("it was read into a buffer");
+        let part = gathering.parts.pop_front().expect("a part was read");
+        let (length, is_in_journal) = match part {
+            Part::Journal { length, .. } => (length, true),
+            Part::Slow { length, .. } | Part::Zero { length } => (length, false),
+        };
+        gathering.done += length;
+        let outcome = match result {
+            Err(error) => Err(error),
+            Ok(read) if read != length => Err(io::Error::other("its file was shortened")),
+            Ok(_) => Ok(()),
+        };
+        match outcome {
+            Ok(()) => self.gather(index, gathering, buffer),
+            Err(error) => {
+                let mut actions = Vec::new();
+                if is_in_journal && as_fault(&error) != SlowFault::Short {
+                    self.volumes[index].journals.at_mut(place).core.journal_unreadable(&mut actions);
+                }
+                self.end_gathering(index, gathering, Err(error), buffer);
+                self.carry_out_journal(index, place, actions);
+            }
+        }
+        self.end_flight(index, place, Vec::new());
+    }
+
+    fn end_gathering(
+        &mut self,
+        index: VolumeIndex,
+        gathering: Gathering,
+        result: io::Result<()>,
+        buffer: Buffer,
+    ) {
+        let Gathering { wanted, seat, pin, .. } = gathering;
+        let mut actions = Vec::new();
+        self.volumes[index].journals.at_mut(seat.journal).core.read_ended(pin, &mut actions);
+        self.answer_copy(wanted.token, result.map(|()| wanted.length), Carried::Buffer(buffer));
+        self.carry_out_journal(index, seat.journal, actions);
+    }
+}

@@ -1,0 +1,347 @@
+//! Which copies are behind which journal, as copies and journals come, go and fail. It knows nothing of what journals
+//! hold.
+
+use std::os::fd::OwnedFd;
+
+use weir_journal::{Action, DestageFault, FileId, FileKey, SlowFault};
+use weir_reactor::Descriptor;
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
+use weir_types::{DriveId, VolumeId};
+use weir_volume::AllocationMap;
+
+use super::super::VolumeHome;
+use super::super::reactor::Reactor;
+use super::super::served_volume::ServedVolume;
+use super::super::token::VolumeIndex;
+use super::{JournalSpec, NewJournal, Seat, SlowFile, VolumeJournal, VolumeJournals, copy_of, key_of};
+use crate::statistics::JournalUsage;
+
+/// How much of a journal may be in use, in thousandths, while it waits for the file of a copy that cannot be reached.
+const JAMMED_PER_MILLE: u64 = 750;
+
+/// What is told of a copy whose journal, or whose file behind it, has failed.
+const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
+
+impl Reactor {
+    /// Has a volume use a journal from now on.
+    pub(in crate::dataplane) fn add_journal(&mut self, index: VolumeIndex, new: NewJournal) {
+        let home = usize::from(self.add_new_homes(index, vec![new.home])[0]);
+        let JournalSpec { home: VolumeHome { drive, .. }, directory, core, file, seats, keeps, .. } =
+            new.spec;
+        let journals = &mut self.volumes[index].journals;
+        let place = journals.all.len();
+        journals.all.push(Some(VolumeJournal {
+            drive: drive.id,
+            home,
+            directory,
+            file: Descriptor::file(file),
+            core,
+            asked: Default::default(),
+            last_ticket: 0,
+            unasked: Default::default(),
+            flights: Default::default(),
+            last_flight: 0,
+            record: Default::default(),
+            destages: Default::default(),
+            files: Default::default(),
+            is_stopped: false,
+            has_failed: false,
+            changed_ns: self.now_ns,
+            is_draining: false,
+            is_told_empty: false,
+        }));
+        for (copy, file) in seats {
+            self.volumes[index].sit_down(place, copy, file.map(Descriptor::file));
+        }
+        let actions = self.volumes[index].forget_others(place, &keeps);
+        self.carry_out_journal(index, place, actions);
+        // A shrink may have been interrupted before it got to the journal.
+        self.trim_seats(index, self.volumes[index].size_bytes);
+        self.volumes[index].publish_journal(place);
+        self.wake_journals();
+    }
+
+    /// Has a volume use a journal from now on that control has recovered. True if it is there.
+    pub(in crate::dataplane) fn add_journal_to(&mut self, volume: VolumeId, new: NewJournal) -> bool {
+        let Some(&index) = self.by_id.get(&volume) else { return false };
+        if self.volumes[index].is_ending() || self.volumes[index].journals.on(new.home.drive).is_some() {
+            return false;
+        }
+        self.add_journal(index, new);
+        self.carry_out(index);
+        true
+    }
+
+    /// Has a volume give up its journal on a drive; false if anything is behind it, or under way. It may be asked again.
+    pub(in crate::dataplane) fn drop_journal(&mut self, volume: VolumeId, drive: DriveId) -> bool {
+        let Some(&index) = self.by_id.get(&volume) else { return true };
+        let journals = &mut self.volumes[index].journals;
+        let Some(place) = journals.on(drive) else { return true };
+        let is_in_use = journals.seats.values().any(|seat| seat.journal == place);
+        let journal = journals.at(place);
+        let is_quiet = journal.flights.is_empty() && (journal.files.is_empty() || journal.has_failed);
+        if is_in_use || !is_quiet {
+            return false;
+        }
+        journals.all[place] = None;
+        self.volumes[index].statistics.journals.is_gone(drive);
+        true
+    }
+
+    /// A copy is there no more: what its journal holds of it is forgotten.
+    pub(in crate::dataplane) fn leave_seat(&mut self, index: VolumeIndex, extent: u32, slot: usize) {
+        let volume = &mut self.volumes[index];
+        volume.statistics.journals.forget(extent, slot);
+        let key = key_of((extent, slot));
+        volume.journals.seats.remove(&(extent, slot));
+        for place in volume.journals.places() {
+            self.forget_in(index, place, |other| other == key);
+        }
+    }
+
+    /// What journals hold of extents from this one on is forgotten.
+    pub(in crate::dataplane) fn leave_seats_from(&mut self, index: VolumeIndex, first: u32) {
+        let volume = &mut self.volumes[index];
+        volume.statistics.journals.forget_from(first);
+        let journals = &mut volume.journals;
+        journals.seats.retain(|(extent, _), _| *extent < first);
+        for place in journals.places() {
+            self.forget_in(index, place, |key| key.extent >= first);
+        }
+    }
+
+    /// A copy is behind one journal: what others hold of it is older than its file, and is forgotten.
+    pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, copy: (u32, usize)) {
+        let journals = &self.volumes[index].journals;
+        let own = journals.seat(copy.0, copy.1).map(|seat| seat.journal);
+        for place in journals.places().into_iter().filter(|place| Some(*place) != own) {
+            self.forget_in(index, place, |other| other == key_of(copy));
+        }
+    }
+
+    /// What copies of the last extent have in journals beyond the volume's end is given up, for good.
+    pub(in crate::dataplane) fn trim_seats(&mut self, index: VolumeIndex, size_bytes: u64) {
+        for place in self.volumes[index].journals.places() {
+            let mut actions = Vec::new();
+            let VolumeJournals { all, seats, .. } = &mut self.volumes[index].journals;
+            let journal = all[place].as_mut().expect("it was just found");
+            for ((extent, _), seat) in seats.iter().filter(|(_, seat)| seat.journal == place) {
+                if let Some(offset) = end_in(*extent, size_bytes) {
+                    journal.trim(seat.file, offset, &mut actions);
+                }
+            }
+            self.carry_out_journal(index, place, actions);
+        }
+    }
+
+    fn forget_in(&mut self, index: VolumeIndex, place: usize, is_meant: impl Fn(FileKey) -> bool) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        let mut actions = Vec::new();
+        for file in journal.files_that(is_meant) {
+            journal.forget(file, &mut actions);
+        }
+        self.carry_out_journal(index, place, actions);
+    }
+
+    /// Nothing of a file is left in a journal. Whoever waits for that looks when the round of it ends.
+    pub(super) fn forgotten(&mut self, index: VolumeIndex, place: usize, key: FileKey) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        journal.files.values_mut().filter(|file| file.key == key).for_each(|file| file.is_buried = true);
+        journal.bury();
+    }
+
+    /// What a journal holds of a file could not be brought there.
+    pub(super) fn file_failed(&mut self, index: VolumeIndex, place: usize, file: FileId) {
+        let volume = &mut self.volumes[index];
+        let (extent, slot) = copy_of(volume.journals.at(place).files[&file].key);
+        volume.spend(extent, slot);
+    }
+
+    /// A journal has failed, and with it all copies behind it.
+    pub(super) fn journal_failed(&mut self, index: VolumeIndex, place: usize) {
+        let volume = &mut self.volumes[index];
+        let journal = volume.journals.at_mut(place);
+        journal.has_failed = true;
+        tracing::error!(volume = %volume.id, drive = %journal.drive, "a write journal has failed");
+        let behind = volume.journals.seats.iter().filter(|(_, seat)| seat.journal == place);
+        let behind: Vec<(u32, usize)> = behind.map(|(copy, _)| *copy).collect();
+        volume.publish_journal(place);
+        behind.into_iter().for_each(|(extent, slot)| volume.spend(extent, slot));
+    }
+
+    /// What was put off until a file is open is not done any more.
+    pub(super) fn refuse_parked(&mut self, index: VolumeIndex, place: usize, file: FileId) {
+        let journal = self.volumes[index].journals.at_mut(place);
+        let mut actions = Vec::new();
+        journal.refuse_parked(file, &mut actions);
+        self.carry_out_journal(index, place, actions);
+    }
+
+    /// The file of a copy is open, for its journal too.
+    pub(in crate::dataplane) fn seat_opened(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): (u32, usize),
+        file: &Descriptor,
+    ) {
+        let volume = &mut self.volumes[index];
+        let Some(Seat { journal: place, file: name }) = volume.journals.seat(extent, slot) else { return };
+        let home = volume.home_of(slot, extent);
+        let slow = volume.journals.at_mut(place).files.get_mut(&name);
+        let slow = slow.expect("a journal knows the files of those behind it");
+        (slow.home, slow.descriptor) = (home, Some(file.clone()));
+        let parked = std::mem::take(&mut slow.parked);
+        self.carry_out_journal(index, place, parked);
+    }
+}
+
+impl ServedVolume {
+    /// True if a copy could be put behind the journal on a drive, or behind none.
+    pub fn can_sit(&self, (extent, slot): (u32, usize), drive: Option<DriveId>) -> bool {
+        if self.journals.is_forgetting(extent, slot) {
+            return false;
+        }
+        let Some(drive) = drive else { return self.journals.seat(extent, slot).is_none() };
+        let Some(place) = self.journals.on(drive) else { return false };
+        let journal = self.journals.at(place);
+        let is_other = self.journals.seat(extent, slot).is_some_and(|seat| seat.journal != place);
+        !is_other
+            && !journal.is_stopped
+            && !journal.has_failed
+            && !self.statistics.journals.is_spent(extent, slot)
+    }
+
+    /// Puts a copy behind the journal on a drive, if that can be.
+    pub fn sit(&mut self, copy: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
+        let place = self.journals.on(drive).expect("it was looked whether it can be");
+        self.sit_down(place, copy, file.map(Descriptor::file));
+    }
+
+    fn sit_down(&mut self, place: usize, copy: (u32, usize), descriptor: Option<Descriptor>) {
+        let home = self.home_of(copy.1, copy.0);
+        let journal = self.journals.at_mut(place);
+        let file = journal.core.open(key_of(copy));
+        let file = file.expect("a volume has fewer copies of extents than a journal takes files");
+        let new = SlowFile::new(key_of(copy), home, None);
+        let slow = journal.files.entry(file).or_insert(new);
+        slow.home = home;
+        slow.descriptor = descriptor.or(slow.descriptor.take());
+        self.journals.seats.insert(copy, Seat { journal: place, file });
+    }
+
+    /// Forgets what a journal holds of copies that are neither behind it nor may be.
+    fn forget_others(&mut self, place: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
+        let VolumeJournals { all, seats, .. } = &mut self.journals;
+        let journal = all[place].as_mut().expect("it was just added");
+        let mut actions = Vec::new();
+        let known: Vec<(FileKey, FileId)> = journal.core.files().collect();
+        for (key, file) in known {
+            let is_seated = seats.get(&copy_of(key)) == Some(&Seat { journal: place, file });
+            journal.files.entry(file).or_insert_with(|| SlowFile::new(key, None, None));
+            if !is_seated && !keeps.contains(&copy_of(key)) {
+                journal.forget(file, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// What was acknowledged of a copy is lost with its journal: it is out of service, and never taken back.
+    pub fn spend(&mut self, extent: u32, slot: usize) {
+        self.statistics.journals.spend(extent, slot);
+        if self.mirror.is_there(extent, slot) {
+            self.mirror.retire(extent, slot, &mut self.effects);
+        }
+    }
+
+    /// Lets everybody see how a journal is used.
+    pub fn publish_journal(&mut self, place: usize) {
+        let journal = self.journals.at_mut(place);
+        let usage = journal.core.usage();
+        let bytes = |blocks: u32| u64::from(blocks) * BLOCK_BYTES;
+        let (size_bytes, used_bytes) = (bytes(usage.log_blocks), bytes(usage.used_blocks));
+        let (is_empty, has_failed) = (journal.core.is_empty(), journal.has_failed);
+        journal.is_told_empty = is_empty;
+        let told = JournalUsage { size_bytes, used_bytes, is_empty, has_failed };
+        self.statistics.journals.is_used(journal.drive, told);
+    }
+
+    /// Why a copy behind a journal failed, if that did.
+    pub fn journal_fault(&self, extent: u32, slot: usize) -> Option<String> {
+        self.statistics.journals.is_spent(extent, slot).then(|| FAILED.to_owned())
+    }
+
+    /// Notes of which pieces of a copy's file its journal has data, before it is looked what the file itself has: what is
+    /// brought there meanwhile is in either.
+    pub fn note_journaled_pieces(&mut self, slot: usize, extent: u32) {
+        if let Some(seat) = self.journals.seat(extent, slot) {
+            let pieces = self.journals.pieces(seat);
+            self.journals.opening.insert((extent, slot), pieces);
+        }
+    }
+
+    /// Adds what a copy's journal has to what its file has.
+    pub fn add_journaled_pieces(&mut self, slot: usize, extent: u32, map: &mut AllocationMap) {
+        let before = self.journals.opening.remove(&(extent, slot)).unwrap_or_default();
+        let now = self.journals.seat(extent, slot).map(|seat| self.journals.pieces(seat));
+        before.into_iter().chain(now.unwrap_or_default()).for_each(|piece| map.set(piece));
+    }
+}
+
+impl VolumeJournals {
+    /// Pieces of a file of which a journal has data.
+    fn pieces(&self, seat: Seat) -> Vec<u32> {
+        let live = self.at(seat.journal).core.live(seat.file);
+        let piece = |byte: u32| byte / ALLOCATION_BYTES as u32;
+        live.flat_map(|(offset, length)| piece(offset)..=piece(offset + length - 1)).collect()
+    }
+}
+
+/// Where in an extent its volume ends, in bytes, if it does in the middle of it.
+fn end_in(extent: u32, size_bytes: u64) -> Option<u32> {
+    let end = size_bytes.checked_sub(u64::from(extent) * EXTENT_BYTES)?;
+    (0 < end && end < EXTENT_BYTES).then_some(end as u32)
+}
+
+impl VolumeJournal {
+    /// Has forgotten files go that nothing is done with any more.
+    pub(super) fn bury(&mut self) {
+        let flights = &self.flights;
+        let is_busy = |file: &FileId| flights.values().any(|flight| flight.changes() == Some(*file));
+        self.files.retain(|id, file| !file.is_buried || is_busy(id));
+    }
+
+    /// Files that hold up the tail of a journal which has little room left: they are not open, or have failed.
+    pub(super) fn in_the_way(&self) -> Vec<(u32, usize)> {
+        let usage = self.core.usage();
+        let is_full = u64::from(usage.used_blocks) * 1000 >= u64::from(usage.log_blocks) * JAMMED_PER_MILLE;
+        let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);
+        if is_full { parked.map(|file| copy_of(file.key)).collect() } else { Vec::new() }
+    }
+
+    fn files_that(&self, is_meant: impl Fn(FileKey) -> bool) -> Vec<FileId> {
+        let meant = self.files.iter().filter(|(_, file)| is_meant(file.key) && !file.is_forgetting);
+        meant.map(|(file, _)| *file).collect()
+    }
+
+    fn forget(&mut self, file: FileId, actions: &mut Vec<Action>) {
+        let slow = self.files.get_mut(&file).expect("a journal knows what it is to forget");
+        slow.is_forgetting = true;
+        self.core.forget(file, actions);
+        self.refuse_unasked(file, actions);
+        self.refuse_parked(file, actions);
+    }
+
+    fn refuse_parked(&mut self, file: FileId, actions: &mut Vec<Action>) {
+        let Some(slow) = self.files.get_mut(&file) else { return };
+        for action in std::mem::take(&mut slow.parked) {
+            match action {
+                Action::Destage { operation, .. } => {
+                    let fault = Err(DestageFault::Slow(SlowFault::Broken));
+                    self.core.destaged(operation, fault, actions);
+                }
+                Action::SyncSlow { file } => self.core.slow_synced(file, Err(()), actions),
+                _ => unreachable!("only what needs the file waits for it"),
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The files of write journals: it knows bytes, files and names, and not which copy should be behind which journal.
+//!
+//! The journal of a volume on a fast drive is the folder `<drive>/journals/<volume-id>/` with `log`, the journal's file,
+//! and `NNNNNNNN.C.account`, the account of copy C of an extent behind it: it lies here and not beside the copy, because a
+//! write waits for it. Beside each such copy, on its slow drive, lies the marker `extents/NNNNNNNN.journal`, which says
+//! behind which journal it is: without that the file there is worth nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FallocateFlags;
+use weir_journal::superblock::{self, Superblock};
+use weir_journal::{Block, Geometry, Journal, Recovery, Step};
+use weir_reactor::Descriptor;
+use weir_types::bounds::BLOCK_BYTES;
+use weir_types::{DriveId, JournalId, VolumeId};
+
+use super::{Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, extent_file_name, remove_if_there};
+use super::{remove_tree, sync_folder};
+
+/// Name of the folder of all journals in the drive's folder.
+pub const JOURNALS_FOLDER: &str = "journals";
+/// Name of a journal's file.
+const LOG_FILE: &str = "log";
+/// Suffix of a marker.
+const MARKER_SUFFIX: &str = "journal";
+/// What a marker begins with.
+const MARKER_MAGIC: [u8; 8] = *b"WEIRBHND";
+/// A marker: the magic, the drive, the journal, a checksum of all that.
+const MARKER_BYTES: usize = 44;
+/// How much of a new journal is written at a time, in bytes.
+const ZEROES_BYTES: u64 = 1 << 20;
+/// Where the checksum lies.
+const MARKER_CHECKSUM_START: usize = 40;
+
+/// Behind which journal a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The drive that has the journal.
+    pub drive: DriveId,
+    /// The journal.
+    pub journal: JournalId,
+}
+
+/// A journal that was made ready for use.
+#[derive(Debug)]
+pub struct ReadyJournal {
+    /// Its identity.
+    pub id: JournalId,
+    /// Its state.
+    pub core: Journal,
+    /// Its file.
+    pub file: OwnedFd,
+}
+
+/// Path of the marker beside the copy of an extent with this index in a folder of extents.
+pub fn marker_path(extents: &Path, index: u64) -> PathBuf {
+    extents.join(format!("{}.{MARKER_SUFFIX}", extent_file_name(index)))
+}
+
+/// The name of the extent's file that a file beside it belongs to, if it is a marker.
+pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
+    file_name.strip_suffix(MARKER_SUFFIX)?.strip_suffix('.')
+}
+
+/// Path of the account of a copy behind a journal, in the folder of that.
+pub fn journaled_account_path(journal: &Path, extent: u32, slot: usize) -> PathBuf {
+    journal.join(format!("{}.{slot}.account", extent_file_name(extent.into())))
+}
+
+/// The folder of a volume's journal on a drive, whether that is there or not.
+pub fn journal_folder(drive: &Path, volume: VolumeId) -> PathBuf {
+    drive.join(JOURNALS_FOLDER).join(volume.to_string())
+}
+
+/// What the marker of a copy says; `None` if it has none, and is behind no journal.
+///
+/// # Errors
+/// If it cannot be read, or is damaged: then nobody knows whether the copy's file is worth anything.
+pub fn read_marker(extents: &Path, index: u64) -> Result<Option<Behind>, StoreError> {
+    let path = marker_path(extents, index);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        result => result.context("read", &path)?,
+    };
+    let behind = decode_marker(&bytes).ok_or_else(|| io::Error::other("it is damaged"));
+    behind.map(Some).context("understand", &path)
+}
+
+fn decode_marker(bytes: &[u8]) -> Option<Behind> {
+    let bytes: &[u8; MARKER_BYTES] = bytes.try_into().ok()?;
+    let (content, checksum) = bytes.split_at(MARKER_CHECKSUM_START);
+    let is_whole = crc32c::crc32c(content).to_le_bytes() == checksum && content.starts_with(&MARKER_MAGIC);
+    let identity = |start: usize| content[start..start + 16].try_into().expect("an identity has 16 bytes");
+    let (drive, journal) = (MARKER_MAGIC.len(), MARKER_MAGIC.len() + 16);
+    is_whole.then(|| Behind {
+        drive: DriveId::from_bytes(identity(drive)),
+        journal: JournalId::from_bytes(identity(journal)),
+    })
+}
+
+fn encode_marker(behind: Behind) -> Vec<u8> {
+    let mut bytes = [&MARKER_MAGIC[..], &behind.drive.bytes(), &behind.journal.bytes()].concat();
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+impl Store {
+    /// The folder of all journals here.
+    fn journals(&self) -> PathBuf {
+        self.drive().join(JOURNALS_FOLDER)
+    }
+
+    /// The folder of a volume's journal here.
+    pub fn journal(&self, volume: VolumeId) -> PathBuf {
+        journal_folder(self.drive(), volume)
+    }
+
+    /// The volumes that have a journal here. What a crash left of others is removed.
+    pub fn journaled_volumes(&self) -> Result<Vec<VolumeId>, StoreError> {
+        let folder = self.journals();
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.context("read", &folder)?,
+        };
+        let mut volumes = Vec::new();
+        for entry in entries {
+            let name = entry.context("read", &folder)?.file_name();
+            let name = name.to_string_lossy();
+            if let Ok(id) = name.parse() {
+                volumes.push(VolumeId(id));
+            } else if name.ends_with(NEW_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
+                remove_tree(&folder.join(&*name))?;
+            }
+        }
+        Ok(volumes)
+    }
+
+    /// Makes a journal of so many bytes for a volume here, durably, with all the space that it will ever use.
+    ///
+    /// # Errors
+    /// If there is not enough space; then there is nothing of it.
+    pub fn create_journal(&self, volume: VolumeId, size_bytes: u64) -> Result<JournalId, StoreError> {
+        let new = self.journals().join(format!("{volume}{NEW_SUFFIX}"));
+        remove_tree(&new)?;
+        let id = JournalId::from_bytes(uuid::Uuid::new_v4().into_bytes());
+        let made = format_in(&new, (id, volume), size_bytes).and_then(|()| {
+            let folder = self.journal(volume);
+            fs::rename(&new, &folder).context("rename", &new)?;
+            sync_folder(&self.journals())?;
+            sync_folder(self.drive())
+        });
+        if made.is_err() {
+            // Nothing may leak when the drive is full.
+            let _ = fs::remove_dir_all(&new);
+        }
+        made.map(|()| id)
+    }
+
+    /// Makes a volume's journal here ready for use.
+    ///
+    /// # Errors
+    /// If it cannot be read, or cannot be relied on: then the copies behind it are worth nothing.
+    pub fn open_journal(&self, volume: VolumeId) -> Result<ReadyJournal, StoreError> {
+        let path = self.journal(volume).join(LOG_FILE);
+        let file = OpenOptions::new().read(true).write(true).open(&path).context("open", &path)?;
+        let size_bytes = file.metadata().context("examine", &path)?.len();
+        let id = identity_in(&file).context("use the journal", &path)?;
+        let core = recover(&file, (id, volume), size_bytes).context("use the journal", &path)?;
+        let file = Descriptor::open_direct(&path).context("open", &path)?;
+        Ok(ReadyJournal { id, core, file })
+    }
+
+    /// Removes a volume's journal, if there is one. No copy may be behind it any more.
+    pub fn remove_journal(&self, volume: VolumeId) -> Result<(), StoreError> {
+        let folder = self.journal(volume);
+        let deleted = self.journals().join(format!("{volume}{DELETED_SUFFIX}"));
+        remove_tree(&deleted)?;
+        match fs::rename(&folder, &deleted) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => result.context("rename", &folder)?,
+        }
+        sync_folder(&self.journals())?;
+        remove_tree(&deleted)
+    }
+
+    /// Removes the folder of all journals if it is empty.
+    pub(super) fn dissolve_journals(&self) -> Result<(), StoreError> {
+        let folder = self.journals();
+        match fs::remove_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result.context("remove", &folder),
+        }
+    }
+
+    /// Notes beside copies of extents of a volume here, durably, behind which journals they are. Their accounts, if they
+    /// have some here, do not count any more.
+    pub fn put_behind(&self, volume: VolumeId, copies: &[(u32, Behind)]) -> Result<(), StoreError> {
+        let extents = self.extents(volume);
+        for (index, behind) in copies {
+            let path = marker_path(&extents, (*index).into());
+            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+            let file = file.context("create", &path)?;
+            file.write_all_at(&encode_marker(*behind), 0).context("write", &path)?;
+            file.sync_data().context("make durable", &path)?;
+            remove_if_there(&super::account::account_path(&extents, (*index).into()))?;
+        }
+        if copies.is_empty() { Ok(()) } else { sync_folder(&extents) }
+    }
+}
+
+fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> Result<(), StoreError> {
+    let path = folder.join(LOG_FILE);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).context("create", folder)?;
+    let geometry = Geometry::of_file(size_bytes).map_err(io::Error::other).context("create", &path)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let file = file.context("create", &path)?;
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes)
+        .context("reserve space for", &path)?;
+    // Writing over what was written once changes nothing else on the filesystem, which a sync would have to wait for.
+    let zeroes = vec![0; ZEROES_BYTES as usize];
+    for offset in (0..size_bytes).step_by(ZEROES_BYTES as usize) {
+        let count = ZEROES_BYTES.min(size_bytes - offset) as usize;
+        file.write_all_at(&zeroes[..count], offset).context("fill", &path)?;
+    }
+    let superblocks = superblock::format(id, volume, geometry);
+    file.write_all_at(superblocks.as_flattened(), 0).context("write", &path)?;
+    file.sync_all().context("make durable", &path)?;
+    sync_folder(folder)
+}
+
+/// Which journal a file is, by either superblock.
+fn identity_in(file: &File) -> io::Result<JournalId> {
+    let mut superblocks = [[0; BLOCK_BYTES as usize]; 2];
+    file.read_exact_at(superblocks.as_flattened_mut(), 0)?;
+    let found = superblocks.each_ref().map(Superblock::decode);
+    let whole = found.iter().flatten().max_by_key(|superblock| superblock.generation);
+    let fault = || found[0].as_ref().err().map_or_else(String::new, ToString::to_string);
+    whole.map(|superblock| superblock.journal).ok_or_else(|| io::Error::other(fault()))
+}
+
+/// Takes the steps of a recovery.
+fn recover(file: &File, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> io::Result<Journal> {
+    let mut recovery = Recovery::new(id, volume, size_bytes).map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    loop {
+        match recovery.step() {
+            Step::Sync => {
+                file.sync_all()?;
+                recovery.synced();
+            }
+            Step::Read { position_bytes, length } => {
+                bytes.resize(length as usize, 0);
+                file.read_exact_at(&mut bytes, position_bytes)?;
+                recovery.read(&bytes).map_err(io::Error::other)?;
+            }
+            Step::WriteSuperblock { position_bytes } => {
+                let mut block: Block = [0; BLOCK_BYTES as usize];
+                recovery.encode_superblock(&mut block);
+                file.write_all_at(&block, position_bytes)?;
+                file.sync_all()?;
+                recovery.superblock_written();
+            }
+            Step::Ready => return Ok(recovery.finish()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::bounds::JOURNAL_BYTES_MIN;
+
+    const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
+
+    #[test]
+    fn a_journal_is_made_opened_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_owned()).unwrap();
+        assert!(store.open_journal(VOLUME).is_err());
+        let id = store.create_journal(VOLUME, JOURNAL_BYTES_MIN).unwrap();
+        assert_eq!(store.journaled_volumes().unwrap(), [VOLUME]);
+        for _ in 0..2 {
+            let ready = store.open_journal(VOLUME).unwrap();
+            assert_eq!(ready.id, id);
+            assert!(ready.core.is_empty());
+        }
+        assert!(store.create_journal(VOLUME, 4096).unwrap_err().to_string().contains("64 MiB"));
+        store.remove_journal(VOLUME).unwrap();
+        assert!(store.journaled_volumes().unwrap().is_empty());
+        store.remove_journal(VOLUME).unwrap();
+    }
+
+    #[test]
+    fn a_journal_of_another_volume_or_without_superblocks_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_owned()).unwrap();
+        store.create_journal(VOLUME, JOURNAL_BYTES_MIN).unwrap();
+        let other = VolumeId::from_bytes([8; 16]);
+        fs::rename(store.journal(VOLUME), store.journal(other)).unwrap();
+        let error = store.open_journal(other).unwrap_err().to_string();
+        assert!(error.contains("belongs to volume"), "{error}");
+        let log = OpenOptions::new().write(true).open(store.journal(other).join(LOG_FILE)).unwrap();
+        log.write_all_at(&[0; 8192], 0).unwrap();
+        assert!(store.open_journal(other).is_err());
+    }
+
+    #[test]
+    fn a_marker_says_what_was_noted_or_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_owned()).unwrap();
+        store.create(VOLUME, &[3], b"{}", None).unwrap();
+        let extents = store.extents(VOLUME);
+        assert_eq!(read_marker(&extents, 3).unwrap(), None);
+        let behind = Behind { drive: DriveId::from_bytes([1; 16]), journal: JournalId::from_bytes([2; 16]) };
+        store.put_behind(VOLUME, &[(3, behind)]).unwrap();
+        assert_eq!(read_marker(&extents, 3).unwrap(), Some(behind));
+        let path = marker_path(&extents, 3);
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            assert!(read_marker(&extents, 3).is_err(), "byte {at}");
+        }
+        fs::write(&path, &whole[..10]).unwrap();
+        assert!(read_marker(&extents, 3).is_err(), "torn");
+        store.cut_out(VOLUME, &[3]).unwrap();
+        assert_eq!(read_marker(&extents, 3).unwrap(), None, "it goes with its copy");
+    }
+}

@@ -1,0 +1,439 @@
+//! Write journals from outside: what was acknowledged is there after kills and after the loss of any drive, whether it was
+//! brought to the disks or not; and nothing comes back that is gone.
+//!
+//! `WEIR_SEED` repeats the choices.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::daemon::{Daemon, State};
+use common::nbd::Client;
+use common::program::{PYTHON, has_libnbd};
+use common::random::Random;
+use common::{setting, wait_until};
+use serde_json::{Value, json};
+
+const GIB: u64 = 1 << 30;
+const BLOCK: u64 = 4096;
+/// What is looked at of an extent at a time, when copies are compared.
+const PIECE: usize = 1 << 20;
+/// The driver beside this file.
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
+/// As a disk, but without what would only take time here: journals bring nothing there while they are nearly empty and in
+/// use.
+const DISK: &str = "hdd-7200,iops=20000,seek=0,latency=100us,flush=0,bandwidth=1GB/s";
+const DRIVES: [(&str, &str, &str); 7] = [
+    ("flash1", "high", "nvme"),
+    ("flash2", "high", "nvme"),
+    ("flash3", "high", "nvme"),
+    ("flash4", "high", "nvme"),
+    ("disk1", "low", DISK),
+    ("disk2", "low", DISK),
+    ("disk3", "low", DISK),
+];
+/// Smallest journals: a test fills them.
+const CONFIGURATION: &str = "[storage]\njournal_size = \"64MiB\"\n";
+/// With this, a daemon has such journals.
+const SETTINGS: [&str; 2] = ["--reactors", "2"];
+
+fn words(command: &str) -> Vec<&str> {
+    command.split(' ').collect()
+}
+
+fn start(state: &State) -> Daemon {
+    let path = state.beside("weir.toml");
+    std::fs::write(&path, CONFIGURATION).unwrap();
+    state.start(&[&["--config", path.to_str().unwrap()], &SETTINGS[..]].concat())
+}
+
+/// A daemon with four drives like flash and three like disks, and a hybrid volume of so many extents.
+fn with_hybrid(extents: &str) -> Daemon {
+    let state = State::new();
+    for (name, ..) in DRIVES {
+        std::fs::create_dir_all(state.beside(name)).unwrap();
+    }
+    let daemon = start(&state);
+    for (name, class, emulation) in DRIVES {
+        let path = daemon.state().beside(name);
+        let add = ["drive", "add", path.to_str().unwrap(), "--class", class, "--emulate", emulation];
+        daemon.ok(&[&add[..], &["--no-measurement"]].concat());
+    }
+    daemon.ok(&["volume", "create", "vol1", "--size", extents, "--template", "hybrid"]);
+    daemon
+}
+
+fn inspect(daemon: &Daemon) -> Value {
+    daemon.json(&["volume", "inspect", "vol1"])
+}
+
+fn journals(daemon: &Daemon) -> Vec<Value> {
+    daemon.json(&["journal", "list"])["journals"].as_array().unwrap().clone()
+}
+
+fn wait_for_copies(daemon: &Daemon) {
+    wait_until("all copies to have everything", || {
+        let volume = inspect(daemon);
+        volume.get("moving").is_none() && volume["replication"]["stale"] == 0
+    });
+}
+
+fn wait_for_empty_journals(daemon: &Daemon) {
+    wait_until("journals to be empty", || journals(daemon).iter().all(|journal| journal["is_empty"] == true));
+}
+
+/// The files of each extent on all drives.
+fn extent_files(state: &State) -> BTreeMap<String, Vec<PathBuf>> {
+    let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (drive, ..) in DRIVES {
+        for volume in std::fs::read_dir(state.beside(drive).join("volumes")).into_iter().flatten() {
+            for entry in std::fs::read_dir(volume.unwrap().path().join("extents")).into_iter().flatten() {
+                let entry = entry.unwrap();
+                let name = entry.file_name().into_string().unwrap();
+                if name.len() == 8 {
+                    files.entry(name).or_default().push(entry.path());
+                }
+            }
+        }
+    }
+    files
+}
+
+/// What blocks should hold: the number of their writings in each byte.
+struct Model {
+    random: Random,
+    extents: u64,
+    blocks: BTreeMap<u64, u8>,
+}
+
+impl Model {
+    fn new(extents: u64) -> Model {
+        Model { random: Random::seeded(), extents, blocks: BTreeMap::new() }
+    }
+
+    fn write(&mut self, client: &mut Client, count: u64) {
+        for _ in 0..count {
+            let extent = self.random.below(self.extents);
+            let offset = extent * GIB + self.random.below(1 << 16) * BLOCK;
+            let value = self.blocks.get(&offset).map_or(1, |value| value.wrapping_add(1));
+            client.write(offset, &[value; BLOCK as usize]).unwrap();
+            self.blocks.insert(offset, value);
+        }
+    }
+
+    fn check(&self, daemon: &Daemon) {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        for (offset, value) in &self.blocks {
+            let found = client.read(*offset, BLOCK as u32).unwrap();
+            assert!(found.iter().all(|byte| byte == value), "block {offset}: {} and not {value}", found[0]);
+        }
+        client.disconnect();
+    }
+
+    /// Looks at the files of all copies, of which each extent has so many.
+    fn check_files(&self, state: &State, copies: usize) {
+        let files = extent_files(state);
+        assert_eq!(files.len() as u64, self.extents);
+        for (extent, paths) in (0..).zip(files.values()) {
+            assert_eq!(paths.len(), copies, "{paths:?}");
+            for path in paths {
+                let file = File::open(path).unwrap();
+                let mut found = [0; BLOCK as usize];
+                for (offset, value) in self.blocks.range(extent * GIB..(extent + 1) * GIB) {
+                    file.read_exact_at(&mut found, offset - extent * GIB).unwrap();
+                    assert!(found.iter().all(|byte| byte == value), "{} at {offset}", path.display());
+                }
+            }
+        }
+    }
+}
+
+/// Compares all copies of each extent, byte by byte; how many each has.
+fn compare_copies(state: &State) -> Vec<usize> {
+    let compare = |paths: Vec<PathBuf>| {
+        let files: Vec<File> = paths.iter().map(|path| File::open(path).unwrap()).collect();
+        let (mut first, mut other) = (vec![0; PIECE], vec![0; PIECE]);
+        for offset in (0..GIB).step_by(PIECE) {
+            files[0].read_exact_at(&mut first, offset).unwrap();
+            for (file, path) in files.iter().zip(&paths).skip(1) {
+                file.read_exact_at(&mut other, offset).unwrap();
+                assert!(first == other, "near {offset}: {} and {}", paths[0].display(), path.display());
+            }
+        }
+        files.len()
+    };
+    extent_files(state).into_values().map(compare).collect()
+}
+
+/// Where the drive is for a moment that is not there.
+fn hide(state: &State, drive: &str) {
+    std::fs::rename(state.beside(drive), state.beside(&format!("{drive}.away"))).unwrap();
+}
+
+fn bring_back(state: &State, drive: &str) {
+    std::fs::rename(state.beside(&format!("{drive}.away")), state.beside(drive)).unwrap();
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
+    let mut daemon = with_hybrid("2");
+    let mut model = Model::new(2);
+    let shown = journals(&daemon);
+    assert_eq!(shown.iter().map(|journal| journal["copies"].as_u64().unwrap()).sum::<u64>(), 4, "{shown:?}");
+    for _ in 0..5 {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        model.write(&mut client, 700);
+        client.flush().unwrap();
+        daemon = start(&daemon.kill());
+        model.check(&daemon);
+    }
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
+    let state = daemon.stop();
+    let daemon = start(&state);
+    model.check(&daemon);
+    daemon.stop();
+}
+
+#[test]
+fn without_the_fast_copy_all_is_read_from_what_journals_and_disks_have() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 1500);
+    client.zero(0, 1 << 28, 1 << 20).unwrap();
+    client.trim((1 << 28) + (1 << 20), 1 << 20).unwrap();
+    client.flush().unwrap();
+    assert!(journals(&daemon).iter().any(|journal| journal["is_empty"] == false), "it is in use");
+    let state = daemon.kill();
+    let behind: BTreeSet<&str> = DRIVES
+        .iter()
+        .filter(|(drive, class, _)| *class == "high" && state.beside(drive).join("journals").exists())
+        .map(|(drive, ..)| *drive)
+        .collect();
+    assert_eq!(behind.len(), 2, "each low copy has its journal on a drive of its own");
+    let fast = DRIVES.iter().map(|(drive, ..)| *drive).find(|drive| {
+        !behind.contains(drive) && std::fs::read_dir(state.beside(drive).join("volumes")).unwrap().count() > 0
+    });
+    let fast = fast.unwrap();
+    assert!(fast.starts_with("flash"), "the fast copy is on none of these drives: {fast}");
+    hide(&state, fast);
+    let daemon = start(&state);
+    model.check(&daemon);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    model.check(&daemon);
+    bring_back(daemon.state(), fast);
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn the_drive_of_a_journal_that_is_away_is_waited_for_and_one_that_is_lost_made_up_for() {
+    let mut daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    client.flush().unwrap();
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let state = daemon.kill();
+    hide(&state, &drive);
+    daemon = start(&state);
+    model.check(&daemon);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    bring_back(daemon.state(), &drive);
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    client.flush().unwrap();
+    let state = daemon.kill();
+    let log = std::fs::read_dir(state.beside(&drive).join("journals")).unwrap().next().unwrap();
+    let log = File::options().write(true).open(log.unwrap().path().join("log")).unwrap();
+    log.write_all_at(&[0; 8192], 0).unwrap();
+    let daemon = start(&state);
+    model.check(&daemon);
+    let alarms = daemon.json(&["status"])["alarms"].to_string();
+    assert!(alarms.contains("a write journal of volume 'vol1' is lost"), "{alarms}");
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn a_journal_that_fails_in_use_costs_its_copies_and_clients_notice_nothing() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let log = std::fs::read_dir(daemon.state().beside(&drive).join("journals")).unwrap().next().unwrap();
+    let log = File::options().write(true).open(log.unwrap().path().join("log")).unwrap();
+    // What is to be brought to the disk cannot be read any more.
+    log.set_len(4096).unwrap();
+    wait_until("the copy behind it to be made anew behind another", || {
+        let journals = journals(&daemon);
+        journals.len() == 2 && journals.iter().all(|journal| journal["drive"] != json!(drive))
+    });
+    model.write(&mut client, 300);
+    model.check(&daemon);
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    client.disconnect();
+    let daemon = start(&daemon.kill());
+    model.check(&daemon);
+    assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
+    let daemon = with_hybrid("2");
+    let mut model = Model::new(2);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    client.flush().unwrap();
+    let state = daemon.kill();
+    hide(&state, "disk1");
+    let daemon = start(&state);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    // Several times what journals have room for.
+    model.write(&mut client, 30_000);
+    client.flush().unwrap();
+    model.check(&daemon);
+    bring_back(daemon.state(), "disk1");
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn a_slow_file_that_was_damaged_is_made_anew() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    client.disconnect();
+    let files = extent_files(daemon.state()).remove("00000000").unwrap();
+    let slow = files.iter().find(|path| path.display().to_string().contains("disk")).unwrap();
+    File::options().write(true).open(slow).unwrap().set_len(4096).unwrap();
+    // Nothing else reads it.
+    daemon.ok(&words("scrub vol1 --wait"));
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    daemon.ok(&words("scrub vol1 --wait"));
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn a_model_agrees_while_journals_fill_and_templates_change() {
+    if !has_libnbd() {
+        return;
+    }
+    let daemon = with_hybrid("3");
+    let operations = setting("WEIR_MODEL_OPERATIONS", 3000).to_string();
+    let seed = Random::seeded().next().to_string();
+    let mut command = Command::new(PYTHON);
+    command.args([MODEL, &daemon.uri("vol1"), &seed, &operations, "structured"]);
+    let mut client = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut random = Random::seeded();
+    while client.try_wait().unwrap().is_none() {
+        let template = random.pick(&["nvme", "hybrid", "hybrid", "hdd"]).to_owned();
+        daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);
+        let drive = random.pick(&["flash1", "flash3", "disk2"]).to_owned();
+        hide(daemon.state(), drive);
+        daemon.ok(&["volume", "list"]);
+        bring_back(daemon.state(), drive);
+    }
+    assert!(client.wait().unwrap().success());
+    daemon.ok(&words("volume modify vol1 --template hybrid --wait"));
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    assert_eq!(compare_copies(daemon.state()), [3, 3, 3]);
+    daemon.stop();
+}
+
+#[test]
+fn what_was_cut_off_does_not_come_back_when_the_volume_grows_again() {
+    let mut daemon = with_hybrid("2");
+    let mut model = Model::new(2);
+    // To whole extents, and into the middle of one.
+    for (mebibytes, is_killed) in [(1024, false), (1124, false), (1024, true), (1124, true)] {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        model.write(&mut client, 900);
+        client.flush().unwrap();
+        client.disconnect();
+        daemon.ok(&["volume", "resize", "vol1", "--size", &format!("{mebibytes}MiB"), "--force"]);
+        daemon.ok(&words("volume resize vol1 --size 2"));
+        let is_cut = |offset: u64| offset >= mebibytes << 20;
+        model.blocks.iter_mut().filter(|(offset, _)| is_cut(**offset)).for_each(|(_, value)| *value = 0);
+        if is_killed {
+            daemon = start(&daemon.kill());
+        }
+        model.check(&daemon);
+    }
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    for template in ["nvme", "hybrid", "hdd", "hybrid"] {
+        daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);
+        model.write(&mut client, 200);
+        model.check(&daemon);
+        let copies: u64 = journals(&daemon).iter().map(|journal| journal["copies"].as_u64().unwrap()).sum();
+        match template {
+            "nvme" => wait_until("journals to be given up", || journals(&daemon).is_empty()),
+            "hybrid" => assert_eq!(copies, 2, "{:?}", journals(&daemon)),
+            _ => {}
+        }
+    }
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    daemon.ok(&["drive", "remove", &drive, "--wait"]);
+    let left = journals(&daemon);
+    assert!(left.iter().all(|journal| journal["drive"] != json!(drive)), "{left:?}");
+    assert!(!daemon.state().beside(&drive).join("journals").exists());
+    model.write(&mut client, 200);
+    client.flush().unwrap();
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    client.disconnect();
+    daemon.ok(&words("volume delete vol1 --force"));
+    for (drive, ..) in DRIVES {
+        let journals = daemon.state().beside(drive).join("journals");
+        assert!(std::fs::read_dir(journals).map_or(0, Iterator::count) == 0, "{drive}");
+    }
+    daemon.stop();
+}
