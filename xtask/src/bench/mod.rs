@@ -4,6 +4,7 @@ mod burst;
 mod ceiling;
 mod classes;
 mod combination;
+mod hybrid;
 mod isolation;
 mod many;
 mod modify;
@@ -36,7 +37,7 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -47,6 +48,7 @@ const BENCHES: [(&str, Bench); 12] = [
     ("scheduler", scheduler::run),
     ("isolation", isolation::run),
     ("classes", classes::run),
+    ("hybrid", hybrid::run),
     ("snapshots", snapshots::run),
     ("moves", moves::run),
 ];
