@@ -12,6 +12,7 @@ mod moves;
 mod nbd;
 mod neighbour;
 mod peers;
+mod replicas;
 mod scheduler;
 mod shared;
 mod snapshots;
@@ -37,7 +38,7 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 13] = [
+const BENCHES: [(&str, Bench); 14] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -49,6 +50,7 @@ const BENCHES: [(&str, Bench); 13] = [
     ("isolation", isolation::run),
     ("classes", classes::run),
     ("hybrid", hybrid::run),
+    ("replicas", replicas::run),
     ("snapshots", snapshots::run),
     ("moves", moves::run),
 ];

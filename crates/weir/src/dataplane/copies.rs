@@ -105,6 +105,9 @@ impl Reactor {
                         .for_each(|(drive, file)| volume.sit((extent, slot), drive, Some(file)));
                     volume.set_file(slot, extent, None);
                     volume.publish_away(extent);
+                    let size_bytes = volume.size_bytes;
+                    self.forget_elsewhere(index, (extent, slot));
+                    self.trim_seats(index, size_bytes);
                 }
                 is_back
             }

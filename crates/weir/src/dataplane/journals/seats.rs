@@ -126,8 +126,9 @@ impl Reactor {
             let VolumeJournals { all, seats, .. } = &mut self.volumes[index].journals;
             let journal = all[place].as_mut().expect("it was just found");
             for ((extent, _), seat) in seats.iter().filter(|(_, seat)| seat.journal == place) {
-                if let Some(offset) = end_in(*extent, size_bytes) {
-                    journal.trim(seat.file, offset, &mut actions);
+                let Some(end) = end_in(*extent, size_bytes) else { continue };
+                if journal.core.live(seat.file).any(|(offset, length)| offset + length > end) {
+                    journal.trim(seat.file, end, &mut actions);
                 }
             }
             self.carry_out_journal(index, place, actions);
