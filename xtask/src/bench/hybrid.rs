@@ -4,10 +4,10 @@
 //! What is written is measured on volumes that are new and whose journals are empty: it is the burst that journals of the
 //! usual size take. What goes on until they are full is as fast as the disks.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::json;
 
-use super::{GIB, MIB, Options};
+use super::{GIB, MIB, Options, wait_for_empty_journals};
 use crate::numbers::median;
 use crate::report::{Report, grouped, print_table};
 use crate::world::daemon::Daemon;
@@ -24,8 +24,6 @@ const STREAMS: u32 = 4;
 const STREAM_BYTES: u64 = 256 * MIB;
 /// Rounds of each load, of which the median counts.
 const ROUNDS: usize = 3;
-/// How long journals may take to get empty, in seconds.
-const DRAIN_SECONDS_MAX: u64 = 600;
 
 /// What is told of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,20 +170,6 @@ fn measure(
         }
     }
     Ok(values.map(median))
-}
-
-/// What a load left in journals must not be brought to the disks while another is measured.
-fn wait_for_empty_journals(daemon: &Daemon) -> Result<()> {
-    let begun = std::time::Instant::now();
-    loop {
-        let list = daemon.json("journal list")?;
-        let all = list["journals"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if all.iter().all(|journal| journal["is_empty"] == true) {
-            return Ok(());
-        }
-        ensure!(begun.elapsed().as_secs() < DRAIN_SECONDS_MAX, "journals do not get empty: {list}");
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
 }
 
 fn judge(row: &Row, values: [f64; VOLUMES.len()], report: &mut Report) {

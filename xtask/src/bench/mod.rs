@@ -19,7 +19,7 @@ mod snapshots;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::arguments::Arguments;
 use crate::report::Report;
@@ -33,6 +33,8 @@ use crate::world::tools;
 const GIB: u64 = 1 << 30;
 /// Bytes of one mebibyte.
 const MIB: u64 = 1 << 20;
+/// How long journals may take to get empty, in seconds.
+const DRAIN_SECONDS_MAX: u64 = 600;
 /// Ceilings that nothing reaches.
 const WIDE: &str = "900000000IOPS,900GB/s";
 
@@ -94,6 +96,21 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         println!();
     }
     verdict
+}
+
+/// Waits until nothing is left in write journals: what is brought from there to disks disturbs what is measured, and is not
+/// in their files before.
+fn wait_for_empty_journals(daemon: &Daemon) -> Result<()> {
+    let begun = std::time::Instant::now();
+    loop {
+        let list = daemon.json("journal list")?;
+        let all = list["journals"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if all.iter().all(|journal| journal["is_empty"] == true) {
+            return Ok(());
+        }
+        ensure!(begun.elapsed().as_secs() < DRAIN_SECONDS_MAX, "journals do not get empty: {list}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
 }
 
 /// A daemon on a new folder in memory, for benches in which the media must not matter.

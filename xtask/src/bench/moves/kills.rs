@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Area, CHANGES, Change, DRIVES, DRIVES_OF_EACH, EXTENTS, Stage, WORKED};
-use crate::bench::{GIB, MIB, Options};
+use crate::bench::{GIB, MIB, Options, wait_for_empty_journals};
 use crate::report::{Report, print_table};
 use crate::world::fio::Load;
 use crate::world::now_ms;
@@ -123,6 +123,7 @@ fn extents_left(stage: &Stage) -> Result<u64> {
 
 /// Fails unless each extent has copies where it should, and no others, all of which have the same bytes.
 fn look_at_copies(stage: &Stage, change: &Change) -> Result<()> {
+    wait_for_empty_journals(stage.daemon())?;
     let volume = stage.inspect()?;
     let stale = volume["replication"]["stale"].as_u64().unwrap_or(0);
     ensure!(volume.get("moving").is_none() && stale == 0, "it has not ended: {volume}");
