@@ -151,7 +151,7 @@ impl World {
         let witness = vec![Witness::default(); EXTENTS as usize];
         let control = Control::new(settings);
         let begun = control.beginnings(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
-        World {
+        let mut world = World {
             settings,
             random: Random::new(settings.seed),
             now: 1,
@@ -175,7 +175,9 @@ impl World {
             scrubs: Scrubs::default(),
             is_resting: false,
             report: Report::default(),
-        }
+        };
+        world.leave_rot_alone();
+        world
     }
 
     /// Does whatever chance has it do.

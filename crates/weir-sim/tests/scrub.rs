@@ -30,15 +30,17 @@ fn what_rots_is_found_and_mended_where_a_good_copy_can_be_told() {
     assert!(sum(&reports, |report| report.blocks_damaged) > 500, "nothing was damaged in the only copy");
 }
 
-/// Seeds of worlds that once broke a promise. In 520 a write found one copy short of memory and then the other one failed;
-/// the client was told of that failure though the first copy was left.
-const ONCE_BROKEN: &[u64] = &[520];
+type Kind = fn(u64) -> Settings;
+
+/// Worlds that once broke a promise. In 520 a write found one copy short of memory and then the other one failed; the
+/// client was told of that failure though the first copy was left. In 2030 a copy was made from one that had rotted, and
+/// the two outvoted the good one: that is not promised otherwise, and these worlds leave it out now.
+const ONCE_BROKEN: &[(Kind, u64)] = &[(Settings::scrubbed, 520), (Settings::rotting, 2030)];
 
 #[test]
 fn promises_hold_where_they_once_did_not() {
-    for seed in ONCE_BROKEN {
-        let seed = *seed;
-        run(Settings::scrubbed(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    for (settings, seed) in ONCE_BROKEN {
+        run(settings(*seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     }
 }
 

@@ -36,6 +36,7 @@ impl World {
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        self.leave_rot_alone();
         self.find_seals();
         let mut effects = Vec::new();
         self.mirror.begin(&mut effects);

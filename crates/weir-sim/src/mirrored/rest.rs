@@ -212,6 +212,15 @@ impl World {
         }
     }
 
+    /// Has copies be made from a faulty drive only where nobody else has the data: a copy of what rotted bears it out, and
+    /// of two against one nobody can tell that they are one witness.
+    pub(super) fn leave_rot_alone(&mut self) {
+        if self.settings.rot == Rot::Always {
+            let slot = self.settings.copies - 1;
+            (0..EXTENTS).for_each(|extent| self.mirror.set_read_cost(extent, slot, u32::MAX));
+        }
+    }
+
     /// Tells a volume that starts anew what is found beside its copies.
     pub(super) fn find_seals(&mut self) {
         self.scrubs.pieces.clear();
