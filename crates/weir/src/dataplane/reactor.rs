@@ -30,6 +30,10 @@ use super::{Alarm, NO_HOME};
 /// How long clients may take to read the answers that they are owed when the daemon stops.
 const STOP_PATIENCE_NS: u64 = 5_000_000_000;
 
+/// An instant that is nearer than this is waited for without going to sleep, in nanoseconds: falling asleep and waking up
+/// take longer.
+const NEAR_NS: u64 = 5_000;
+
 /// Completions taken in one round. As long as input is there at once, answers gather and go out together at
 /// the round's end; this bounds how long that may go on.
 const ROUND_COMPLETIONS_MAX: usize = 32;
@@ -197,10 +201,13 @@ impl Reactor {
 
     fn wait(&mut self) {
         let mut timeout_ns = self.timeout_ns();
-        let look_ns = self.look_ns().min(timeout_ns.unwrap_or(u64::MAX));
+        let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
+        let look_ns = near_ns.unwrap_or_else(|| self.look_ns().min(timeout_ns.unwrap_or(u64::MAX)));
         if look_ns > 0 {
             let is_found = self.ring.look(look_ns);
-            self.patience.looked(is_found);
+            if near_ns.is_none() {
+                self.patience.looked(is_found);
+            }
             timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
         }
         if let Err(error) = self.ring.wait(timeout_ns) {

@@ -1,6 +1,7 @@
 //! A volume as its reactor holds it: the pure state of its copies, the open files, and what each operation belongs to.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -67,6 +68,8 @@ pub(super) struct Owner {
     pub payload: Option<Payload>,
     /// Bytes of that.
     buffer_bytes: usize,
+    /// The checksum of a part of what all copies write, once one of them needed it.
+    checksum: Option<(Range<usize>, u32)>,
     /// That of its operations which took longest.
     pub spent: Spent,
 }
@@ -74,7 +77,8 @@ pub(super) struct Owner {
 impl Owner {
     pub fn new(purpose: Purpose, part: Part, buffer: Option<Buffer>) -> Owner {
         let buffer_bytes = buffer.as_ref().map_or(0, |buffer| buffer.len());
-        Owner { purpose, part, payload: buffer.map(Payload::Own), buffer_bytes, spent: Spent::default() }
+        let payload = buffer.map(Payload::Own);
+        Owner { purpose, part, payload, buffer_bytes, checksum: None, spent: Spent::default() }
     }
 
     /// Takes note of the end of an operation of a copy.
@@ -86,6 +90,11 @@ impl Owner {
         if self.payload.is_none() {
             self.payload = context.payload;
         }
+    }
+
+    /// True if what is written is for one copy alone, and not the same for all.
+    fn is_for_one(&self, has_others: bool) -> bool {
+        !has_others || !matches!(self.purpose, Purpose::Client(_))
     }
 
     /// What a write of one of several copies is made from.
@@ -492,11 +501,28 @@ impl ServedVolume {
         buffer.expect("a buffer is lent once at a time, and nobody else holds what is read into")
     }
 
+    /// The checksum of a part of what an operation is to write. Copies that write the same compute it once.
+    pub fn checksum_of(&mut self, slot: usize, operation: OperationId, range: &Range<usize>) -> u32 {
+        let has_others = self.copies.len() > 1;
+        let (context, owner) = self.context_and_owner(slot, operation);
+        let known = owner.checksum.as_ref().filter(|(of, _)| of == range && context.payload.is_none());
+        if let Some((_, checksum)) = known {
+            return *checksum;
+        }
+        let payload = context.payload.as_ref().or(owner.payload.as_ref());
+        let payload = payload.expect("a write has a buffer until it is done");
+        let checksum = weir_journal::checksum(&payload[range.clone()]);
+        if context.payload.is_none() && !owner.is_for_one(has_others) {
+            owner.checksum = Some((range.clone(), checksum));
+        }
+        checksum
+    }
+
     /// What an operation writes, on its way to the kernel.
     pub fn lend_payload(&mut self, slot: usize, operation: OperationId) -> Payload {
         let has_others = self.copies.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
-        let is_for_one = !has_others || !matches!(owner.purpose, Purpose::Client(_));
+        let is_for_one = owner.is_for_one(has_others);
         let payload = match context.payload.take() {
             Some(payload) => Some(payload),
             None if is_for_one => owner.payload.take(),

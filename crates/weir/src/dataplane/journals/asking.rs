@@ -60,6 +60,10 @@ impl Reactor {
         let CopyIndex { volume: index, slot } = copy;
         let seat = action.extent().and_then(|extent| self.volumes[index].journals.seat(extent, slot));
         let seat = seat.expect("it was looked whether the copy is behind a journal");
+        if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
+            // First, because what follows from it may decide whether a write passes by.
+            self.note_journal_change(index, seat.journal);
+        }
         match *action {
             Action::Read { operation, offset, buffer_offset, length, .. } => {
                 let buffer = self.volumes[index].lend_buffer(slot, operation, false, &self.pool);
@@ -76,21 +80,25 @@ impl Reactor {
                 self.read_journaled(index, seat, wanted, buffer);
             }
             Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
-                let payload = self.volumes[index].lend_payload(slot, operation);
+                let volume = &mut self.volumes[index];
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
+                let is_needed = volume.journals.at(seat.journal).needs_checksum(seat.file, offset, length);
+                let checksum = if is_needed { volume.checksum_of(slot, operation, &range) } else { 0 };
+                let payload = volume.lend_payload(slot, operation);
                 let token = Token::Operation(copy, operation, number);
                 let asked = Asked { payload: Some(payload), range, ..Asked::of_copy(token, length) };
-                self.change_journaled(index, seat, (offset, length), asked, Change::Write { is_durable });
+                let kind = Kind::Write { is_durable, checksum };
+                self.change_journaled(index, seat, (offset, length), asked, kind);
             }
             Action::Release { operation, offset, length, .. } => {
                 let token = Token::Operation(copy, operation, number);
                 let asked = Asked::of_copy(token, 0);
-                self.change_journaled(index, seat, (offset, length), asked, Change::Release);
+                self.change_journaled(index, seat, (offset, length), asked, Kind::Release);
             }
             Action::Zero { operation, offset, length, .. } => {
                 let token = Token::Operation(copy, operation, number);
                 let asked = Asked::of_copy(token, 0);
-                self.change_journaled(index, seat, (offset, length), asked, Change::Zero);
+                self.change_journaled(index, seat, (offset, length), asked, Kind::Zero);
             }
             Action::Sync { extent } => self.sync_journaled(index, seat, Token::Sync { copy, number, extent }),
             _ => unreachable!("it was looked whether it is a journal's work"),
@@ -103,24 +111,10 @@ impl Reactor {
         seat: Seat,
         (offset, length): (u32, u32),
         asked: Asked,
-        change: Change,
+        kind: Kind,
     ) {
         let mut actions = Vec::new();
         let journal = self.volumes[index].journals.at_mut(seat.journal);
-        journal.note_change(self.now_ns, &mut actions);
-        let kind = match change {
-            Change::Write { is_durable } => {
-                let payload = asked.payload.as_ref().expect("a write has a payload");
-                // Whether what has to wait passes by is decided anew when it is asked for.
-                let needs_none =
-                    journal.unasked.is_empty() && journal.core.passes_by(seat.file, offset, length);
-                let checksum =
-                    if needs_none { 0 } else { weir_journal::checksum(&payload[asked.range.clone()]) };
-                Kind::Write { is_durable, checksum }
-            }
-            Change::Zero => Kind::Zero,
-            Change::Release => Kind::Release,
-        };
         let ticket = journal.enter(asked);
         let request = Request { ticket, file: seat.file, offset, length, kind };
         if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
@@ -132,6 +126,13 @@ impl Reactor {
         }
         self.carry_out_journal(index, seat.journal, actions);
         self.wake_journals();
+    }
+
+    /// Takes note that something is changed behind a journal.
+    fn note_journal_change(&mut self, index: VolumeIndex, place: usize) {
+        let mut actions = Vec::new();
+        self.volumes[index].journals.at_mut(place).note_change(self.now_ns, &mut actions);
+        self.carry_out_journal(index, place, actions);
     }
 
     fn sync_journaled(&mut self, index: VolumeIndex, seat: Seat, token: Token) {
@@ -173,14 +174,12 @@ impl Reactor {
     }
 }
 
-/// How something is changed.
-enum Change {
-    Write { is_durable: bool },
-    Zero,
-    Release,
-}
-
 impl VolumeJournal {
+    /// True unless a write passes by. Whether one that has to wait does is decided anew when it is asked for.
+    fn needs_checksum(&self, file: FileId, offset: u32, length: u32) -> bool {
+        !self.unasked.is_empty() || !self.core.passes_by(file, offset, length)
+    }
+
     /// Gives up what a file has from an offset on, which is beyond the volume's end, for good.
     pub(super) fn trim(&mut self, file: FileId, offset: u32, actions: &mut Vec<JournalAction>) {
         let length = EXTENT_BYTES as u32 - offset;
