@@ -5,10 +5,16 @@ use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 /// Regions of one extent.
 pub const REGIONS: u32 = (EXTENT_BYTES / REGION_BYTES) as u32;
 
+/// Words of a set, of 64 regions each.
+const WORDS: usize = REGIONS.div_ceil(64) as usize;
+
 /// A set of regions of one extent. It takes memory only while it is not empty.
+///
+/// Empty sets, which are compared with each other at every request, are `None` and not empty lists: comparing these with
+/// vector instructions loads from where they have no memory, which is masked out and takes hundreds of cycles all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RegionSet {
-    words: Vec<u64>,
+    words: Option<Box<[u64; WORDS]>>,
 }
 
 /// The regions that a range of bytes touches.
@@ -20,20 +26,22 @@ pub fn regions_of(offset: u32, length: u32) -> std::ops::Range<u32> {
 impl RegionSet {
     /// All regions.
     pub fn all() -> RegionSet {
-        RegionSet { words: vec![u64::MAX; REGIONS.div_ceil(64) as usize] }
+        RegionSet { words: Some(Box::new([u64::MAX; WORDS])) }
     }
 
     /// True if the region is in it.
     pub fn contains(&self, region: u32) -> bool {
-        self.words.get(region as usize / 64).is_some_and(|word| word & (1 << (region % 64)) != 0)
+        let word = self.words.as_ref().and_then(|words| words.get(region as usize / 64));
+        word.is_some_and(|word| word & (1 << (region % 64)) != 0)
     }
 
     /// Adds a region; true if it was not there.
     pub fn insert(&mut self, region: u32) -> bool {
         assert!(region < REGIONS, "a region lies within an extent");
-        let is_new = !self.contains(region);
-        self.words.resize(REGIONS.div_ceil(64) as usize, 0);
-        self.words[region as usize / 64] |= 1 << (region % 64);
+        let words = self.words.get_or_insert_with(|| Box::new([0; WORDS]));
+        let (word, bit) = (&mut words[region as usize / 64], 1 << (region % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
         is_new
     }
 
@@ -44,13 +52,14 @@ impl RegionSet {
 
     /// Takes regions out.
     pub fn remove_all(&mut self, regions: impl Iterator<Item = u32>) {
+        let Some(words) = &mut self.words else { return };
         for region in regions {
-            if let Some(word) = self.words.get_mut(region as usize / 64) {
+            if let Some(word) = words.get_mut(region as usize / 64) {
                 *word &= !(1 << (region % 64));
             }
         }
-        if self.words.iter().all(|word| *word == 0) {
-            self.words = Vec::new();
+        if words.iter().all(|word| *word == 0) {
+            self.words = None;
         }
     }
 
@@ -66,21 +75,25 @@ impl RegionSet {
 
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.words.is_none()
     }
 
     /// Number of regions.
     pub fn len(&self) -> u32 {
-        self.words.iter().map(|word| word.count_ones()).sum()
+        self.words().map(|word| word.count_ones()).sum()
     }
 
     /// The regions, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        let bits = |(index, word): (usize, &u64)| {
-            let word = *word;
-            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index as u32 * 64 + bit)
-        };
-        self.words.iter().enumerate().flat_map(bits)
+        let left = |word: u64| (word != 0).then_some(word);
+        let bits = move |word| std::iter::successors(left(word), move |word| left(word & (word - 1)));
+        let regions =
+            move |(index, word): (u32, u64)| bits(word).map(move |word| index * 64 + word.trailing_zeros());
+        (0..).zip(self.words()).flat_map(regions)
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        self.words.iter().flat_map(|words| words.iter().copied())
     }
 }
 
