@@ -16,8 +16,11 @@ use crate::world::folder::Folder;
 
 /// Copies of the volume, and files of the peer.
 const COPIES: usize = 3;
-/// Requests in flight.
+/// Requests in flight where processor time is measured.
 const DEPTH: u32 = 32;
+/// Requests in flight at the volume, and at each file, of which the best counts for both: a write to three copies has ended
+/// when the slowest of the three has, so it takes more of them to keep a disk as busy as three independent writers do.
+const DEPTHS: [u32; 3] = [32, 64, 128];
 /// Least part of the peer's rate.
 const RATE_LEAST: f64 = 0.9;
 /// Most processor time per request, of that of the daemon from before.
@@ -52,7 +55,7 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
     }
     daemon.run(&format!("volume create volume --size 1 --io-priority high --repl {COPIES}"))?;
     let size_bytes = size_bytes(options);
-    let volume = random_writes("volume", daemon.volume("volume"), size_bytes, options);
+    let mut volume = random_writes("volume", daemon.volume("volume"), size_bytes, options);
     let mut files = random_writes("files", Target::File(path.join("file")), size_bytes, options);
     (files.jobs, files.target) = (COPIES as u32, Target::File(path.join("file")));
     // Each job has a file of its own.
@@ -61,28 +64,30 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
     for number in 0..COPIES {
         Load::fill("fill", Target::File(path.join(format!("file.{number}"))), size_bytes).run(path)?;
     }
-    let mut rates = [Vec::new(), Vec::new()];
-    for _ in 0..if options.is_quick { 1 } else { 5 } {
-        rates[0].push(volume.run(path)?.iops);
-        rates[1].push(files.run(path)?.iops / COPIES as f64);
+    let mut rows = Vec::new();
+    let mut best = [0.0_f64; 2];
+    for depth in DEPTHS {
+        (volume.depth, files.depth) = (depth, depth);
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..if options.is_quick { 1 } else { 5 } {
+            rates[0].push(volume.run(path)?.iops);
+            rates[1].push(files.run(path)?.iops / COPIES as f64);
+        }
+        let [copies, files] = rates.map(median);
+        best = [best[0].max(copies), best[1].max(files)];
+        rows.push(vec![depth.to_string(), grouped(copies), grouped(files)]);
+        report.row(json!({"depth": depth, "copies_iops": copies, "files_iops": files}));
     }
-    let [copies, files] = rates.map(median);
-    print_table(
-        &["random writes of 4 KiB, 32 at a time", "IOPS"],
-        [
-            vec!["three copies".to_owned(), grouped(copies)],
-            vec!["fio, each of three files".to_owned(), grouped(files)],
-        ],
-    );
-    report.row(json!({"copies_iops": copies, "files_iops": files}));
+    print_table(&["random writes of 4 KiB, in flight", "three copies", "fio, each of three files"], rows);
+    let [copies, files] = best;
     let ratio = copies / files;
-    let what = format!("three copies: at least {RATE_LEAST} of what fio gets on three files at once");
+    let what = format!("three copies at best: at least {RATE_LEAST} of what fio gets on three files at once");
     report.claim(what, format!("{ratio:.3}"), ratio >= RATE_LEAST);
     Ok(())
 }
 
 fn random_writes(name: &str, target: Target, size_bytes: u64, options: &Options) -> Load {
-    let seconds = if options.is_quick { 2 } else { 8 };
+    let seconds = if options.is_quick { 2 } else { 5 };
     Load { pattern: "randwrite", depth: DEPTH, seconds, ..Load::new(name, target, size_bytes) }
 }
 
