@@ -225,6 +225,40 @@ fn whoever_waits_for_space_gets_all_that_is_free() {
 }
 
 #[test]
+fn a_nearly_full_journal_takes_in_about_what_is_brought_and_does_not_wait_for_the_batch() {
+    let mut machine = Machine::new(2 * LOG_BLOCKS);
+    let file = machine.file(0);
+    // None of them is next to another, so each is brought by itself.
+    for n in 0..4000 {
+        machine.write(file, 2 * n, 1, 1, false);
+    }
+    let run_log = |machine: &mut Machine| {
+        let is_of_log = |action: &Action| matches!(action, Action::WriteRecord { .. } | Action::SyncJournal);
+        while let Some(index) = machine.asked.iter().position(is_of_log) {
+            machine.asked.swap(0, index);
+            machine.run_one();
+        }
+        machine.journal.usage().waiting
+    };
+    let waiting = run_log(&mut machine);
+    let usage = machine.journal.usage();
+    assert!((750..800).contains(&(usage.used_blocks * 1000 / usage.log_blocks)), "{usage:?}");
+    let mut left = vec![waiting];
+    while left.len() < 100 {
+        let destage = machine.asked.iter().position(|action| matches!(action, Action::Destage { .. }));
+        machine.asked.swap(0, destage.expect("a batch is longer than this"));
+        machine.run_one();
+        left.push(run_log(&mut machine));
+    }
+    let went = left[0] - left[left.len() - 1];
+    assert!((100..1600).contains(&went), "{went} writes went ahead while 100 were brought");
+    let longest = left.chunk_by(|one, next| one == next).map(<[usize]>::len).max();
+    assert!(longest < Some(8), "at times nobody went ahead while {longest:?} were brought");
+    machine.run();
+    assert_eq!(machine.ends.len(), 4000);
+}
+
+#[test]
 fn entries_without_payload_fill_a_journal_too() {
     let mut machine = Machine::new(264);
     let file = machine.file(0);

@@ -63,6 +63,7 @@ impl Journal {
             return;
         };
         self.is_starved = false;
+        self.allowance.took(blocks);
         let (sequence, position) = (self.log.next(), self.log.head());
         let forgotten = |file: &FileId| Span { file: *file, block: 0, blocks: 0 };
         let spans = self.flying_forgets.iter().map(forgotten);
@@ -85,6 +86,7 @@ impl Journal {
         if !self.log.fits(blocks) {
             return None;
         }
+        let blocks_max = blocks_max.min(self.allowance.left(self.log.fullness_per_mille()));
         // First those who make room.
         let forgets = self.forgets.len().min(entries_max);
         self.flying_forgets.extend(self.forgets.drain(..forgets));

@@ -64,6 +64,9 @@ pub(super) struct Destage {
     /// needed.
     ranges: Vec<Span>,
     cursor: usize,
+    /// Blocks that its records take in the log, and how many of them count as brought so far.
+    blocks: u32,
+    brought_blocks: u32,
     operations: [Option<Operation>; JOURNAL_DESTAGES_MAX],
     /// Files that were written and not yet synced, sorted, each once.
     files: Vec<FileId>,
@@ -84,6 +87,8 @@ impl Destage {
             durable_generation: superblock.generation,
             ranges: Vec::new(),
             cursor: 0,
+            blocks: 0,
+            brought_blocks: 0,
             operations: [None; JOURNAL_DESTAGES_MAX],
             files: Vec::new(),
             syncing: Vec::new(),
@@ -159,8 +164,10 @@ impl Journal {
         let blocks_max = self.geometry.log_blocks() / BATCH_DIVISOR;
         let oldest = self.log.oldest(self.applied, JOURNAL_BATCH_ENTRIES_MAX, blocks_max);
         let Some((through, entries)) = oldest else { return };
+        let blocks = self.log.blocks_between(self.log.first() - 1, through);
         let destage = &mut self.destage;
         (destage.stage, destage.through, destage.cursor) = (Stage::Writing, through, 0);
+        (destage.blocks, destage.brought_blocks) = (blocks, 0);
         destage.ranges.clear();
         destage.ranges.extend(self.log.entries(entries).filter(|span| span.blocks > 0));
         destage.ranges.sort_unstable();
@@ -190,6 +197,7 @@ impl Journal {
         }
         if self.destage.cursor == self.destage.ranges.len() && self.destage.under_way() == 0 {
             self.destage.stage = Stage::Syncing;
+            self.take_in_for_what_was_brought();
         }
     }
 
@@ -274,12 +282,27 @@ impl Journal {
         state.changes += 1;
         self.destage.operations[number] = None;
         match result {
-            Ok(()) => self.index.advance(span, State::Destaging, State::Destaged),
+            Ok(()) => {
+                self.index.advance(span, State::Destaging, State::Destaged);
+                self.take_in_for_what_was_brought();
+            }
             Err(DestageFault::Journal) => return self.fail(actions),
             Err(DestageFault::Slow(_)) => self.fail_file(span.file, actions),
         }
         self.finish_forgets(actions);
         self.pump(actions);
+    }
+
+    /// Lets a nearly full log take in as much as has been brought of the batch since this was done last.
+    fn take_in_for_what_was_brought(&mut self) {
+        let destage = &mut self.destage;
+        let done = destage.cursor.saturating_sub(destage.under_way()) as u64;
+        let of = destage.ranges.len().max(1) as u64;
+        let brought_blocks = (u64::from(destage.blocks) * done / of) as u32;
+        let more = brought_blocks.saturating_sub(destage.brought_blocks);
+        destage.brought_blocks += more;
+        let blocks_max = 2 * self.geometry.record_blocks_max();
+        self.allowance.brought(more, self.log.fullness_per_mille(), blocks_max);
     }
 
     /// Begins syncs of the batch's files, until enough are under way.

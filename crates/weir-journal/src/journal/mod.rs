@@ -3,8 +3,9 @@
 //! What is asked for goes: `waiting` → the record that is being written (`flying`) → the index, from where it
 //! is brought to the slow file in batches. Each part of this is a module: [`commit`] records and what is
 //! stable, [`sync`] who waits for that, [`bypass`] what does not go through the log, [`destage`] the way to
-//! the slow files and the tail, [`forget`] the end of files. Here is what they share: reads, and failures.
+//! the slow files and the tail, [`allowance`] how much a nearly full log takes in, [`forget`] the end of files. Here is what they share: reads, and failures.
 
+mod allowance;
 mod bypass;
 mod commit;
 mod destage;
@@ -23,6 +24,7 @@ use crate::index::{Data, Index};
 use crate::log::Log;
 use crate::superblock::Superblock;
 
+use allowance::Allowance;
 use bypass::PassingBy;
 use commit::Flying;
 use destage::Destage;
@@ -64,6 +66,7 @@ pub struct Journal {
     /// Files on their way out.
     forgetting: Vec<FileId>,
     destage: Destage,
+    allowance: Allowance,
     is_draining: bool,
     has_failed: bool,
 }
@@ -117,6 +120,7 @@ impl Journal {
             passing_by: Vec::new(),
             forgetting: Vec::new(),
             destage: Destage::new(&found.superblock),
+            allowance: Allowance::default(),
             is_draining: false,
             has_failed: false,
         }
