@@ -208,13 +208,27 @@ impl MirroredExtent {
             }
         }
         for region in regions_of(request.offset, request.length) {
-            self.wanted.marked.insert(region);
-            self.recent.insert(region);
+            self.mark_region(region);
             if let Some(changed) = &mut self.changed {
                 changed.insert(region);
             }
         }
         self.is_marked(request)
+    }
+
+    /// Marks a region, and once there is another one marked beside it the whole group of both: each mark costs a durable
+    /// writing that a change waits for, and whoever writes in two regions of a group writes in more of them soon. After a
+    /// crash the group is copied for it. It stays as long as anything in it is changed.
+    fn mark_region(&mut self, region: u32) {
+        let is_new = self.wanted.marked.insert(region);
+        if self.wanted.marked.count_in_group(region) == 1 {
+            self.recent.insert(region);
+            return;
+        }
+        self.recent.insert_group(region);
+        if is_new {
+            self.wanted.marked.insert_group(region);
+        }
     }
 
     /// A copy does not have a range any more, or will not.
@@ -352,4 +366,39 @@ pub(super) fn overlap(one: (u32, u32), other: (u32, u32)) -> bool {
     let ((one, one_length), (other, other_length)) =
         (covering_blocks(one.0, one.1), covering_blocks(other.0, other.1));
     one < other + other_length && other < one + one_length
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::bounds::REGION_BYTES;
+
+    use super::*;
+    use crate::action::Kind;
+
+    fn write(region: u32) -> Request {
+        let kind = Kind::Write { is_durable: false };
+        Request { kind, extent: 0, offset: region * REGION_BYTES as u32, length: 4096 }
+    }
+
+    #[test]
+    fn regions_are_marked_one_by_one_until_there_are_two_of_a_group() {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        beginning.account.standings[..2].fill(Standing::InSync);
+        beginning.is_there[..2].fill(true);
+        let mut extent = MirroredExtent::new(beginning);
+        let marked = |extent: &MirroredExtent| extent.wanted.marked.iter().collect::<Vec<_>>();
+        assert!(!extent.mark(&write(3)), "it is not durable yet");
+        extent.mark(&write(3));
+        extent.mark(&write(20));
+        assert_eq!(marked(&extent), [3, 20]);
+        extent.mark(&write(5));
+        assert!(marked(&extent).into_iter().eq((0..16).chain([20])));
+        extent.noted = extent.wanted.clone();
+        assert!(extent.mark(&write(9)), "it was marked with the others, so nothing is waited for");
+        // As long as anything of a group is changed, none of it leaves the account.
+        extent.recent = RegionSet::default();
+        extent.mark(&write(9));
+        assert!(extent.recent.iter().eq(0..16));
+        assert_eq!(extent.wanted, extent.noted, "and there is nothing new to write");
+    }
 }

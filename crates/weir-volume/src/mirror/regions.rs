@@ -5,6 +5,9 @@ use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 /// Regions of one extent.
 pub const REGIONS: u32 = (EXTENT_BYTES / REGION_BYTES) as u32;
 
+/// Regions that lie together, 4 MiB of an extent; groups do not overlap.
+const GROUP: u32 = 16;
+
 /// Words of a set, of 64 regions each.
 const WORDS: usize = REGIONS.div_ceil(64) as usize;
 
@@ -21,6 +24,11 @@ pub struct RegionSet {
 pub fn regions_of(offset: u32, length: u32) -> std::ops::Range<u32> {
     let region = REGION_BYTES as u32;
     offset / region..(offset + length).div_ceil(region)
+}
+
+/// The bits of the group that a region lies in, in the word that has all of them.
+fn group_of(region: u32) -> u64 {
+    ((1 << GROUP) - 1) << (region % 64 / GROUP * GROUP)
 }
 
 impl RegionSet {
@@ -43,6 +51,18 @@ impl RegionSet {
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
+    }
+
+    /// Adds all regions of the group that a region lies in.
+    pub fn insert_group(&mut self, region: u32) {
+        self.insert(region);
+        let words = self.words.as_mut().expect("it is not empty");
+        words[region as usize / 64] |= group_of(region);
+    }
+
+    /// How many regions of the group that a region lies in are in it.
+    pub fn count_in_group(&self, region: u32) -> u32 {
+        self.words.as_ref().map_or(0, |words| (words[region as usize / 64] & group_of(region)).count_ones())
     }
 
     /// Takes a region out.
@@ -119,6 +139,23 @@ mod tests {
         assert_eq!(regions_of(region, region), 1..2);
         assert_eq!(regions_of(0, EXTENT_BYTES as u32).end, REGIONS);
         assert_eq!(RegionSet::all().len(), REGIONS);
+    }
+
+    #[test]
+    fn a_group_is_sixteen_regions_that_lie_together() {
+        for (region, group) in
+            [(0, 0..16), (15, 0..16), (16, 16..32), (63, 48..64), (REGIONS - 1, 4080..4096)]
+        {
+            let mut set = RegionSet::default();
+            assert_eq!(set.count_in_group(region), 0);
+            set.insert(region);
+            set.insert((region + GROUP) % REGIONS);
+            assert_eq!(set.count_in_group(region), 1, "another group is not counted");
+            set.remove((region + GROUP) % REGIONS);
+            set.insert_group(region);
+            assert_eq!(set.count_in_group(region), GROUP);
+            assert!(set.iter().eq(group));
+        }
     }
 
     proptest! {
