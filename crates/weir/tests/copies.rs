@@ -8,12 +8,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::daemon::{Daemon, State};
+use common::extents::assert_alike;
 use common::nbd::Client;
 use common::program::{PYTHON, has_libnbd, is_root, tool};
 use common::random::Random;
@@ -24,8 +23,6 @@ use serde_json::Value;
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
 const GIB: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
-/// What is looked at of an extent at a time, when copies are compared.
-const PIECE: usize = 1 << 20;
 
 fn add_drive(daemon: &Daemon, name: &str, class: &str) {
     let path = daemon.state().beside(name);
@@ -77,23 +74,7 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>>
 
 /// Compares all copies of each extent, byte by byte; how many each has.
 fn compare_copies(state: &State, volume: &Value) -> Vec<usize> {
-    let compare = |(extent, paths): (String, Vec<PathBuf>)| {
-        let files: Vec<File> = paths.iter().map(|path| File::open(path).unwrap()).collect();
-        let (mut first, mut other) = (vec![0; PIECE], vec![0; PIECE]);
-        for offset in (0..GIB).step_by(PIECE) {
-            files[0].read_exact_at(&mut first, offset).unwrap();
-            for (file, path) in files.iter().zip(&paths).skip(1) {
-                file.read_exact_at(&mut other, offset).unwrap();
-                assert!(
-                    first == other,
-                    "extent {extent} differs near {offset}: {} and {path:?}",
-                    paths[0].display()
-                );
-            }
-        }
-        files.len()
-    };
-    extent_files(state, volume).into_iter().map(compare).collect()
+    extent_files(state, volume).values().map(|paths| assert_alike(paths)).collect()
 }
 
 /// What blocks should hold: the first byte of each is its number of writings, and so are all others.

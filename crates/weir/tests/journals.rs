@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::daemon::{Daemon, State};
+use common::extents::assert_alike;
 use common::nbd::Client;
 use common::program::{PYTHON, has_libnbd};
 use common::random::Random;
@@ -22,8 +23,6 @@ use serde_json::{Value, json};
 
 const GIB: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
-/// What is looked at of an extent at a time, when copies are compared.
-const PIECE: usize = 1 << 20;
 /// The driver beside this file.
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
 /// As a disk, but without what would only take time here: journals bring nothing there while they are nearly empty and in
@@ -156,19 +155,7 @@ impl Model {
 
 /// Compares all copies of each extent, byte by byte; how many each has.
 fn compare_copies(state: &State) -> Vec<usize> {
-    let compare = |paths: Vec<PathBuf>| {
-        let files: Vec<File> = paths.iter().map(|path| File::open(path).unwrap()).collect();
-        let (mut first, mut other) = (vec![0; PIECE], vec![0; PIECE]);
-        for offset in (0..GIB).step_by(PIECE) {
-            files[0].read_exact_at(&mut first, offset).unwrap();
-            for (file, path) in files.iter().zip(&paths).skip(1) {
-                file.read_exact_at(&mut other, offset).unwrap();
-                assert!(first == other, "near {offset}: {} and {}", paths[0].display(), path.display());
-            }
-        }
-        files.len()
-    };
-    extent_files(state).into_values().map(compare).collect()
+    extent_files(state).values().map(|paths| assert_alike(paths)).collect()
 }
 
 /// Where the drive is for a moment that is not there.

@@ -177,7 +177,7 @@ impl DataPlane {
     }
 
     /// Puts a volume under its policies also on drives that are new to it.
-    fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    pub(super) fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
         let path = super::locked(&self.paths).get(&volume).cloned();
         path.map_or(Ok(()), |path| self.bind(volume, path))
     }

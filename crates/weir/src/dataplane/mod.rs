@@ -426,8 +426,7 @@ impl DataPlane {
         let resizing = NewSize { size_bytes, homes, copies: layout.copies, beginnings, seats };
         self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
         // On a drive that is new to it, it does not stand under its policies yet.
-        let path = locked(&self.paths).get(&volume).filter(|_| is_spread).cloned();
-        path.map_or(Ok(()), |path| self.bind(volume, path))
+        if is_spread { self.bind_again(volume) } else { Ok(()) }
     }
 
     /// Makes a volume read-only, which ends its open connections, or writable. Holds from the answer on: nothing

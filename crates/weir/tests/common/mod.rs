@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod daemon;
+pub mod extents;
 pub mod load;
 pub mod loops;
 pub mod nbd;
