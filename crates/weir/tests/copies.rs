@@ -8,6 +8,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
