@@ -63,7 +63,8 @@ impl Journal {
             return;
         };
         self.is_starved = false;
-        self.allowance.took(blocks);
+        let entries = self.flying_forgets.len() + self.flying_requests.len();
+        self.allowance.took(blocks.max(entries as u32));
         let (sequence, position) = (self.log.next(), self.log.head());
         let forgotten = |file: &FileId| Span { file: *file, block: 0, blocks: 0 };
         let spans = self.flying_forgets.iter().map(forgotten);
@@ -86,10 +87,11 @@ impl Journal {
         if !self.log.fits(blocks) {
             return None;
         }
-        let blocks_max = blocks_max.min(self.allowance.left(self.log.fullness_per_mille()));
         // First those who make room.
         let forgets = self.forgets.len().min(entries_max);
         self.flying_forgets.extend(self.forgets.drain(..forgets));
+        let allowed = self.allowance.left(self.log.fullness_per_mille());
+        let (blocks_max, entries_max) = (blocks_max.min(allowed), entries_max.min(allowed as usize));
         while forgets + self.flying_requests.len() < entries_max {
             let Some(request) = self.waiting.front() else { break };
             let grown = blocks + request.payload_blocks();

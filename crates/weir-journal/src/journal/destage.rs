@@ -64,9 +64,9 @@ pub(super) struct Destage {
     /// needed.
     ranges: Vec<Span>,
     cursor: usize,
-    /// Blocks that its records take in the log, and how many of them count as brought so far.
-    blocks: u32,
-    brought_blocks: u32,
+    /// What its records have in the log, of blocks or of entries, whichever is more; and how much of it counts as brought.
+    units: u32,
+    brought_units: u32,
     operations: [Option<Operation>; JOURNAL_DESTAGES_MAX],
     /// Files that were written and not yet synced, sorted, each once.
     files: Vec<FileId>,
@@ -87,8 +87,8 @@ impl Destage {
             durable_generation: superblock.generation,
             ranges: Vec::new(),
             cursor: 0,
-            blocks: 0,
-            brought_blocks: 0,
+            units: 0,
+            brought_units: 0,
             operations: [None; JOURNAL_DESTAGES_MAX],
             files: Vec::new(),
             syncing: Vec::new(),
@@ -167,7 +167,7 @@ impl Journal {
         let blocks = self.log.blocks_between(self.log.first() - 1, through);
         let destage = &mut self.destage;
         (destage.stage, destage.through, destage.cursor) = (Stage::Writing, through, 0);
-        (destage.blocks, destage.brought_blocks) = (blocks, 0);
+        (destage.units, destage.brought_units) = (blocks.max(entries as u32), 0);
         destage.ranges.clear();
         destage.ranges.extend(self.log.entries(entries).filter(|span| span.blocks > 0));
         destage.ranges.sort_unstable();
@@ -298,11 +298,11 @@ impl Journal {
         let destage = &mut self.destage;
         let done = destage.cursor.saturating_sub(destage.under_way()) as u64;
         let of = destage.ranges.len().max(1) as u64;
-        let brought_blocks = (u64::from(destage.blocks) * done / of) as u32;
-        let more = brought_blocks.saturating_sub(destage.brought_blocks);
-        destage.brought_blocks += more;
-        let blocks_max = 2 * self.geometry.record_blocks_max();
-        self.allowance.brought(more, self.log.fullness_per_mille(), blocks_max);
+        let brought_units = (u64::from(destage.units) * done / of) as u32;
+        let more = brought_units.saturating_sub(destage.brought_units);
+        destage.brought_units += more;
+        let units_max = 2 * self.geometry.record_blocks_max();
+        self.allowance.brought(more, self.log.fullness_per_mille(), units_max);
     }
 
     /// Begins syncs of the batch's files, until enough are under way.

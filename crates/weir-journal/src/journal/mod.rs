@@ -147,6 +147,11 @@ impl Journal {
         data.map(|(block, piece)| (block * BLOCK_BYTES as u32, piece.blocks * BLOCK_BYTES as u32))
     }
 
+    /// How full the log is, in thousandths: of blocks or of entries, whichever is more.
+    pub fn fullness_per_mille(&self) -> u32 {
+        self.log.fullness_per_mille()
+    }
+
     /// How much it holds.
     pub fn usage(&self) -> Usage {
         Usage {

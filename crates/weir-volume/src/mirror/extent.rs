@@ -218,7 +218,7 @@ impl MirroredExtent {
 
     /// Marks a region, and once there is another one marked beside it the whole group of both: each mark costs a durable
     /// writing that a change waits for, and whoever writes in two regions of a group writes in more of them soon. After a
-    /// crash the group is copied for it. It stays as long as anything in it is changed.
+    /// crash the group is copied for it. While anything in it is changed it stays, but for what was about to leave.
     fn mark_region(&mut self, region: u32) {
         let is_new = self.wanted.marked.insert(region);
         if self.wanted.marked.count_in_group(region) == 1 {

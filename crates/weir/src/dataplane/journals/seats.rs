@@ -17,7 +17,7 @@ use super::{JournalSpec, NewJournal, Seat, SlowFile, VolumeJournal, VolumeJourna
 use crate::statistics::JournalUsage;
 
 /// How much of a journal may be in use, in thousandths, while it waits for the file of a copy that cannot be reached.
-const JAMMED_PER_MILLE: u64 = 750;
+const JAMMED_PER_MILLE: u32 = 750;
 
 /// What is told of a copy whose journal, or whose file behind it, has failed.
 const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
@@ -313,8 +313,7 @@ impl VolumeJournal {
 
     /// Files that hold up the tail of a journal which has little room left: they are not open, or have failed.
     pub(super) fn in_the_way(&self) -> Vec<(u32, usize)> {
-        let usage = self.core.usage();
-        let is_full = u64::from(usage.used_blocks) * 1000 >= u64::from(usage.log_blocks) * JAMMED_PER_MILLE;
+        let is_full = self.core.fullness_per_mille() >= JAMMED_PER_MILLE;
         let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);
         if is_full { parked.map(|file| copy_of(file.key)).collect() } else { Vec::new() }
     }
