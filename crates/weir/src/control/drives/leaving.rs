@@ -194,6 +194,13 @@ impl Control {
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
         self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
+        // Before anybody is told that it is gone: whoever waits for that may use the folder or the device at once.
+        if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
+            tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
+        }
+        if record.device.is_some() {
+            device::release(&record.path);
+        }
         self.update(|model| {
             model.drives.remove(&id);
             model.cleanups.retain(|_, cleanup| cleanup.drive != id);
@@ -201,12 +208,6 @@ impl Control {
         self.leaving.note(id, None);
         self.data_plane.forget_drive(id);
         self.bring_drive_copy_up_to_date();
-        if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
-            tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
-        }
-        if record.device.is_some() {
-            device::release(&record.path);
-        }
         tracing::info!(drive = %name, "the drive is removed");
         Ok(())
     }
