@@ -1,6 +1,7 @@
 //! Snapshots of a volume of 100 GiB under a database-like load, clones of it, and thirty of these at work beside it; and
 //! what plain files that are reflinked on the same filesystem leave, without Weir: what anything on it could reach.
 
+mod clones;
 mod plain;
 
 use std::path::Path;
@@ -10,7 +11,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{GIB, Options};
-use crate::numbers::{median, percentile_us};
+use crate::numbers::percentile_us;
 use crate::report::{Report, milliseconds, print_table};
 use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
@@ -24,11 +25,6 @@ const DISK_BYTES: u64 = 24 * GIB;
 const WRITTEN_BYTES: u64 = 10 * GIB;
 /// What is written of the other one of its group, which is all of the load's part of it.
 const LOG_BYTES: u64 = GIB;
-/// Developers who each work on a clone, and what all of them may do together.
-const CLONES: u32 = 30;
-const CLONES_LIMIT: &str = "3000IOPS";
-/// Until thirty clients have begun: that takes all of a small machine's processors.
-const CLONES_BEGIN: Duration = Duration::from_secs(3);
 /// What nobody may be held up for by a snapshot.
 const PAUSE_MS_MAX: f64 = 100.0;
 
@@ -66,7 +62,7 @@ impl Stage {
 pub fn run(options: &Options) -> Result<Report> {
     let written = if options.is_quick { GIB } else { WRITTEN_BYTES };
     let mut report = Report::new("snapshots");
-    work_on_clones(options, written, &mut report)?;
+    clones::work_on_clones(options, written, &mut report)?;
     let seconds = if options.is_quick { [5, 5] } else { [20, 60] };
     let weir = snapshot_volumes(options, written, seconds, &mut report)?;
     let plain = plain::reflink_files(options, written, seconds)?;
@@ -187,57 +183,4 @@ fn snapshot_volumes(
     let snapshot =
         |number: u32| stage.daemon.run(&format!("snapshot create s{number} --group data,log")).map(drop);
     Course::run(stage.folder.path(), loads, seconds, snapshot)
-}
-
-/// The volume alone, and while thirty clones of it do all that their policy lets them.
-fn work_on_clones(options: &Options, written: u64, report: &mut Report) -> Result<()> {
-    let (rounds, seconds) = if options.is_quick { (1, 2) } else { (5, 8) };
-    let stage = Stage::new(options)?;
-    stage.create("data", 100, written)?;
-    let limit = format!("qos policy-group create dev -max-throughput {CLONES_LIMIT} -is-shared true");
-    stage.daemon.run(&limit)?;
-    for number in 0..CLONES {
-        stage.daemon.run(&format!("volume clone data dev{number} --qos-policy-group dev"))?;
-    }
-    let (mut alone, mut beside, mut clones) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        alone.push(load_parent(&stage, written, seconds)?);
-        let start = |number: u32| {
-            let load = stage.load(&format!("dev{number}"), written);
-            let mixed =
-                Load { pattern: "randrw", depth: 4, seconds: seconds + CLONES_BEGIN.as_secs() + 1, ..load };
-            mixed.start(stage.folder.path())
-        };
-        let running: Vec<_> = (0..CLONES).map(start).collect::<Result<_>>()?;
-        std::thread::sleep(CLONES_BEGIN);
-        beside.push(load_parent(&stage, written, seconds)?);
-        let rates: Vec<Outcome> = running.into_iter().map(|load| load.finish()).collect::<Result<_>>()?;
-        clones.push(rates.iter().map(|outcome| outcome.iops).sum::<f64>());
-    }
-    let of = |outcomes: &[Outcome], what: fn(&Outcome) -> f64| median(outcomes.iter().map(what));
-    let row = |name: &str, outcomes: &[Outcome]| {
-        let latency = |what| format!("{:.1}", of(outcomes, what));
-        vec![
-            name.to_owned(),
-            format!("{:.0}", of(outcomes, |o| o.iops)),
-            latency(|o| o.p50_us),
-            latency(|o| o.p99_us),
-        ]
-    };
-    print_table(&["parent", "IOPS", "p50 µs", "p99 µs"], [row("alone", &alone), row("beside", &beside)]);
-    let moved = of(&beside, |o| o.p99_us) / of(&alone, |o| o.p99_us).max(1.0);
-    let together = median(clones.iter().copied());
-    report.row(json!({"p99_ratio": moved, "clones_iops": together}));
-    let what = format!(
-        "{CLONES} clones under one policy of {CLONES_LIMIT} leave the parent's 99th percentile within 20 %"
-    );
-    report.claim(what, format!("{:+.1} %", (moved - 1.0) * 100.0), moved <= 1.2);
-    let what = format!("and get their {CLONES_LIMIT} together");
-    report.claim(what, format!("{together:.0}"), (2850.0..=3150.0).contains(&together));
-    Ok(())
-}
-
-fn load_parent(stage: &Stage, written: u64, seconds: u64) -> Result<Outcome> {
-    let load = Load { pattern: "randrw", depth: 4, seconds, ..stage.load("data", written) };
-    load.run(stage.folder.path())
 }

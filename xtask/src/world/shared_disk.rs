@@ -1,6 +1,7 @@
 //! A block device whose filesystem can share what files hold: a loop device over a file on a disk, for a daemon to format.
 
 use std::fs::File;
+use std::io::{BufWriter, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,7 +9,11 @@ use anyhow::{Context, Result, ensure};
 
 use super::{interrupt, tools};
 
-/// A loop device past the page cache over a new sparse file. What is mounted of it is unmounted when it goes.
+/// What is written at once, in bytes.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// A loop device past the page cache over a new file, all of which is written, so that nothing is allocated beneath the
+/// device when it is written itself, as on a disk. What is mounted of it is unmounted when it goes.
 pub struct SharedDisk {
     path: PathBuf,
 }
@@ -21,8 +26,7 @@ impl SharedDisk {
     /// If there are no loop devices, or they are not for this user.
     pub fn new(file: &Path, bytes: u64) -> Result<SharedDisk> {
         release_leftovers(file)?;
-        let create = || File::create(file)?.set_len(bytes);
-        create().with_context(|| format!("cannot make {}", file.display()))?;
+        write_zeroes(file, bytes).with_context(|| format!("cannot make {}", file.display()))?;
         let path = losetup(&["--find", "--show", "--direct-io=on", &file.to_string_lossy()])?;
         interrupt::remember_device(Path::new(&path));
         Ok(SharedDisk { path: path.into() })
@@ -32,6 +36,12 @@ impl SharedDisk {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn write_zeroes(path: &Path, bytes: u64) -> std::io::Result<()> {
+    let file = File::create(path)?;
+    std::io::copy(&mut std::io::repeat(0).take(bytes), &mut BufWriter::with_capacity(CHUNK_BYTES, &file))?;
+    file.sync_all()
 }
 
 impl Drop for SharedDisk {

@@ -40,6 +40,15 @@ const LABEL: &str = "weir";
 /// they write.
 const COPY_ON_WRITE: &str = "cowextsize=4";
 
+/// Allocation groups of a filesystem that is large enough for them. Each has locks of its own, which are held where one of
+/// its blocks is written for the first time since a snapshot or clone; XFS by itself makes four, so that whoever works on
+/// clones of a volume holds up those who work on the volume.
+const GROUPS: u64 = 32;
+/// What an allocation group has at least, in bytes: smaller ones leave large files in many pieces.
+const GROUP_BYTES_MIN: u64 = 512 << 20;
+/// What it can have at most, in bytes: from there on XFS makes as many as it needs.
+const GROUP_BYTES_MAX: u64 = 1 << 40;
+
 /// The block device that a drive lies on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceRecord {
@@ -149,7 +158,8 @@ impl Control {
         formats::note(&*self.catalogue, &begun)?;
         let (path, metadata) = (device.path.to_string_lossy(), format!("reflink=1,uuid={filesystem}"));
         // Discarding all of a large drive may take minutes, and leaves it faster than it will be in use.
-        let mut arguments = vec!["-q", "-K", "-L", LABEL, "-m", &metadata, "-d", COPY_ON_WRITE];
+        let data = data_options(found.size_bytes);
+        let mut arguments = vec!["-q", "-K", "-L", LABEL, "-m", &metadata, "-d", &data];
         // Where nothing should be, mkfs looks once more by itself.
         arguments.extend(leftover.map(|_| "-f"));
         arguments.push(&path);
@@ -188,6 +198,12 @@ impl Control {
             false => Ok(()),
         }
     }
+}
+
+/// How the data of a filesystem on so many bytes is laid out, in the words of `mkfs.xfs -d`.
+fn data_options(size_bytes: u64) -> String {
+    let is_fit = (GROUPS * GROUP_BYTES_MIN..GROUPS * GROUP_BYTES_MAX).contains(&size_bytes);
+    if is_fit { format!("{COPY_ON_WRITE},agcount={GROUPS}") } else { COPY_ON_WRITE.to_owned() }
 }
 
 #[cfg(test)]
@@ -243,5 +259,13 @@ mod tests {
         for path in ["/", "/dev/null", "/no/such/place", "relative"] {
             assert!(wanted(Path::new(path)).unwrap().is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn filesystems_that_are_large_enough_have_more_groups() {
+        let few = ["cowextsize=4"; 3];
+        assert_eq!([300 << 20, (16 << 30) - 1, 32 << 40].map(data_options), few);
+        let many = ["cowextsize=4,agcount=32"; 2];
+        assert_eq!([16 << 30, (32 << 40) - 1].map(data_options), many);
     }
 }
