@@ -189,6 +189,34 @@ fn slow_files_get_newest_versions_sorted_and_merged_and_only_when_there_is_much(
 }
 
 #[test]
+fn what_is_young_stays_in_a_journal_that_has_room_for_it() {
+    let mut machine = Machine::new(LOG_BLOCKS);
+    let file = machine.file(0);
+    let write_pass = |machine: &mut Machine, byte: u8| {
+        for start in (0..400).step_by(8) {
+            machine.write(file, start, 8, byte, false);
+            machine.run();
+        }
+    };
+    write_pass(&mut machine, 1);
+    assert!((400..500).contains(&machine.journal.fullness_per_mille()));
+    machine.with(|journal, actions| journal.interval_passed(actions));
+    assert!(machine.asked.is_empty(), "{:?}", machine.asked);
+    machine.with(|journal, actions| journal.interval_passed(actions));
+    assert_eq!(destages(&machine), [(file, 0, 256)]);
+    machine.run();
+    assert!(machine.journal.fullness_per_mille() < 250);
+    // In passes over not quite half of the log, what is the oldest was replaced before it is its turn.
+    let mut machine = Machine::new(LOG_BLOCKS);
+    assert_eq!(machine.file(0), file);
+    write_pass(&mut machine, 1);
+    write_pass(&mut machine, 2);
+    write_pass(&mut machine, 3);
+    assert!(machine.slow.values().all(|byte| *byte == 0), "nothing was brought in vain");
+    assert_eq!(machine.content(file, 399, 1), [3]);
+}
+
+#[test]
 fn a_journal_that_is_full_of_the_largest_writes_goes_on() {
     let mut machine = Machine::new(264);
     let file = machine.file(0);

@@ -26,6 +26,8 @@ use machine::Pending;
 const FILES: u32 = 3;
 /// Blocks of each that are used.
 const FILE_BLOCKS: u32 = 160;
+/// Steps after which the journal is told that time has passed.
+const INTERVAL: u64 = 64;
 
 /// A mistake that is made on purpose, to see that it is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,6 +281,11 @@ impl World {
             let is_draining = self.random.chance(1, 3);
             let mut actions = Vec::new();
             self.journal.set_draining(is_draining, &mut actions);
+            return self.take(actions);
+        }
+        if self.now.is_multiple_of(INTERVAL) {
+            let mut actions = Vec::new();
+            self.journal.interval_passed(&mut actions);
             return self.take(actions);
         }
         if self.in_flight.len() < self.settings.depth && self.random.chance(1, 2) {

@@ -19,6 +19,9 @@ use crate::superblock::Superblock;
 
 /// Up to this fullness nothing is brought, in thousandths: what is written again meanwhile need never be.
 const LAZY_PER_MILLE: u32 = 250;
+/// Up to this fullness only what is old is brought: half of the log and a batch, so that what is written in passes over as
+/// much as half of it is replaced before it is its turn.
+const PATIENT_PER_MILLE: u32 = 625;
 /// From this fullness on it is done with all operations.
 const EAGER_PER_MILLE: u32 = 750;
 /// The part of the log that a batch may have: its space is free only when all of it is done.
@@ -160,9 +163,15 @@ impl Journal {
         1 + above as usize * more / (EAGER_PER_MILLE - LAZY_PER_MILLE) as usize
     }
 
+    /// True if there is room enough for what is young to stay.
+    fn is_patient(&self) -> bool {
+        !self.is_draining && !self.is_starved && self.log.fullness_per_mille() < PATIENT_PER_MILLE
+    }
+
     fn begin_batch(&mut self) {
         let blocks_max = self.geometry.log_blocks() / BATCH_DIVISOR;
-        let oldest = self.log.oldest(self.applied, JOURNAL_BATCH_ENTRIES_MAX, blocks_max);
+        let through = if self.is_patient() { self.age.old_through() } else { self.applied };
+        let oldest = self.log.oldest(through, JOURNAL_BATCH_ENTRIES_MAX, blocks_max);
         let Some((through, entries)) = oldest else { return };
         let blocks = self.log.blocks_between(self.log.first() - 1, through);
         let destage = &mut self.destage;

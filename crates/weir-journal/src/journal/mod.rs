@@ -3,8 +3,10 @@
 //! What is asked for goes: `waiting` → the record that is being written (`flying`) → the index, from where it
 //! is brought to the slow file in batches. Each part of this is a module: [`commit`] records and what is
 //! stable, [`sync`] who waits for that, [`bypass`] what does not go through the log, [`destage`] the way to
-//! the slow files and the tail, [`allowance`] how much a nearly full log takes in, [`forget`] the end of files. Here is what they share: reads, and failures.
+//! the slow files and the tail, [`age`] what is old enough for it, [`allowance`] how much a nearly full log takes in,
+//! [`forget`] the end of files. Here is what they share: reads, and failures.
 
+mod age;
 mod allowance;
 mod bypass;
 mod commit;
@@ -24,6 +26,7 @@ use crate::index::{Data, Index};
 use crate::log::Log;
 use crate::superblock::Superblock;
 
+use age::Age;
 use allowance::Allowance;
 use bypass::PassingBy;
 use commit::Flying;
@@ -67,6 +70,7 @@ pub struct Journal {
     forgetting: Vec<FileId>,
     destage: Destage,
     allowance: Allowance,
+    age: Age,
     is_draining: bool,
     has_failed: bool,
 }
@@ -121,6 +125,7 @@ impl Journal {
             forgetting: Vec::new(),
             destage: Destage::new(&found.superblock),
             allowance: Allowance::default(),
+            age: Age::old_through_all(applied),
             is_draining: false,
             has_failed: false,
         }
@@ -172,6 +177,13 @@ impl Journal {
     /// journal.
     pub fn set_draining(&mut self, is_draining: bool, actions: &mut Vec<Action>) {
         self.is_draining = is_draining;
+        self.pump(actions);
+    }
+
+    /// To be called at intervals, about once a second: what was there at the last call but one is old, and is brought to the
+    /// slow files while there is room for what is young to stay.
+    pub fn interval_passed(&mut self, actions: &mut Vec<Action>) {
+        self.age.pass_interval(self.applied);
         self.pump(actions);
     }
 

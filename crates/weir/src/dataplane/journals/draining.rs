@@ -65,6 +65,9 @@ impl VolumeJournal {
     /// Begins or ends to empty it; true if it has to be looked at again.
     fn look(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
         let holds_something = !self.core.is_empty() && !self.has_failed && !self.is_stopped;
+        if holds_something {
+            self.core.interval_passed(actions);
+        }
         let is_idle = now_ns.saturating_sub(self.changed_ns) >= IDLE_NS;
         let is_draining = holds_something && is_idle;
         if is_draining != self.is_draining {
