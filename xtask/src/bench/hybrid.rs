@@ -2,7 +2,8 @@
 //! NVMe SSDs and twelve disks of 7200 rpm, emulated. The rows are those of its figures 3 to 7.
 //!
 //! What is written is measured on volumes that are new and whose journals are empty: it is the burst that journals of the
-//! usual size take. What goes on until they are full is as fast as the disks.
+//! usual size take. Each stream passes over the same half of a journal, again and again: what goes on over more than that is
+//! as fast as the disks.
 
 use anyhow::Result;
 use serde_json::json;
