@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_qos::{Cost, Kind, Pace};
+use weir_reactor::Clock;
 use weir_types::BackgroundKind;
 use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, COPIES_MAX, PIECE_BYTES, REGION_BYTES};
 use weir_volume::geometry::Part;
@@ -158,6 +159,15 @@ impl Reactor {
         self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).chain(look_ns).min();
     }
 
+    /// Goes on with what made way for clients.
+    pub(super) fn resume_copying(&mut self) {
+        for index in self.yielding.take_due(self.now_ns) {
+            if self.volumes.contains(index) {
+                self.go_on_copying(index);
+            }
+        }
+    }
+
     /// Has copying looked at again in this round.
     pub(super) fn wake_copying(&mut self) {
         self.wake_copying_at(self.now_ns);
@@ -218,7 +228,9 @@ impl Reactor {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
-        if volume.copying.steps_under_way >= steps_at_once(volume.piece_ns((extent, slot), home)) {
+        let makes_way = self.yielding.has_clients(now_ns);
+        let steps_max = if makes_way { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
+        if volume.copying.steps_under_way >= steps_max || makes_way && self.yielding.waits(index, now_ns) {
             return false;
         }
         let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
@@ -235,6 +247,7 @@ impl Reactor {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
                 volume.set_owner(id, Owner::new(Purpose::Copying { extent, slot }, part, Some(buffer)));
                 volume.copying.steps_under_way += 1;
+                self.yielding.step_began(Clock.now_ns());
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
@@ -257,6 +270,8 @@ impl Reactor {
         self.resume_starved();
         let volume = &mut self.volumes[index];
         volume.copying.steps_under_way -= 1;
+        // Much may have been copied in this round.
+        self.yielding.step_ended(Clock.now_ns(), policy.weight);
         match (result, volume.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);

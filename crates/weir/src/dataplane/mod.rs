@@ -28,6 +28,7 @@ mod sharing;
 mod stalls;
 mod token;
 mod turns;
+mod yielding;
 
 use std::collections::BTreeMap;
 use std::io;

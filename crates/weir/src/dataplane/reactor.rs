@@ -25,6 +25,7 @@ use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
 use super::token::{ConnectionIndex, Token, VolumeIndex};
+use super::yielding::Yielding;
 use super::{Alarm, NO_HOME};
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
@@ -99,6 +100,7 @@ pub(super) struct Reactor {
     /// Volumes with several copies, and when to look at those though nothing happened.
     pub copied_volumes: BTreeSet<VolumeIndex>,
     pub copying_wake_ns: Option<u64>,
+    pub yielding: Yielding,
     /// Work with files of checksums, and volumes that are scrubbed.
     pub keeping: Keeping,
     pub scrubs: Scrubs,
@@ -144,6 +146,7 @@ impl Reactor {
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
+            yielding: Yielding::default(),
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
             is_tidying_up: false,
@@ -171,6 +174,7 @@ impl Reactor {
             self.look_at_background();
             self.pass_on_due_notes();
             self.look_at_copying();
+            self.resume_copying();
             self.end_due_holds();
             self.look_at_captures();
             self.pass_on_due_keeps();
@@ -237,7 +241,7 @@ impl Reactor {
         let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
         let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
         let answers = [held_ns, background_ns, notes_ns, copying_ns, keeping_ns];
-        let looks = [scrubs_ns, self.capture_look_ns, self.journals_wake_ns];
+        let looks = [scrubs_ns, self.capture_look_ns, self.journals_wake_ns, self.yielding.wake_ns()];
         let at_ns = limits.into_iter().chain(answers).chain(looks).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
