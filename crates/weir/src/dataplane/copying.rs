@@ -228,9 +228,9 @@ impl Reactor {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
-        let makes_way = self.yielding.has_clients(now_ns);
-        let steps_max = if makes_way { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
-        if volume.copying.steps_under_way >= steps_max || makes_way && self.yielding.waits(index, now_ns) {
+        let has_clients = self.yielding.has_clients(now_ns);
+        let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
+        if volume.copying.steps_under_way >= steps_max || self.yielding.waits(index, now_ns) {
             return false;
         }
         let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());

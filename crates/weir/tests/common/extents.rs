@@ -10,14 +10,17 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Asserts that the files of all copies of an extent have the same bytes; answers how many there are.
 pub fn assert_alike(paths: &[PathBuf]) -> usize {
-    let files: Vec<File> = paths.iter().map(|path| File::open(path).unwrap()).collect();
+    let (first_path, other_paths) = paths.split_first().expect("an extent has a copy");
+    let first_file = File::open(first_path).unwrap();
+    let others: Vec<(&PathBuf, File)> =
+        other_paths.iter().map(|path| (path, File::open(path).unwrap())).collect();
     let (mut first, mut other) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     for offset in (0..EXTENT_BYTES).step_by(PIECE_BYTES) {
-        files[0].read_exact_at(&mut first, offset).unwrap();
-        for (file, path) in files.iter().zip(paths).skip(1) {
+        first_file.read_exact_at(&mut first, offset).unwrap();
+        for (path, file) in &others {
             file.read_exact_at(&mut other, offset).unwrap();
-            assert!(first == other, "near {offset}: {} and {}", paths[0].display(), path.display());
+            assert!(first == other, "near {offset}: {} and {}", first_path.display(), path.display());
         }
     }
-    files.len()
+    paths.len()
 }

@@ -41,7 +41,7 @@ enum Beside {
 
 /// The outcomes of a load, by who worked beside it, and how much those did.
 #[derive(Default)]
-struct Course {
+struct Comparison {
     alone: Vec<Outcome>,
     clones: Vec<Outcome>,
     strangers: Vec<Outcome>,
@@ -64,14 +64,13 @@ pub fn work_on_clones(options: &Options, written: u64, report: &mut Report) -> R
         strangers.run(&format!("volume create dev{number} --size 1 --qos-policy-group dev"))?;
     }
     let scene = Scene { stage: &stage, strangers: &strangers, written, seconds };
-    let flat_out = scene.measure(None, 1)?;
-    let half = flat_out.alone[0].iops / 2.0;
+    let flat_out = scene.measure(None, rounds)?;
+    let half = Comparison::of(&flat_out.alone, |outcome| outcome.iops) / 2.0;
     let halved = scene.measure(Some(half as u64), rounds)?;
     let rows = flat_out.rows("flat out").into_iter().chain(halved.rows("at half of that"));
     print_table(&["parent", "beside", "IOPS", "p50 µs", "p99 µs"], rows);
-    flat_out.tell("flat out", report);
-    halved.tell("at half of that", report);
-    halved.claim(report);
+    flat_out.claim("flat out", report);
+    halved.claim("at half of that", report);
     Ok(())
 }
 
@@ -82,8 +81,8 @@ fn limit_together(daemon: &Daemon) -> Result<()> {
 
 impl Scene<'_> {
     /// Loads the volume with so many requests a second, or as many as it takes, with each neighbour in turn.
-    fn measure(&self, rate: Option<u64>, rounds: usize) -> Result<Course> {
-        let mut course = Course::default();
+    fn measure(&self, rate: Option<u64>, rounds: usize) -> Result<Comparison> {
+        let mut course = Comparison::default();
         for _ in 0..rounds {
             course.alone.push(self.load(rate, Beside::Nobody)?.0);
             let (outcome, clones_iops) = self.load(rate, Beside::Clones)?;
@@ -127,13 +126,13 @@ impl Scene<'_> {
     }
 }
 
-impl Course {
+impl Comparison {
     fn of(outcomes: &[Outcome], what: fn(&Outcome) -> f64) -> f64 {
         median(outcomes.iter().map(what))
     }
 
     fn p99_us(outcomes: &[Outcome]) -> f64 {
-        Course::of(outcomes, |outcome| outcome.p99_us)
+        Comparison::of(outcomes, |outcome| outcome.p99_us)
     }
 
     fn situations(&self) -> [(&'static str, &[Outcome]); 3] {
@@ -145,30 +144,27 @@ impl Course {
             vec![
                 load.to_owned(),
                 beside.to_owned(),
-                format!("{:.0}", Course::of(outcomes, |outcome| outcome.iops)),
-                format!("{:.1}", Course::of(outcomes, |outcome| outcome.p50_us)),
-                format!("{:.1}", Course::p99_us(outcomes)),
+                format!("{:.0}", Comparison::of(outcomes, |outcome| outcome.iops)),
+                format!("{:.1}", Comparison::of(outcomes, |outcome| outcome.p50_us)),
+                format!("{:.1}", Comparison::p99_us(outcomes)),
             ]
         })
     }
 
-    fn tell(&self, load: &str, report: &mut Report) {
-        let p99_us = self.situations().map(|(beside, outcomes)| (beside, Course::p99_us(outcomes)));
-        let clones_iops = median(self.clones_iops.iter().copied());
-        report.row(json!({"parent": load, "p99_us": p99_us, "clones_iops": clones_iops}));
-    }
-
-    fn claim(&self, report: &mut Report) {
-        let alone_us = Course::p99_us(&self.alone).max(1.0);
-        let ratio = |outcomes: &[Outcome]| Course::p99_us(outcomes) / alone_us;
+    fn claim(&self, load: &str, report: &mut Report) {
+        let p99_us = self.situations().map(|(beside, outcomes)| (beside, Comparison::p99_us(outcomes)));
+        let together = median(self.clones_iops.iter().copied());
+        report.row(json!({"parent": load, "p99_us": p99_us, "clones_iops": together}));
+        let alone_us = Comparison::p99_us(&self.alone).max(1.0);
+        let ratio = |outcomes: &[Outcome]| Comparison::p99_us(outcomes) / alone_us;
         let (clones, strangers) = (ratio(&self.clones), ratio(&self.strangers));
         let per_cent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
         let what = format!(
-            "{CLONES} clones under one policy of {CLONES_LIMIT} leave the parent's 99th percentile within 20 %"
+            "{CLONES} clones under one policy of {CLONES_LIMIT} leave the 99th percentile of their parent, {load}, \
+             within 20 %"
         );
         let told = format!("{}, {} beside others in memory", per_cent(clones), per_cent(strangers));
         report.claim(what, told, clones <= P99_RATIO_MAX);
-        let together = median(self.clones_iops.iter().copied());
         let what = format!("and get their {CLONES_LIMIT} together");
         report.claim(what, format!("{together:.0}"), (2850.0..=3150.0).contains(&together));
     }
