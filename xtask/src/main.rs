@@ -10,6 +10,7 @@ mod demo;
 mod numbers;
 mod report;
 mod repository;
+mod sabotage;
 mod tidy;
 mod world;
 
@@ -28,6 +29,7 @@ usage: cargo xtask COMMAND
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
                                    classes, snapshots
+  sabotage [NAME ...]              plant known faults in the production code and see that tests catch each
 ";
 
 fn run(mut arguments: Arguments) -> Result<()> {
@@ -38,6 +40,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
             arguments.finish()?;
             world::tools::setup()
         }
+        Some("sabotage") => sabotage::run(arguments),
         Some("tidy") => tidy::run(arguments),
         Some("help") | None => {
             print!("{HELP}");

@@ -4,6 +4,7 @@
 
 mod description;
 mod edges;
+mod faults;
 mod programs;
 mod promises;
 mod purity;
@@ -41,13 +42,17 @@ impl Complaint {
 
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
-const CHECKS: [(&str, Check); 9] = [
+/// How many of the checks, from the first on, look at sources alone.
+const SOURCE_CHECKS: usize = 7;
+
+const CHECKS: [(&str, Check); 10] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
     ("promises", promises::check),
     ("house style", style::check),
     ("interface description", description::check),
+    ("planted faults", faults::check),
     ("formatting", programs::check_formatting),
     ("lints", programs::check_lints),
     ("purity, as the compiler sees it", programs::check_purity),
@@ -64,7 +69,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     let mut complaint_count = 0;
-    for (name, check) in CHECKS.iter().take(if is_quick { 6 } else { CHECKS.len() }) {
+    for (name, check) in CHECKS.iter().take(if is_quick { SOURCE_CHECKS } else { CHECKS.len() }) {
         let complaints = check(&tree).with_context(|| format!("cannot check {name}"))?;
         println!("tidy: {name}: {}", if complaints.is_empty() { "good" } else { "NOT GOOD" });
         complaints.iter().for_each(|complaint| println!("  {}", complaint.0));

@@ -1,0 +1,139 @@
+//! A clone of what is committed, with a build folder of its own, in which faults are planted.
+
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long a command that must catch a fault may take: one that a fault makes hang has not caught it.
+const COMMAND_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Pause between two looks at whether a command has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How a command of cargo ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It built and passed.
+    Passed,
+    /// It built and failed.
+    Failed,
+    /// It did not end in time.
+    Hung,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Outcome::Passed => "passes",
+            Outcome::Failed => "fails",
+            Outcome::Hung => "does not end",
+        })
+    }
+}
+
+/// The clone.
+pub struct Clone {
+    tree: PathBuf,
+    build: PathBuf,
+}
+
+impl Clone {
+    /// Makes the clone in `target/sabotage`, or brings the one that is there to what is committed now.
+    ///
+    /// # Errors
+    /// Those of git.
+    pub fn of_head(root: &Path) -> Result<Clone> {
+        let folder = root.join("target/sabotage");
+        let (tree, build) = (folder.join("tree"), folder.join("build"));
+        std::fs::create_dir_all(&folder)?;
+        if !tree.join(".git").exists() {
+            git(&folder, &["clone", "--quiet", "--shared", &root.to_string_lossy(), "tree"])?;
+        }
+        git(&tree, &["fetch", "--quiet", "origin", "HEAD"])?;
+        git(&tree, &["checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"])?;
+        git(&tree, &["clean", "--quiet", "--force", "-d"])?;
+        Ok(Clone { tree, build })
+    }
+
+    /// Plants a fault.
+    ///
+    /// # Errors
+    /// If the patch does not fit the tree any more.
+    pub fn apply(&self, patch: &str) -> Result<()> {
+        let mut command = Command::new("git");
+        command.args(["apply", "-"]).current_dir(&self.tree).stdin(Stdio::piped());
+        let mut child = command.spawn().context("cannot run git")?;
+        child.stdin.take().expect("its input is a pipe").write_all(patch.as_bytes())?;
+        if !child.wait()?.success() {
+            bail!("the patch does not fit the tree: make it anew");
+        }
+        Ok(())
+    }
+
+    /// Takes a fault out again.
+    ///
+    /// # Errors
+    /// Those of git.
+    pub fn restore(&self) -> Result<()> {
+        git(&self.tree, &["checkout", "--quiet", "--force", "."])
+    }
+
+    /// Runs a command of cargo, after it was built apart: a tree that does not compile catches nothing.
+    ///
+    /// # Errors
+    /// If it cannot be built or started.
+    pub fn cargo(&self, arguments: &[String]) -> Result<Outcome> {
+        let own = arguments.iter().take_while(|argument| *argument != "--");
+        let building: Vec<&str> = own.map(String::as_str).map(building).collect();
+        let no_run =
+            if arguments.first().is_some_and(|word| word == "test") { Some("--no-run") } else { None };
+        let mut command = self.command("build.log")?;
+        command.args(building).args(no_run);
+        if !command.status().context("cannot run cargo")?.success() {
+            let log = self.build.with_file_name("build.log");
+            bail!("cargo {} does not build: see {}", arguments.join(" "), log.display());
+        }
+        let child = self.command("run.log")?.args(arguments).spawn().context("cannot run cargo")?;
+        wait(child)
+    }
+
+    fn command(&self, log: &str) -> Result<Command> {
+        let output = std::fs::File::create(self.build.with_file_name(log))?;
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        Ok(command)
+    }
+}
+
+/// The word of a cargo command that builds what this word runs.
+fn building(word: &str) -> &str {
+    if word == "run" { "build" } else { word }
+}
+
+fn wait(mut child: Child) -> Result<Outcome> {
+    let start = Instant::now();
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(if status.success() { Outcome::Passed } else { Outcome::Failed }),
+            None if start.elapsed() > COMMAND_LIMIT => {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Outcome::Hung);
+            }
+            None => std::thread::sleep(LOOK_INTERVAL),
+        }
+    }
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
+    let status =
+        Command::new("git").args(arguments).current_dir(folder).status().context("cannot run git")?;
+    if !status.success() {
+        bail!("git {} failed in {}", arguments.join(" "), folder.display());
+    }
+    Ok(())
+}
