@@ -293,7 +293,7 @@ impl DataPlane {
     }
 
     /// The one model of an emulated drive, which all that is done there shares.
-    pub fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
+    fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
         let new = || Arc::new(Mutex::new(EmulatedMedia::new(emulation)));
         Arc::clone(locked(&self.media).entry(drive).or_insert_with(new))
     }

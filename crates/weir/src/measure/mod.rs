@@ -1,9 +1,9 @@
 //! Measuring what a drive delivers: through a file in its folder, on a thread and a ring of its own, while
-//! the drive is used. Of an emulated drive, its model is measured.
+//! the drive is used. Of an emulated drive its model is measured instead, in the model's own time.
 //!
 //! It knows nothing of records and classes: who asks for a measurement decides what follows from it.
 
-mod media;
+mod model;
 mod phase;
 mod run;
 mod scratch;
@@ -13,14 +13,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use weir_reactor::{RingError, Waker};
-use weir_types::Measurement;
 use weir_types::bounds::MEASUREMENT_SECONDS_MAX;
+use weir_types::{Emulation, Measurement};
 
-pub use media::Media;
 use phase::PHASES;
 pub use scratch::remove_leftover;
 
@@ -33,8 +32,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 pub struct MeasureSpec {
     /// The drive's folder.
     pub folder: PathBuf,
-    /// What it is beyond its files.
-    pub media: Media,
+    /// How it behaves, if it is emulated.
+    pub emulation: Option<Emulation>,
 }
 
 /// Why a drive could not be measured.
@@ -107,6 +106,7 @@ struct Signs {
     phase: AtomicUsize,
     percent: AtomicU32,
     waker: OnceLock<Waker>,
+    thread: OnceLock<Thread>,
 }
 
 impl Signs {
@@ -114,6 +114,9 @@ impl Signs {
         self.is_stopped.store(true, Ordering::Release);
         if let Some(waker) = self.waker.get() {
             waker.wake();
+        }
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
         }
     }
 
@@ -125,6 +128,12 @@ impl Signs {
     fn introduce(&self, waker: Waker) {
         let is_first = self.waker.set(waker).is_ok();
         assert!(is_first, "a measurement has one ring");
+    }
+
+    /// Says that this thread measures and waits without a ring; once.
+    fn introduce_thread(&self) {
+        let is_first = self.thread.set(std::thread::current()).is_ok();
+        assert!(is_first, "a measurement has one thread");
     }
 
     /// Notes how far a phase is, from 0 to 1.

@@ -1,16 +1,13 @@
-//! Carrying out the phases of a measurement on a ring of its own.
+//! Carrying out the phases of a measurement, on a ring of its own or on the model of an emulated drive.
 //!
-//! Which operation is next, and what it tells, is decided elsewhere; here they are begun, waited for, and
-//! held back where an emulated drive would not have answered yet.
-
-use std::collections::BTreeMap;
+//! Which operation is next, and what it tells, is decided elsewhere; here they are begun and waited for.
 
 use weir_reactor::{BufferPool, Clock, Completion, Ring, RingConfig};
 use weir_sim::random::Random;
 use weir_types::Measurement;
 use weir_types::bounds::{MEASUREMENT_POOL_BYTES, MEASUREMENT_SECONDS_MAX, PIECE_BYTES};
 
-use super::media::Media;
+use super::model::Modelled;
 use super::phase::{Course, Figures, PHASES, Step, bearable_depth, summary};
 use super::scratch::Scratch;
 use super::{MeasureError, MeasureSpec, Signs};
@@ -22,12 +19,20 @@ const WAIT_NS_MAX: u64 = 100_000_000;
 /// Seed of what the file is filled with.
 const CONTENT_SEED: u64 = 0x636f_6e74;
 
+/// What carries out the operations of a measurement: a drive, or a model of one.
+pub trait Subject {
+    /// Its time, in nanoseconds.
+    fn now_ns(&self) -> u64;
+    /// Begins an operation.
+    fn begin(&mut self, step: Step);
+    /// Waits until an operation has ended, or some time has passed, and tells the phase what has ended and when.
+    fn collect(&mut self, course: &mut Course) -> Result<(), MeasureError>;
+}
+
 /// An operation that is under way.
 struct Ticket {
     step: Step,
     begun_ns: u64,
-    /// When it may be over at the earliest, by the drive's model.
-    due_ns: u64,
 }
 
 /// Measures a drive.
@@ -35,25 +40,57 @@ struct Ticket {
 /// # Errors
 /// If there is no room, an operation fails, it takes too long, or it is told to stop.
 pub fn measure(spec: &MeasureSpec, signs: &Signs) -> Result<Measurement, MeasureError> {
-    weir_reactor::clock::sharpen_timers();
-    let scratch = Scratch::create(&spec.folder, spec.media.is_emulated())?;
-    let pool = BufferPool::new(MEASUREMENT_POOL_BYTES).map_err(MeasureError::Memory)?;
-    fill_with_noise(&pool);
-    let config = RingConfig { entries: RING_ENTRIES, registered_bytes: MEASUREMENT_POOL_BYTES };
-    let ring = Ring::new(config, pool.clone())?;
-    signs.introduce(ring.waker());
-    let deadline_ns = Clock.now_ns() + MEASUREMENT_SECONDS_MAX * 1_000_000_000;
-    let mut runner = Runner {
-        ring,
-        pool,
-        scratch,
-        media: &spec.media,
-        signs,
-        held: BTreeMap::new(),
-        count: 0,
-        deadline_ns,
+    let scratch = Scratch::create(&spec.folder, spec.emulation.is_some())?;
+    let is_direct = scratch.is_direct;
+    let found = match spec.emulation {
+        Some(emulation) => figures(&mut Modelled::new(emulation, signs), scratch.bytes_max, signs)?,
+        None => {
+            let mut drive = Drive::new(scratch, signs)?;
+            let file_bytes = drive.fill(signs)?;
+            figures(&mut drive, file_bytes, signs)?
+        }
     };
-    runner.run()
+    Ok(summary(&found, is_direct))
+}
+
+/// What all phases but the first find on a file of so many bytes.
+fn figures(
+    subject: &mut impl Subject,
+    file_bytes: u64,
+    signs: &Signs,
+) -> Result<[Figures; PHASES.len() - 1], MeasureError> {
+    let mut found = [Figures::default(); PHASES.len() - 1];
+    for index in 1..PHASES.len() {
+        // One at a time, in the first two phases.
+        let single_ns = found.iter().take(2).map(|figures| figures.latency_ns).max().unwrap_or(0);
+        let depth = bearable_depth(PHASES[index].depth, single_ns);
+        let course = Course::new(PHASES[index].kind, depth, file_bytes, subject.now_ns());
+        found[index - 1] = play(subject, index, course, signs)?.figures();
+    }
+    Ok(found)
+}
+
+/// Carries out one phase.
+fn play(
+    subject: &mut impl Subject,
+    index: usize,
+    mut course: Course,
+    signs: &Signs,
+) -> Result<Course, MeasureError> {
+    loop {
+        let now_ns = subject.now_ns();
+        if signs.is_stopped() {
+            return Err(MeasureError::Stopped);
+        }
+        while let Some(step) = course.next(now_ns) {
+            subject.begin(step);
+        }
+        if course.is_over() {
+            return Ok(course);
+        }
+        signs.note(index, course.part_done(now_ns));
+        subject.collect(&mut course)?;
+    }
 }
 
 /// Gives all buffers content that no drive can compress. They keep it while they only write.
@@ -65,71 +102,42 @@ fn fill_with_noise(pool: &BufferPool) {
     }
 }
 
-/// A measurement under way.
-struct Runner<'a> {
+/// A drive that is what it is, under measurement.
+struct Drive {
     ring: Ring<Ticket>,
     pool: BufferPool,
     scratch: Scratch,
-    media: &'a Media,
-    signs: &'a Signs,
-    /// What the files have answered and the model has not, by the instant at which it does, in the order in
-    /// which it came. Bounded by what is in flight.
-    held: BTreeMap<(u64, u64), Ticket>,
-    count: u64,
     deadline_ns: u64,
 }
 
-impl Runner<'_> {
-    fn run(&mut self) -> Result<Measurement, MeasureError> {
-        let filled = self.play(0, PHASES[0].depth, self.scratch.bytes_max, &Media::new(None))?;
-        let file_bytes = filled.filled_bytes();
-        rustix::fs::fdatasync(&self.scratch.file)
-            .map_err(|source| self.failed(Step::Flush, source.into()))?;
-        let media = self.media;
-        let mut found = [Figures::default(); PHASES.len() - 1];
-        for index in 1..PHASES.len() {
-            // One at a time, in the first two phases.
-            let single_ns = found.iter().take(2).map(|figures| figures.latency_ns).max().unwrap_or(0);
-            let depth = bearable_depth(PHASES[index].depth, single_ns);
-            found[index - 1] = self.play(index, depth, file_bytes, media)?.figures();
-        }
-        Ok(summary(&found, self.scratch.is_direct))
+impl Drive {
+    fn new(scratch: Scratch, signs: &Signs) -> Result<Drive, MeasureError> {
+        weir_reactor::clock::sharpen_timers();
+        let pool = BufferPool::new(MEASUREMENT_POOL_BYTES).map_err(MeasureError::Memory)?;
+        fill_with_noise(&pool);
+        let config = RingConfig { entries: RING_ENTRIES, registered_bytes: MEASUREMENT_POOL_BYTES };
+        let ring = Ring::new(config, pool.clone())?;
+        signs.introduce(ring.waker());
+        let deadline_ns = Clock.now_ns() + MEASUREMENT_SECONDS_MAX * 1_000_000_000;
+        Ok(Drive { ring, pool, scratch, deadline_ns })
     }
 
-    /// Carries out one phase on the file of so many bytes, on a drive of this model.
-    fn play(
-        &mut self,
-        index: usize,
-        depth: usize,
-        file_bytes: u64,
-        media: &Media,
-    ) -> Result<Course, MeasureError> {
-        let mut course = Course::new(PHASES[index].kind, depth, file_bytes, Clock.now_ns());
-        loop {
-            let now_ns = Clock.now_ns();
-            self.check_time(now_ns)?;
-            while let Some(step) = course.next(now_ns) {
-                self.begin(step, media);
-            }
-            if course.is_over() {
-                return Ok(course);
-            }
-            self.signs.note(index, course.part_done(now_ns));
-            self.wait()?;
-            self.collect(&mut course)?;
-        }
+    /// Writes the file, durably; answers how large it is then.
+    fn fill(&mut self, signs: &Signs) -> Result<u64, MeasureError> {
+        let course = Course::new(PHASES[0].kind, PHASES[0].depth, self.scratch.bytes_max, Clock.now_ns());
+        let file_bytes = play(self, 0, course, signs)?.filled_bytes();
+        rustix::fs::fdatasync(&self.scratch.file).map_err(|source| failed(Step::Flush, source.into()))?;
+        Ok(file_bytes)
+    }
+}
+
+impl Subject for Drive {
+    fn now_ns(&self) -> u64 {
+        Clock.now_ns()
     }
 
-    fn check_time(&self, now_ns: u64) -> Result<(), MeasureError> {
-        if self.signs.is_stopped() {
-            return Err(MeasureError::Stopped);
-        }
-        if now_ns >= self.deadline_ns { Err(MeasureError::TooSlow) } else { Ok(()) }
-    }
-
-    fn begin(&mut self, step: Step, media: &Media) {
-        let begun_ns = Clock.now_ns();
-        let ticket = Ticket { step, begun_ns, due_ns: media.submit(begun_ns, step) };
+    fn begin(&mut self, step: Step) {
+        let ticket = Ticket { step, begun_ns: Clock.now_ns() };
         let file = &self.scratch.file;
         let buffer = |length: u64| {
             let buffer = self.pool.take(length as usize);
@@ -146,45 +154,35 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits until something ends or is due, or somebody wants it to stop.
-    fn wait(&mut self) -> Result<(), MeasureError> {
-        let due_ns = self.held.first_key_value().map(|(&(due_ns, _), _)| due_ns);
-        let left_ns = due_ns.map_or(WAIT_NS_MAX, |due_ns| due_ns.saturating_sub(Clock.now_ns()));
-        self.ring.wait(Some(left_ns.min(WAIT_NS_MAX))).map_err(MeasureError::Wait)
-    }
-
-    /// Passes on what has ended, now or when the model says so.
     fn collect(&mut self, course: &mut Course) -> Result<(), MeasureError> {
-        while let Some(Completion { token, result, .. }) = self.ring.next_completion() {
-            let moved = result.map_err(|source| self.failed(token.step, source))?;
-            self.check_length(token.step, moved)?;
-            self.count += 1;
-            self.held.insert((token.due_ns, self.count), token);
+        if Clock.now_ns() >= self.deadline_ns {
+            return Err(MeasureError::TooSlow);
         }
-        let now_ns = Clock.now_ns();
-        while let Some(first) = self.held.first_entry().filter(|first| first.key().0 <= now_ns) {
-            let Ticket { step, begun_ns, .. } = first.remove();
-            course.ended(step, begun_ns, now_ns);
+        self.ring.wait(Some(WAIT_NS_MAX)).map_err(MeasureError::Wait)?;
+        while let Some(Completion { token, result, .. }) = self.ring.next_completion() {
+            let moved = result.map_err(|source| failed(token.step, source))?;
+            check_length(token.step, moved)?;
+            course.ended(token.step, token.begun_ns, Clock.now_ns());
         }
         Ok(())
     }
+}
 
-    fn check_length(&self, step: Step, moved: u32) -> Result<(), MeasureError> {
-        match step {
-            Step::Read { length, .. } | Step::Write { length, .. } if length != u64::from(moved) => {
-                let words = format!("only {moved} of {length} bytes were moved");
-                Err(self.failed(step, std::io::Error::other(words)))
-            }
-            _ => Ok(()),
+fn check_length(step: Step, moved: u32) -> Result<(), MeasureError> {
+    match step {
+        Step::Read { length, .. } | Step::Write { length, .. } if length != u64::from(moved) => {
+            let words = format!("only {moved} of {length} bytes were moved");
+            Err(failed(step, std::io::Error::other(words)))
         }
+        _ => Ok(()),
     }
+}
 
-    fn failed(&self, step: Step, source: std::io::Error) -> MeasureError {
-        let (action, offset) = match step {
-            Step::Read { offset, .. } => ("read", offset),
-            Step::Write { offset, .. } => ("write", offset),
-            Step::Flush => ("flush", 0),
-        };
-        MeasureError::Operation { action, offset, source }
-    }
+fn failed(step: Step, source: std::io::Error) -> MeasureError {
+    let (action, offset) = match step {
+        Step::Read { offset, .. } => ("read", offset),
+        Step::Write { offset, .. } => ("write", offset),
+        Step::Flush => ("flush", 0),
+    };
+    MeasureError::Operation { action, offset, source }
 }

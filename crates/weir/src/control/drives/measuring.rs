@@ -14,7 +14,7 @@ use super::super::error::{ControlError, Outcome};
 use super::super::model::list_names;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::{Drive, DriveView, ModifyDrive};
-use crate::measure::{MeasureSpec, Measuring, Media};
+use crate::measure::{MeasureSpec, Measuring};
 
 /// The measurements under way, or over and not recorded yet: one for each drive at most.
 #[derive(Default)]
@@ -97,7 +97,6 @@ impl Control {
             (record.name.clone(), record.emulation)
         };
         let folder = self.store(id)?.drive().to_owned();
-        let model = emulation.map(|emulation| self.data_plane.media_of(id, emulation));
         let mut running = self.measurements.running();
         if let Some(measuring) = running.get(&id) {
             let percent = measuring.progress().percent;
@@ -105,7 +104,7 @@ impl Control {
                 "drive '{name}' is being measured already, {percent}% of that are done; one measurement at a time is"
             )));
         }
-        let measuring = Measuring::start(MeasureSpec { folder, media: Media::new(model) });
+        let measuring = Measuring::start(MeasureSpec { folder, emulation });
         running.insert(id, measuring.map_err(|error| ControlError::internal(error.to_string()))?);
         Ok(())
     }
