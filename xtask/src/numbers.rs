@@ -55,6 +55,34 @@ pub fn ahead_of_schedule(completions: &[Completion], rate: f64) -> f64 {
     ahead.fold(0.0, f64::max)
 }
 
+/// How a stream of completions kept to a rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Completions per second over the whole time.
+    pub whole: f64,
+    /// Completions per second from one second to the next, in the median.
+    pub usual: f64,
+}
+
+/// How completions kept to `rate` in `[from_ms, to_ms)`, which is at least two seconds.
+///
+/// A client that is busy counts late and never early. So each second is represented by the moment at which its count
+/// was furthest ahead of the rate, and the count between two of these moments is the server's and not the client's.
+pub fn pace(completions: &[Completion], from_ms: u64, to_ms: u64, rate: f64) -> Pace {
+    let all = between(completions, from_ms, to_ms);
+    let ahead = |count: usize, at_ms: u64| count as f64 - (at_ms - from_ms) as f64 / 1000.0 * rate;
+    let furthest = |start_ms: u64| {
+        let first = all.partition_point(|completion| completion.at_ms < start_ms);
+        let second = between(all, start_ms, start_ms + 1000).iter().enumerate();
+        let counted = second.map(|(index, completion)| ahead(first + index + 1, completion.at_ms));
+        counted.fold(ahead(first, start_ms), f64::max)
+    };
+    let seconds: Vec<f64> = (from_ms..to_ms.saturating_sub(999)).step_by(1000).map(furthest).collect();
+    let gains = seconds.windows(2).map(|pair| pair[1] - pair[0]);
+    let whole = gains.clone().sum::<f64>() / gains.len().max(1) as f64;
+    Pace { whole: rate + whole, usual: rate + median(gains) }
+}
+
 /// Whether a count is within a fraction of what is expected, or within one of it.
 pub fn is_near(count: f64, expected: f64, tolerance: f64) -> bool {
     (count - expected).abs() <= (expected * tolerance).max(1.0)
@@ -97,6 +125,26 @@ mod tests {
         assert_eq!(ahead_of_schedule(&every_ms(1000, 1), 1000.0), 0.0);
         let burst = vec![Completion { at_ms: 5, latency_ns: 1 }; 50];
         assert_eq!(ahead_of_schedule(&burst, 1000.0), 49.0);
+    }
+
+    #[test]
+    fn pace_is_that_of_the_server_however_late_the_client_counts() {
+        let prompt = every_ms(8000, 1);
+        let off = |found: f64, expected: f64| (found - expected).abs() < 1.0;
+        let found = pace(&prompt, 0, 8000, 1000.0);
+        assert!(off(found.whole, 1000.0) && off(found.usual, 1000.0), "{found:?}");
+        // For 300 ms of each second it counts nothing, and then everything at once; also where the time begins.
+        let late = |at_ms: u64| if at_ms % 1000 < 300 { at_ms - at_ms % 1000 + 300 } else { at_ms };
+        let counted = prompt.iter().map(|c| Completion { at_ms: late(c.at_ms), ..*c });
+        let found = pace(&counted.collect::<Vec<_>>(), 1200, 7200, 1000.0);
+        assert!(off(found.whole, 1000.0) && off(found.usual, 1000.0), "{found:?}");
+        // A machine that stands still for a second takes that from the whole and not from what is usual.
+        let stalled = prompt.iter().filter(|c| !(3000..4000).contains(&c.at_ms)).copied();
+        let found = pace(&stalled.collect::<Vec<_>>(), 0, 8000, 1000.0);
+        assert!(found.whole < 900.0 && off(found.usual, 1000.0), "{found:?}");
+        let found = pace(&every_ms(9000, 1), 0, 8000, 900.0);
+        assert!(off(found.whole, 1000.0) && off(found.usual, 1000.0), "{found:?}");
+        assert!(off(pace(&[], 0, 8000, 1000.0).usual, 0.0));
     }
 
     #[test]

@@ -14,15 +14,15 @@ use crate::numbers::rate;
 /// The drives in the order of the configuration: their names, and what they are emulated as.
 pub const DEVICES: [(&str, &str); 3] = [("xvdl", "ebs-standard"), ("xvdn", "ebs-io1"), ("xvdj", "ebs-gp2")];
 /// Bytes of each volume that are written first, and read then: what was never written is read without asking the drive.
-const REGION_BYTES: u64 = 64 << 20;
+const REGION_BYTES: u64 = 16 << 20;
 /// Requests that the document keeps outstanding.
 const DEPTH: u32 = 128;
 /// Time before counting begins, in seconds. So many requests take 1.4 s on the slowest of the drives.
 const SETTLE_SECONDS: u64 = 2;
 /// Time between looks at a measurement, which asking without pause would disturb.
 const LOOK: Duration = Duration::from_millis(200);
-/// Longest time that measuring the drives may take: three times what the slowest takes.
-const MEASURING_MAX: Duration = Duration::from_secs(60);
+/// Longest time that measuring the drives may take: many times what the slowest takes, also on a busy machine.
+const MEASURING_MAX: Duration = Duration::from_secs(300);
 
 /// What the document shows of one class.
 pub struct Service {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::process::Process;
 
 /// Time for what is outstanding to complete after a load, in seconds.
-const PATIENCE_SECONDS: u64 = 30;
+const PATIENCE_SECONDS: u64 = 180;
 
 /// What is loaded.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ impl Load {
         let logs = (1..=self.jobs).map(|job| folder.join(format!("{}_lat.{job}.log", self.name)));
         let logs = if self.log == Log::None { Vec::new() } else { logs.collect() };
         let patience =
-            Duration::from_secs(if self.seconds == 0 { 300 } else { self.seconds + PATIENCE_SECONDS });
+            Duration::from_secs(if self.seconds == 0 { 1800 } else { self.seconds + PATIENCE_SECONDS });
         Ok(Running { process, result, logs, patience })
     }
 

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Longest time until a program is ready, or has ended, which is only ever reached by one that hangs.
+const READY_MAX: Duration = Duration::from_secs(120);
+
 /// A process that is ended when dropped.
 pub struct Process {
     name: String,
@@ -57,8 +60,8 @@ impl Process {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended with {status}: {}", self.name, self.output().trim());
             }
-            if start.elapsed() > Duration::from_secs(20) {
-                bail!("{} is not ready after 20 s: {}", self.name, self.output().trim());
+            if start.elapsed() > READY_MAX {
+                bail!("{} is not ready after {READY_MAX:?}: {}", self.name, self.output().trim());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -101,7 +104,7 @@ impl Process {
     /// Asks the process to end, and makes it end if it does not.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM);
-        self.wait(Duration::from_secs(10))
+        self.wait(READY_MAX)
     }
 
     fn kill(&mut self) {
