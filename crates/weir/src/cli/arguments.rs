@@ -39,7 +39,7 @@ pub use template::TemplateCommand;
     name = "weir",
     version,
     max_term_width = 100,
-    after_help = "Example:\n  weir serve --state /var/lib/weir &\n  weir volume create vol1 --size 8\n  weir qos policy-group create policy1 --max-throughput 10000IOPS,300MB/s\n  weir volume modify vol1 --qos-policy-group policy1"
+    after_help = "Example:\n  weir serve --state /var/lib/weir &\n  weir volume create vol1 --size 8\n  weir qos policy-group create policy1 --max-throughput 10000IOPS,300MB/s\n  weir volume modify vol1 --qos-policy-group policy1\n\nExit status: 0 done, 1 refused or failed, 2 wrong usage, 4 not found, 5 no daemon."
 )]
 pub struct Arguments {
     /// Where the daemon is: unix:PATH or http://HOST:PORT [default: the default state folder's api.sock]

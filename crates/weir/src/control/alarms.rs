@@ -127,6 +127,14 @@ impl Alarms {
         state.extents.insert(volume, faults);
     }
 
+    /// Extents whose files are not as they must be.
+    pub fn faulty_extents(&self) -> Vec<(VolumeId, u64)> {
+        let state = self.state();
+        let all =
+            state.extents.iter().flat_map(|(id, faults)| faults.iter().map(|fault| (*id, fault.extent)));
+        all.collect()
+    }
+
     /// True if nothing is wrong.
     #[cfg(test)]
     pub fn list_is_empty(&self) -> bool {

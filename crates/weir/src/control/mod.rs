@@ -21,6 +21,7 @@ mod drives;
 mod dry_run;
 mod error;
 mod extents;
+pub mod health;
 mod journals;
 mod ledger;
 mod levels;
@@ -65,12 +66,14 @@ pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
 use drives::{Formats, Leaving, Measurements};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use health::{ReplicaCounts, VolumeCondition, VolumeHealth};
 pub use journals::JournalView;
 use journals::Journals;
 pub use ledger::{Amount, Claim, Ledger};
 pub use levels::{EffectiveField, Level};
 use model::Model;
 use moves::Moves;
+pub use moves::{MoveState, MoveView};
 pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };

@@ -4,6 +4,7 @@ use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, rough_size};
 use super::drive::{location, media, state};
+use super::pool as pool_words;
 use super::volume::class;
 use crate::api::types::{Pool, PoolDrive, PoolList};
 
@@ -24,7 +25,7 @@ fn pool(pool: &Pool) -> String {
     let fields = [
         ("Class", class(pool.class)),
         ("Size", rough_size(pool.size_bytes)),
-        ("Status", state(pool.state).to_owned()),
+        ("Status", pool_words::state(pool)),
         ("Has metadata", if pool.has_metadata { "yes" } else { "no" }.to_owned()),
     ];
     let fields: String = fields.iter().map(|(label, value)| format!("\t{label}: {value}\n")).collect();

@@ -7,6 +7,7 @@ use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column, rough_size};
 use super::background::job_table;
 use super::drive::{location, media, optional_size, state};
+use super::pool;
 use super::volume::class;
 use crate::api::types::{Alarm, Health, Pool, PoolDrive, Status};
 
@@ -70,7 +71,7 @@ fn pool_table(status: &Status) -> String {
             class(pool.class),
             rough_size(pool.size_bytes),
             rough_size(pool.used_bytes),
-            state(pool.state).to_owned(),
+            pool::state(pool),
             place(&status.zone),
             place(&status.region),
         ]

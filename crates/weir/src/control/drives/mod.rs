@@ -441,6 +441,7 @@ impl Control {
 }
 
 fn usage(store: &Store) -> Result<DriveUsage, String> {
+    store.look_whether_it_shares();
     store.usage().map_err(|error| error.to_string())
 }
 

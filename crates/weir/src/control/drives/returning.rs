@@ -101,14 +101,14 @@ impl Control {
     fn take_copies_back(&self, volume: &VolumeRecord) {
         let spent = self.model().open.get(&volume.id).is_some_and(|open| !open.journals.spent().is_empty());
         if spent {
-            self.begin_moves(volume.id);
+            self.keep_moving(volume.id);
         }
         for ((extent, slot), drive) in self.copies_away(volume) {
             let journal = match self.state_of(volume.id, drive, (extent, slot)) {
                 State::Whole(journal) => journal,
                 State::Waiting => continue,
                 State::Damaged => {
-                    self.begin_moves(volume.id);
+                    self.keep_moving(volume.id);
                     continue;
                 }
             };
