@@ -5,11 +5,12 @@
 
 mod common;
 
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use common::daemon::{Daemon, State, WEIR};
 use common::loops::{self, Loop};
-use common::program::{PYTHON, Ran, has, run, tool};
+use common::program::{PYTHON, Ran, find, has, run, tool};
 use common::wait_until;
 use serde_json::{Value, json};
 
@@ -209,6 +210,121 @@ fn default_drive_on_a_filesystem_that_shares_says_so_from_the_first_start() {
     assert_eq!(shares(&daemon), true);
     daemon.stop();
     drop(device);
+}
+
+/// The audit lines in the log of a daemon that writes JSON.
+fn audit_lines(state: &State) -> Vec<Value> {
+    let log = std::fs::read_to_string(state.beside("log")).unwrap();
+    let lines = log.lines().map(object);
+    lines.filter(|line| line["target"] == "audit").collect()
+}
+
+#[test]
+fn every_change_has_one_audit_line_and_reads_have_none() {
+    // Also where nothing else is logged.
+    let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
+    daemon.create("v", "1");
+    daemon.ok(&["volume", "list"]);
+    daemon.ok(&words("volume modify v --new-name w"));
+    daemon.refused(4, &words("volume delete none"));
+    daemon.refused(1, &words("volume create w --size 1"));
+    daemon.ok(&words("volume delete w"));
+    let lines = audit_lines(daemon.state());
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            assert!(line["timestamp"].is_string() && line["who"].is_string(), "{line}");
+            (text("method"), text("object"), text("result"))
+        })
+        .collect();
+    let expected = [
+        ("POST", "/v1/volumes", "done"),
+        ("PATCH", "/v1/volumes/v", "done"),
+        ("DELETE", "/v1/volumes/none", "not_found"),
+        ("POST", "/v1/volumes", "conflict"),
+        ("DELETE", "/v1/volumes/w", "done"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{lines:?}");
+    for ((method, object, result), expected) in told.iter().zip(expected) {
+        let object = object.split('?').next().unwrap();
+        assert_eq!((method.as_str(), object, result.as_str()), expected);
+    }
+    assert!(lines[0]["request"].as_str().unwrap().contains("\"name\":\"v\""), "{}", lines[0]);
+}
+
+#[test]
+fn log_level_is_changed_while_the_daemon_runs() {
+    let daemon = State::new().start(&["--reactors", "1", "--log-level", "warn"]);
+    assert_eq!(daemon.ok(&words("service log-level")), "warn\n");
+    assert_eq!(daemon.ok(&words("service log-level debug")), "debug\n");
+    assert_eq!(daemon.ok(&words("service log-level")), "debug\n");
+    let refused = daemon.refused(1, &words("service log-level loud=loud"));
+    assert!(refused.contains("is accepted"), "{refused}");
+    assert_eq!(daemon.ok(&words("service log-level")), "debug\n");
+}
+
+/// What a daemon tells its service manager, as far as it has told it.
+fn notifications(socket: &UnixDatagram) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut bytes = [0; 256];
+    while let Ok(length) = socket.recv(&mut bytes) {
+        told.extend(String::from_utf8_lossy(&bytes[..length]).lines().map(str::to_owned));
+    }
+    told
+}
+
+#[test]
+fn service_manager_hears_when_the_daemon_is_ready_alive_and_ending() {
+    let state = State::new();
+    let path = state.beside("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut command = state.serve(&["--reactors", "1"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000").env_remove("WATCHDOG_PID");
+    let daemon = Daemon::spawn(&state, command).ready();
+    let mut told = Vec::new();
+    wait_until("the daemon is ready and alive", || {
+        told.extend(notifications(&socket));
+        ["READY=1", "WATCHDOG=1"].iter().all(|word| told.iter().any(|other| other == word))
+    });
+    assert!(!told.contains(&"STOPPING=1".to_owned()), "{told:?}");
+    daemon.stop();
+    assert!(notifications(&socket).contains(&"STOPPING=1".to_owned()));
+}
+
+/// The unit file in the tree, with the program under test.
+fn unit() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/weir.service");
+    let unit = std::fs::read_to_string(path).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/weir serve "), "{unit}");
+    unit.replace("/usr/bin/weir", WEIR)
+}
+
+#[test]
+fn unit_file_starts_the_daemon_and_restricts_it() {
+    let unit = unit();
+    for line in [
+        "Type=notify",
+        "WatchdogSec=",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=",
+        "SystemCallFilter=",
+        "Restart=",
+    ] {
+        assert!(unit.lines().any(|other| other.starts_with(line)), "{line} in:\n{unit}");
+    }
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let mut arguments = start.split(' ');
+    let mut command = Command::new(arguments.next().unwrap());
+    run(command.args(arguments).arg("--help")).ok();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weir.service");
+    std::fs::write(&path, unit).unwrap();
+    // Where there is no systemd, what is above has to do.
+    if find("systemd-analyze").is_some() {
+        tool("systemd-analyze", &["verify", path.to_str().unwrap()]);
+    }
 }
 
 #[test]

@@ -467,6 +467,11 @@ fn every_operation_answers_as_described() {
     let series = "weir_volume_limit_iops{tenant=\"svm01\",volume=\"vol1\",direction=\"total\"} 1000.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     api.call("GET", "/openapi.json", "", None, 200);
+    assert_eq!(api.call("GET", "/livez", "", None, 200), "ok\n");
+    assert_eq!(api.call("GET", "/readyz", "", None, 200), "ready\n");
+    // This process writes no log.
+    api.call("GET", "/v1/logging", "", None, 409);
+    api.call("PUT", "/v1/logging", "", Some(json!({"level": "debug"})), 400);
     let trace = api.call("POST", "/v1/recordings", "", Some(json!({"volumes": ["vol1"], "seconds": 1})), 200);
     assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
     api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);

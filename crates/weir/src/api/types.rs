@@ -670,6 +670,15 @@ pub struct ErrorDetail {
     pub message: String,
 }
 
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Logging {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `weir=debug`.
+    #[schema(example = "info")]
+    pub level: String,
+}
+
 /// The body of every answer that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {

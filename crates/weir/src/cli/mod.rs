@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod errors;
 mod normalise;
+mod notify;
 mod output;
 mod policy_arguments;
 mod rates;

@@ -1,11 +1,10 @@
 //! `weir serve`: the daemon's life from its options to its end.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
@@ -16,6 +15,7 @@ use weir_types::ClassThresholds;
 
 use super::arguments::ServeArguments;
 use super::client::CommandError;
+use super::notify;
 use super::output;
 use super::supervise::Supervised;
 use crate::api::{ApiListeners, Facts};
@@ -25,6 +25,7 @@ use crate::dataplane::{DataPlane, DataPlaneConfig};
 use crate::exports::ListenAddress;
 use crate::exports::listener;
 use crate::exports::table::ExportTable;
+use crate::logging;
 
 /// Everything that the daemon was told, by options and configuration file together.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ struct Settings {
 
 /// Runs the daemon until it is told to end.
 pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
-    start_logging(&arguments.log_level)?;
+    logging::start(&arguments.log_level, arguments.log_format).map_err(CommandError::Usage)?;
     let settings = Settings::new(arguments)?;
     settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     make_state_folder(&settings.state)?;
@@ -84,7 +85,9 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     let ready = ready_line(&facts);
     let supervised = Supervised::start(control, api, facts).map_err(CommandError::failed)?;
     output::print(&ready)?;
+    notify::ready();
     wait();
+    notify::stopping();
     listeners.stop();
     supervised.stop();
     data_plane.shutdown();
@@ -105,19 +108,6 @@ fn remove_sockets(listen: &[ListenAddress]) {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-fn start_logging(level: &str) -> Result<(), CommandError> {
-    let filter = tracing_subscriber::EnvFilter::from_str(level).map_err(|error| {
-        let accepted = "error, warn, info, debug, trace or a filter such as weir=debug is accepted";
-        CommandError::Usage(format!("log level '{level}': {error}; {accepted}"))
-    })?;
-    let colours = std::io::stderr().is_terminal();
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    // A second daemon in the same process (in tests) keeps the first one's log.
-    let _ = subscriber.with_target(false).try_init();
-    Ok(())
 }
 
 impl Settings {

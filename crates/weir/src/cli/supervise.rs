@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::notify;
 use crate::api::{self, ApiListeners, Facts};
 use crate::control::Control;
 
@@ -53,7 +54,7 @@ impl Supervised {
     /// If the system has no thread left.
     pub fn start(control: Arc<Control>, listeners: ApiListeners, facts: Facts) -> io::Result<Supervised> {
         let (stop_api, api_stopped) = watch::channel(false);
-        let repeated = vec![
+        let mut repeated = vec![
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
@@ -63,6 +64,9 @@ impl Supervised {
             Repeated::start("return", RETURN_INTERVAL, control.clone(), Control::look_for_returns)?,
             Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
+        if let Some(interval) = notify::watchdog_interval() {
+            repeated.push(Repeated::start("watchdog", interval, control.clone(), notify::is_alive)?);
+        }
         let keeper = control.clone();
         let api = move || {
             serve_until_stopped(&control, &listeners, &facts, &api_stopped);

@@ -128,6 +128,12 @@ impl Control {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Numbers of volumes and drives; to know them the records must be readable.
+    pub fn counts(&self) -> (usize, usize) {
+        let model = self.model();
+        (model.volumes.len(), model.drives.len())
+    }
+
     fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,6 +27,7 @@ use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_l
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 use super::yielding::Yielding;
 use super::{Alarm, NO_HOME};
+use crate::logging::LineGate;
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
 const STOP_PATIENCE_NS: u64 = 5_000_000_000;
@@ -38,6 +39,8 @@ const NEAR_NS: u64 = 5_000;
 /// Completions taken in one round. As long as input is there at once, answers gather and go out together at
 /// the round's end; this bounds how long that may go on.
 const ROUND_COMPLETIONS_MAX: usize = 32;
+/// Lines about connections that are not served.
+static REFUSALS: LineGate = LineGate::new();
 
 /// Faults that stand, seen by all threads.
 pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
@@ -343,20 +346,37 @@ impl Reactor {
 
     fn serve(&mut self, volume: VolumeId, new: NewConnection) {
         let Some(&volume) = self.by_id.get(&volume).filter(|&&v| self.volumes[v].closing.is_none()) else {
-            tracing::info!(%volume, "a client chose a volume that has just been closed");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(%volume, left_out, "a client chose a volume that has just been closed");
+            }
             return;
         };
         if self.connections.len() >= CONNECTIONS_PER_REACTOR_MAX || self.stop_by_ns.is_some() {
-            tracing::warn!("a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::warn!(
+                    left_out,
+                    "a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already"
+                );
+            }
             return;
         }
         let (served, export) = (&self.volumes[volume], &new.session.export);
         if served.resizing_to.is_some() || export.size_bytes > served.size_bytes {
-            tracing::info!("a client that was told a size from before a shrink has to come again");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(
+                    left_out,
+                    "a client that was told a size from before a shrink has to come again"
+                );
+            }
             return;
         }
         if served.is_read_only && !export.read_only {
-            tracing::info!("a client that came before its volume was made read-only has to come again");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(
+                    left_out,
+                    "a client that came before its volume was made read-only has to come again"
+                );
+            }
             return;
         }
         let index = self.connections.insert(Connection::new(new, volume));

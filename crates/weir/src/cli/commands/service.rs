@@ -6,13 +6,25 @@ use super::super::output::{self, rough_size};
 use super::drive::{location, media, state};
 use super::pool as pool_words;
 use super::volume::class;
-use crate::api::types::{Pool, PoolDrive, PoolList};
+use crate::api::types::{Logging, Pool, PoolDrive, PoolList};
 
 /// Does what was told about the service.
 pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError> {
-    let ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } = command;
+    let read = match command {
+        ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } => read,
+        ServiceCommand::LogLevel { level } => return log_level(client, level),
+    };
     let list: PoolList = client.get("/v1/pools", &[])?;
     output::show(&list, read.output, description)
+}
+
+/// Shows what is logged, or changes it.
+fn log_level(client: &Client, level: Option<String>) -> Result<(), CommandError> {
+    let logging: Logging = match level {
+        Some(level) => client.put("/v1/logging", &[], &Logging { level })?,
+        None => client.get("/v1/logging", &[])?,
+    };
+    client.tell(&logging.level)
 }
 
 fn description(list: &PoolList) -> String {
