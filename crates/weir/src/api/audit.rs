@@ -1,7 +1,7 @@
 //! One line in the log for each change that is asked for: who, what, which object, and what became of it.
 
 use axum::body::{Body, to_bytes};
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -18,6 +18,20 @@ const BODY_CHARACTERS_MAX: usize = 1000;
 /// Who sent a request, as its listener knows: credentials of a local peer, or an address and the name of a token.
 #[derive(Clone, Debug)]
 pub struct Caller(pub String);
+
+impl Caller {
+    /// A process of this machine.
+    pub fn local(user: u32, group: u32, process: Option<i32>) -> Caller {
+        let process = process.map(|process| format!(" pid={process}")).unwrap_or_default();
+        Caller(format!("uid={user} gid={group}{process}"))
+    }
+}
+
+impl Default for Caller {
+    fn default() -> Caller {
+        Caller("unknown".to_owned())
+    }
+}
 
 /// A line that is written when the change ends, also if nobody waits for its answer any more.
 struct Line {
@@ -54,7 +68,8 @@ pub(super) async fn audit(request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return next.run(request).await;
     }
-    let who = request.extensions().get::<Caller>().map_or("unknown", |caller| caller.0.as_str()).to_owned();
+    let caller = request.extensions().get::<ConnectInfo<Caller>>();
+    let Caller(who) = caller.map(|ConnectInfo(caller)| caller.clone()).unwrap_or_default();
     let (method, object) = (request.method().clone(), request.uri().to_string());
     let (request, told) = read(request).await;
     let mut line = Line { who, method, object, request: told, outcome: None };

@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(options(line), json, "{line}");
         }
         let none = ChangeOptions::default();
-        assert_eq!(options("weir volume record v --output f.trace"), none, "that is a file");
+        assert_eq!(options("weir volume record v --seconds 5 --output f.trace"), none, "that is a file");
         assert_eq!(options("weir volume delete v"), none);
         let confirmed = ChangeOptions { is_confirmed: true, ..none };
         assert_eq!(options("weir snapshot restore v@s --yes"), confirmed);
