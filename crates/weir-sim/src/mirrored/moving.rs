@@ -262,6 +262,16 @@ impl World {
         self.take(effects)
     }
 
+    /// No account could be written that names a copy: its file goes, and it is added another time.
+    pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
+        let is_meant =
+            |doing: &Doing| (doing.extent, doing.slot, doing.stage) == (extent, slot, Stage::Adding);
+        if self.control.doing.as_ref().is_some_and(is_meant) {
+            self.give_back(extent, slot);
+            self.control.doing = None;
+        }
+    }
+
     /// Makes the mistake of giving back what is still needed.
     fn give_back_others(&mut self, extent: u32, slot: usize) {
         let wished = self.control.wished[extent as usize];

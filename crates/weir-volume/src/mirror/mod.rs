@@ -17,7 +17,10 @@
 
 mod capture;
 mod copying;
+pub mod epoch_record;
 mod extent;
+pub mod metadata_write;
+mod noting;
 mod operation;
 mod regions;
 pub mod scrub;
@@ -26,6 +29,8 @@ pub mod section;
 pub mod standing;
 mod verdict;
 
+use std::collections::BTreeSet;
+
 use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
 use crate::geometry::extent_count;
 use crate::volume::Volume;
@@ -33,6 +38,7 @@ use capture::Capture;
 pub use capture::NothingToCapture;
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
+pub use metadata_write::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Written};
 use operation::{Operation, Stage};
 pub use regions::{REGIONS, RegionSet, regions_of};
 pub use scrub::{Keep, Kept};
@@ -63,16 +69,14 @@ pub enum Effect {
         /// Which operation of it.
         operation: OperationId,
     },
-    /// Write the account beside these copies, durably; if its epoch is new, first as [`Witness::reserved`] and after
-    /// that, if it [counts](Account::counts_beside) beside those that took it, as [`Witness::known`] →
-    /// [`Mirror::noted`].
-    Note {
-        /// Which extent.
+    /// Write this account beside copies, durably, by way of [`MetadataWrites`] → [`Mirror::noted`].
+    Note(Box<MetadataRequest>),
+    /// A copy of an extent that was being added is not there: no account could be written that names it.
+    Refused {
+        /// Of which extent.
         extent: u32,
-        /// Which copies.
-        slots: Slots,
-        /// What to write.
-        account: Box<Account>,
+        /// Which copy.
+        slot: usize,
     },
     /// Compute the checksum of each block that an operation of a copy has read, or of as many blocks of zeroes if that
     /// was a hole → [`Mirror::examined`].
@@ -202,6 +206,8 @@ pub struct Mirror {
     flush_number: u32,
     /// Copies of extents that failed.
     fallen: Vec<(usize, u32)>,
+    /// Extents whose accounts could not be written.
+    refused: BTreeSet<u32>,
     /// No change begins.
     is_held: bool,
     /// What is being captured.
@@ -224,6 +230,7 @@ impl Mirror {
             flushes: Vec::new(),
             flush_number: 0,
             fallen: Vec::new(),
+            refused: BTreeSet::new(),
             is_held: false,
             capture: None,
             spare: Vec::new(),
@@ -242,6 +249,7 @@ impl Mirror {
         let count = extent_count(size_bytes) as usize;
         self.copies.iter_mut().for_each(|copy| copy.resize(size_bytes));
         self.fallen.retain(|(_, extent)| (*extent as usize) < count);
+        self.refused.retain(|extent| (*extent as usize) < count);
         self.extents.truncate(count);
         let missing = count - self.extents.len();
         let places = new.iter().map(Beginning::places).max().unwrap_or(0);
@@ -358,17 +366,13 @@ impl Mirror {
         &mut self.extents[extent as usize]
     }
 
-    /// Brings accounts to what follows from who is there. To be called once, before anything is started.
-    pub fn begin(&mut self, effects: &mut Vec<Effect>) {
-        (0..self.extents.len() as u32).for_each(|extent| self.note(extent, effects));
-    }
-
     /// Reads from the next copy that may be read and was not tried.
     fn read(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, failed, fault, .. } = *self.operation(id);
         let extent = &mut self.extents[request.extent as usize];
         if extent.is_open(&request) && extent.in_sync().next().is_some() {
-            return extent.reads_waiting.push(id);
+            extent.reads_waiting.push(id);
+            return self.note(request.extent, effects);
         }
         match extent.read_from(&request, failed) {
             Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
@@ -609,67 +613,6 @@ impl Mirror {
         self.note(extent, effects);
         self.look_again(extent, effects);
         self.go_on_unsealing(extent, effects);
-    }
-
-    /// Writes the account if it is not as it should be, one writing at a time.
-    fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        let is_as_it_is = extent.wanted == extent.noted;
-        // Once no copy is left that has everything, there is nothing to keep account of.
-        if extent.noting.is_some() || is_as_it_is || extent.in_sync().next().is_none() {
-            return;
-        }
-        // Beside stale copies too: so that none of them takes itself for the newest.
-        let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
-        extent.noting = Some(extent.wanted.clone());
-        let account = Box::new(extent.wanted.clone());
-        effects.push(Effect::Note { extent: index, slots, account });
-    }
-
-    /// The account was written, but beside these copies, which are of no use any more.
-    pub fn noted(&mut self, index: u32, failed: Slots, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        let account = extent.noting.take().expect("an account is noted once");
-        let has_changed = account.epoch != extent.noted.epoch;
-        let took_it = |slot: usize| !failed.contains(slot) && account.standings[slot] == Standing::InSync;
-        if extent.in_sync().any(took_it) {
-            let (epoch, standings) = (account.epoch, account.standings);
-            extent.noted = account;
-            extent.is_confirmed = true;
-            if has_changed {
-                effects.push(Effect::Stands { extent: index, epoch, standings });
-            }
-        }
-        // Only now: what follows looks at the account as it is.
-        for slot in failed.iter() {
-            let mut actions = Vec::new();
-            self.copies[slot].retire(index, &mut actions);
-            self.take(slot, actions, effects);
-        }
-        self.note(index, effects);
-        self.look_again(index, effects);
-        self.finish_flushes(effects);
-    }
-
-    /// Lets requests go on that waited for the account.
-    fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
-        reads.into_iter().for_each(|id| self.read(id, effects));
-        for id in self.extents[index as usize].running.clone() {
-            let Some(operation) = self.operations[id.0 as usize] else { continue };
-            let extent = &self.extents[index as usize];
-            let is_lost = extent.in_sync().next().is_none();
-            match operation.stage {
-                Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                // Who can take it may have changed since it was marked.
-                Stage::Marking => self.mark(id, effects),
-                Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
-                    self.conclude(id, Ok(Content::Data), effects);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Asks that all acknowledged writes become stable; ends with [`Effect::Flushed`].

@@ -41,7 +41,8 @@ impl Reactor {
                 self.queue_for_media(CopyIndex { volume: index, slot }, action);
             }
             Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
-            Effect::Note { extent, slots, account } => self.note_account(index, extent, slots, account),
+            Effect::Note(request) => self.note_account(index, *request),
+            Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
                 let owner = self.volumes[index].take_owner(operation, source);
                 match owner.purpose {

@@ -16,11 +16,11 @@ use weir_reactor::{Descriptor, Waker};
 use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
 use weir_volume::AllocationMap;
-use weir_volume::mirror::Account;
+use weir_volume::mirror::{Account, MetadataFault};
 
 use super::background::{Done, Outcome, Step};
 use super::rest::{SumsAnswer, SumsJob};
-use super::token::{AskNumber, CopyIndex};
+use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use crate::store::{Condemned, account, capture, witness};
 
@@ -38,11 +38,11 @@ pub(super) enum Job {
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
-    Witness { note: u64, path: PathBuf, extent: u32, epoch: u64, is_there: bool },
+    Witness { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
     /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
     Account {
-        note: u64,
         copy: CopyIndex,
+        extent: u32,
         number: AskNumber,
         drive: DriveId,
         path: PathBuf,
@@ -79,6 +79,21 @@ pub(super) struct OpenError {
     pub is_passing: bool,
 }
 
+/// Why replica metadata or an epoch record could not be written.
+pub(super) struct MetadataError {
+    /// Whether the drive is short of something or broken.
+    pub fault: MetadataFault,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+impl MetadataError {
+    fn new(what: &str, path: &Path, error: &io::Error) -> MetadataError {
+        let message = format!("{what} {} cannot be written: {error}", path.display());
+        MetadataError { fault: metadata_fault(error), message }
+    }
+}
+
 /// What came of a [`Job`].
 pub(super) enum Answer {
     Opened {
@@ -98,16 +113,16 @@ pub(super) enum Answer {
         outcome: Outcome,
     },
     Witnessed {
-        note: u64,
-        is_there: bool,
-        result: Result<(), String>,
+        volume: VolumeIndex,
+        extent: u32,
+        result: Result<(), MetadataError>,
     },
     Accounted {
-        note: u64,
         copy: CopyIndex,
+        extent: u32,
         number: AskNumber,
         due_ns: u64,
-        result: Result<(), String>,
+        result: Result<(), MetadataError>,
     },
     /// How far in the extent it came.
     Captured {
@@ -259,18 +274,18 @@ fn perform(job: Job) -> Answer {
             };
             Answer::Background { operation, outcome: outcome.map_err(|error| error.to_string()) }
         }
-        Job::Witness { note, path, extent, epoch, is_there } => {
-            let result = match is_there {
+        Job::Witness { volume, path, extent, epoch, is_committed } => {
+            let result = match is_committed {
                 false => witness::reserve(&path, extent, epoch),
                 true => witness::know(&path, extent, epoch),
             };
-            let result = result.map_err(|error| format!("witness {}: {error}", path.display()));
-            Answer::Witnessed { note, is_there, result }
+            let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
+            Answer::Witnessed { volume, extent, result }
         }
-        Job::Account { note, copy, number, path, account, due_ns, .. } => {
+        Job::Account { copy, extent, number, path, account, due_ns, .. } => {
             let result = patiently(|| account::write(&path, &account));
-            let result = result.map_err(|error| format!("account {}: {error}", path.display()));
-            Answer::Accounted { note, copy, number, due_ns, result }
+            let result = result.map_err(|error| MetadataError::new("replica metadata", &path, &error));
+            Answer::Accounted { copy, extent, number, due_ns, result }
         }
         Job::Capture { copy, number, source, target, range, can_share, .. } => {
             let result = patiently(|| capture::capture(&source, &target, range, can_share));
@@ -296,6 +311,16 @@ fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
+/// Tells a drive that is short of something from one that is broken.
+fn metadata_fault(error: &io::Error) -> MetadataFault {
+    use rustix::io::Errno;
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => MetadataFault::Shortage,
+        _ if is_shortage(error) => MetadataFault::Shortage,
+        _ => MetadataFault::Broken,
+    }
 }
 
 fn describe(path: &Path, error: &io::Error) -> String {
@@ -359,6 +384,18 @@ mod tests {
         let all = runs(&file, 5 * ALLOCATION_BYTES, 16384).unwrap();
         let expected = [(8192, true), (4096, false), (4096, true)];
         assert_eq!(all.iter().map(|r| (r.length, r.is_hole)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn full_drive_is_told_from_a_broken_one() {
+        use rustix::io::Errno;
+        let fault = |errno: Errno| metadata_fault(&io::Error::from(errno));
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::NOMEM, Errno::NFILE] {
+            assert_eq!(fault(errno), MetadataFault::Shortage, "{errno}");
+        }
+        for errno in [Errno::IO, Errno::NODEV, Errno::STALE, Errno::NOENT] {
+            assert_eq!(fault(errno), MetadataFault::Broken, "{errno}");
+        }
     }
 
     #[test]

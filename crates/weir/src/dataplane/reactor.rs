@@ -329,9 +329,9 @@ impl Reactor {
                     self.extent_opened((copy, number), extent, result);
                 }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
-                Answer::Witnessed { note, is_there, result } => self.witnessed(note, is_there, result),
-                Answer::Accounted { note, copy, number, due_ns, result } => {
-                    self.account_answered(note, (copy, number), due_ns, result);
+                Answer::Witnessed { volume, extent, result } => self.witnessed(volume, extent, result),
+                Answer::Accounted { copy, extent, number, due_ns, result } => {
+                    self.account_answered(due_ns, (copy, extent, number, result));
                 }
                 Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
                 Answer::Sums(answer) => self.sums_answered(*answer),

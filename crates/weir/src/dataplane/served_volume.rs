@@ -1,6 +1,6 @@
 //! A volume as its reactor holds it: the pure state of its copies, the open files, and what each operation belongs to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_reactor::{Buffer, BufferPool, Descriptor, Payload};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{Effect, MirrorId};
+use weir_volume::mirror::{Effect, MetadataFault, MetadataWrites, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
 use super::capture::Capturing;
@@ -20,6 +20,7 @@ use super::command::NewSize;
 use super::copies::AwaitedChange;
 use super::copying::Copying;
 use super::emulation::Emulated;
+use super::helper::MetadataError;
 use super::journals::VolumeJournals;
 use super::recording::Tap;
 use super::scrubbing::Scrubbing;
@@ -159,8 +160,10 @@ pub(super) struct ServedVolume {
     pub homes: Vec<Home>,
     /// The file in which the witnesses of its accounts are kept.
     pub witnesses: PathBuf,
-    /// For each extent whose account was written the epoch that it has.
-    pub known_epochs: BTreeMap<u32, u64>,
+    /// The accounts that are being written.
+    pub metadata: MetadataWrites,
+    /// Extents whose accounts could not be written, which an operator was told.
+    pub metadata_alarms: BTreeSet<u32>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
     pub effects: Vec<Effect>,
@@ -221,7 +224,8 @@ impl ServedVolume {
             shaping: None,
             homes: Vec::new(),
             witnesses: spec.witnesses,
-            known_epochs: BTreeMap::new(),
+            metadata: MetadataWrites::default(),
+            metadata_alarms: BTreeSet::new(),
             delayed_requests: 0,
             effects: Vec::new(),
             flushes: Vec::new(),
@@ -327,6 +331,14 @@ impl ServedVolume {
         files[index] = file;
     }
 
+    /// Keeps in words why an account or a witness could not be written.
+    pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
+        result.map_err(|error| {
+            self.fault_message = Some(error.message);
+            error.fault
+        })
+    }
+
     /// Takes over a new size; files beyond the end are closed.
     pub fn set_size(&mut self, resizing: NewSize) {
         let NewSize { size_bytes, copies, beginnings, .. } = resizing;
@@ -335,7 +347,7 @@ impl ServedVolume {
         self.set_layout(copies);
         self.mirror.resize(size_bytes, beginnings);
         let count = self.mirror.extents() as usize;
-        self.known_epochs.retain(|extent, _| (*extent as usize) < count);
+        self.metadata.truncate(self.mirror.extents());
         self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
         self.copying.look_at_all(&self.mirror);
         self.publish_rest_of_all();

@@ -24,7 +24,7 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
-use crate::store::extent_count;
+use crate::store::{extent_count, witness};
 use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
@@ -431,6 +431,8 @@ impl Control {
     fn add_copy(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
         let mut record = look.record.clone();
         let count = extent_count(record.size_bytes);
+        // First of all: a full state folder keeps the copy from being added, and never a write waiting for it.
+        witness::prepare(&self.witnesses(record.id), count)?;
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
         let store = self.store(drive)?;
