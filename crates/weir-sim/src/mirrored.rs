@@ -68,6 +68,8 @@ enum Pending {
         epoch: u64,
         is_committed: bool,
     },
+    /// It is recorded that the last copy in sync of an extent failed.
+    Failure(u32),
     Metadata {
         slot: usize,
         extent: u32,
@@ -99,6 +101,8 @@ struct World {
     metadata: MetadataWrites,
     /// The epoch records.
     record: Record,
+    /// Copies of extents in which a change or a sync failed, since the last start.
+    unknown: BTreeSet<(usize, u32)>,
     /// Copies of extents beside which metadata could not be written, since the last start.
     metadata_failed: BTreeSet<(usize, u32)>,
     /// When metadata of an extent last could not be written beside any copy in sync.
@@ -184,6 +188,7 @@ impl World {
             witness,
             metadata: MetadataWrites::default(),
             record: Record::default(),
+            unknown: BTreeSet::new(),
             metadata_failed: BTreeSet::new(),
             refused_at: BTreeMap::new(),
             stands: vec![account.standings; EXTENTS as usize],
@@ -373,7 +378,8 @@ impl World {
             || self.pending.iter().any(|pending| match pending {
                 Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
                 Pending::Sync(at, of, _) => *at == slot && *of == extent,
-                Pending::Record { extent: of, .. }
+                Pending::Failure(of)
+                | Pending::Record { extent: of, .. }
                 | Pending::Metadata { extent: of, .. }
                 | Pending::Keep(of, _) => *of == extent,
                 Pending::BeginCapture => false,
@@ -413,7 +419,8 @@ impl World {
                     self.stands[extent as usize] = standings;
                     self.control.hear(extent, &standings);
                 }
-                Effect::Fell { slot, extent } => {
+                Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
+                Effect::Fell { slot, extent, .. } => {
                     self.fell.insert((slot, extent));
                     let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                     let is_last = !self.mirror.has_other(extent, slot);
@@ -465,6 +472,7 @@ impl World {
         match pending {
             Pending::BeginCapture => self.begin_capture(&mut effects),
             Pending::Capture(piece) => self.capture(piece, &mut effects),
+            Pending::Failure(extent) => self.answer_failure(extent),
             Pending::Record { extent, epoch, is_committed } => {
                 self.answer_record(extent, epoch, is_committed)?;
             }
@@ -474,6 +482,8 @@ impl World {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
                 if result.is_ok() {
                     self.drives[slot].files[extent as usize].sync(point);
+                } else {
+                    self.unknown.insert((slot, extent));
                 }
                 self.mirror.answer(slot, Answer::Synced(extent, result), &mut effects);
             }
@@ -481,6 +491,7 @@ impl World {
                 self.prepare(slot, owner, &action);
                 let extent = action.extent().expect("ends are not carried out");
                 let answer = self.carry_out(slot, owner, action);
+                self.note_unknown(slot, &action, &answer);
                 self.note_fault((slot, extent), owner, &answer);
                 self.mirror.answer(slot, answer, &mut effects);
             }

@@ -166,7 +166,7 @@ impl World {
             match action {
                 Action::Done { operation, result } => self.done(operation, result)?,
                 Action::Flushed { flush, result } => self.flushed(flush, result),
-                Action::Retire { extent } => {
+                Action::Retire { extent, .. } => {
                     self.retired.insert(extent);
                 }
                 Action::Sync { extent } => {

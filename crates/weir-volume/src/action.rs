@@ -53,6 +53,18 @@ pub enum Fault {
     Broken,
 }
 
+/// What the file of a failed extent is worth. A drive whose path was gone, or that could not be read, leaves what is
+/// stable as it was; a write or sync that failed leaves something that nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remains {
+    /// All that was acknowledged is stable: unchanged, it can be used again.
+    Intact,
+    /// Acknowledged writes that no flush has covered may be lost, as after a crash.
+    Unsynced,
+    /// A change or a sync failed: it must not be used as though nothing had happened, not even after a restart.
+    Unknown,
+}
+
 /// What a successful operation found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
@@ -169,6 +181,8 @@ pub enum Action {
     Retire {
         /// Which extent.
         extent: u32,
+        /// What its file is worth.
+        remains: Remains,
     },
 }
 
@@ -197,7 +211,7 @@ impl Action {
             | Action::Release { extent, .. }
             | Action::Zero { extent, .. }
             | Action::Sync { extent }
-            | Action::Retire { extent } => Some(extent),
+            | Action::Retire { extent, .. } => Some(extent),
             Action::Done { .. } | Action::Flushed { .. } => None,
         }
     }

@@ -14,10 +14,13 @@ impl World {
     /// volume starts anew, perhaps without some drives.
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
+        let failed = self.failed_for_good();
         self.come_back_or_not();
         for pending in std::mem::take(&mut self.pending) {
             match pending {
-                Pending::Record { .. } | Pending::Metadata { .. } => self.write_metadata_or_not(pending),
+                Pending::Failure(_) | Pending::Record { .. } | Pending::Metadata { .. } => {
+                    self.write_metadata_or_not(pending)
+                }
                 Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
                 Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
             }
@@ -34,12 +37,18 @@ impl World {
         }
         self.fell.clear();
         self.metadata_failed.clear();
+        self.unknown.clear();
+        // What was asked for just now is nobody's any more.
+        self.pending.clear();
         self.metadata = MetadataWrites::default();
         self.end_metadata_faults();
         self.witness = self.record.lose_power();
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        if self.accept_failures(&failed)? {
+            return self.crash();
+        }
         self.leave_rot_alone();
         self.find_seals();
         let mut effects = Vec::new();

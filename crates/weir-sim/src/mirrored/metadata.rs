@@ -8,8 +8,9 @@ use std::sync::Arc;
 use weir_types::bounds::COPIES_MAX;
 use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 use weir_volume::mirror::{
-    Account, MetadataAction, MetadataFault, MetadataRequest, Standing, Witness, Written,
+    Account, Answer, MetadataAction, MetadataFault, MetadataRequest, Standing, Witness, Written,
 };
+use weir_volume::{Action, Fault};
 
 use super::{Pending, Sabotage, World};
 use crate::requests::EXTENTS;
@@ -191,6 +192,54 @@ impl World {
         result
     }
 
+    /// The folder of epoch records takes note that the last copy of an extent failed, or could not.
+    pub(super) fn answer_failure(&mut self, extent: u32) {
+        self.record.is_kept = self.random.chance(1, 2);
+        if epoch_record::fail(&mut self.record, extent).is_err() {
+            self.pending.push(Pending::Failure(extent));
+        }
+    }
+
+    /// Takes note that nobody knows any more what a copy holds.
+    pub(super) fn note_unknown(&mut self, slot: usize, action: &Action, answer: &Answer) {
+        let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
+        if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
+            (is_change, action.extent(), answer)
+        {
+            self.unknown.insert((slot, extent));
+        }
+    }
+
+    /// Extents that must not be served after the power fails now: their last copy in sync failed, nobody knows what it
+    /// holds, and that is recorded.
+    pub(super) fn failed_for_good(&self) -> Vec<u32> {
+        let is_unknown = |extent: u32| {
+            let standings = self.mirror.standings(extent);
+            let is_good = |slot: &usize| standings[*slot] == Standing::InSync;
+            let is_unknown = |slot: usize| self.unknown.contains(&(slot, extent));
+            (0..COPIES_MAX).filter(is_good).any(is_unknown)
+        };
+        let is_recorded = |extent: u32| {
+            !self.pending.iter().any(|pending| matches!(pending, Pending::Failure(of) if *of == extent))
+        };
+        let is_lost = |extent: &u32| self.mirror.is_lost(*extent);
+        (0..EXTENTS).filter(is_lost).filter(|extent| is_unknown(*extent) && is_recorded(*extent)).collect()
+    }
+
+    /// None of these is served; then somebody decides to use them as they are. True if anybody has to.
+    pub(super) fn accept_failures(&mut self, failed: &[u32]) -> Result<bool, String> {
+        let served = |extent: &&u32| !self.mirror.is_lost(**extent);
+        if let Some(extent) = failed.iter().find(served) {
+            return Err(format!("extent {extent} is served though its last copy failed before the start"));
+        }
+        let marked = (0..).zip(self.record.found()).filter(|(_, witness)| witness.is_failed);
+        let marked: Vec<u32> = marked.map(|(extent, _)| extent).collect();
+        for extent in &marked {
+            epoch_record::accept(&mut self.record, *extent).expect("nothing fails after a start");
+        }
+        Ok(!marked.is_empty())
+    }
+
     /// A drive answers whether it has replica metadata.
     pub(super) fn answer_metadata(
         &mut self,
@@ -234,6 +283,7 @@ impl World {
                 // What the caller would have been told is nobody's any more.
                 let _ = self.record(extent, epoch, is_committed);
             }
+            Pending::Failure(extent) => self.answer_failure(extent),
             Pending::Metadata { slot, extent, account } => {
                 if !self.drives[slot].is_broken && self.random.chance(1, 2) {
                     self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));

@@ -27,7 +27,7 @@ impl Pending {
             Pending::Metadata { slot, extent, .. } => Some((*extent, std::iter::once(*slot).collect())),
             Pending::Keep(extent, work) => Some((*extent, slots_of(work))),
             Pending::Capture(piece) => Some((piece.extent, piece.slots)),
-            Pending::BeginCapture | Pending::Record { .. } => None,
+            Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } => None,
         }
     }
 
@@ -103,7 +103,7 @@ impl World {
         match pending {
             Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
             // That is for `MetadataWrites` to say.
-            Pending::Metadata { .. } | Pending::Record { .. } => false,
+            Pending::Metadata { .. } | Pending::Failure(_) | Pending::Record { .. } => false,
             Pending::Keep(_, work) => !matches!(**work, Keep::Seal(_)) || slots.iter().any(has_it),
             Pending::Capture(_) | Pending::BeginCapture => true,
         }
@@ -188,7 +188,7 @@ impl World {
                 self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
             }
             Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
-            Pending::Capture(_) | Pending::BeginCapture | Pending::Record { .. } => {}
+            Pending::Capture(_) | Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } => {}
         }
     }
 

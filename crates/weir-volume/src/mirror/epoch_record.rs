@@ -13,6 +13,9 @@ const ENTRY_BYTES: u64 = 16;
 /// Where in an entry the committed epoch is; the allocated one comes first.
 const COMMITTED_START: usize = 8;
 
+/// In the allocated epoch: the last replica in sync failed, and nobody knows what it holds.
+const FAILED: u64 = 1 << 63;
+
 /// A block of the record's file, aligned as direct I/O wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4096))]
@@ -62,7 +65,32 @@ pub fn raise<B: RecordBlocks>(
     let mut content = blocks.read(block)?;
     let start = if is_committed { start + COMMITTED_START } else { start };
     let known = number_at(&content, start);
-    put(&mut content, start, known.max(epoch));
+    put(&mut content, start, (known & FAILED) | (known & !FAILED).max(epoch));
+    blocks.write(block, &content)?;
+    blocks.sync()
+}
+
+/// Records durably that the last replica in sync of an extent failed, and that nobody knows what it holds.
+///
+/// # Errors
+/// Those of the file; then it may be recorded or not.
+pub fn fail<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error> {
+    set_failed(blocks, extent, FAILED)
+}
+
+/// Takes back durably that the last replica in sync of an extent failed: somebody has decided to use what it holds.
+///
+/// # Errors
+/// Those of the file; then it may be taken back or not.
+pub fn accept<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error> {
+    set_failed(blocks, extent, 0)
+}
+
+fn set_failed<B: RecordBlocks>(blocks: &mut B, extent: u32, mark: u64) -> Result<(), B::Error> {
+    let (block, start) = place_of(extent);
+    let mut content = blocks.read(block)?;
+    let allocated = number_at(&content, start) & !FAILED;
+    put(&mut content, start, allocated | mark);
     blocks.write(block, &content)?;
     blocks.sync()
 }
@@ -100,9 +128,10 @@ pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<Wit
     let mut found = Vec::new();
     for block in 0..extents.div_ceil(per_block) {
         let content = blocks.read(block)?;
-        let entry = |start: usize| Witness {
-            reserved: number_at(&content, start),
-            known: number_at(&content, start + COMMITTED_START),
+        let entry = |start: usize| {
+            let (allocated, known) =
+                (number_at(&content, start), number_at(&content, start + COMMITTED_START));
+            Witness { reserved: allocated & !FAILED, known, is_failed: allocated & FAILED != 0 }
         };
         found.extend((0..BLOCK_BYTES as usize).step_by(ENTRY_BYTES as usize).map(entry));
     }
@@ -180,22 +209,36 @@ mod tests {
         assert_eq!(raise(&mut file, 3, 7, true), Ok(()));
         file.lose_power();
         let recorded = read_all(&mut file, 4).unwrap();
-        assert_eq!(recorded[3], Witness { reserved: 0, known: 7 });
+        assert_eq!(recorded[3], Witness { known: 7, ..Witness::default() });
+    }
+
+    #[test]
+    fn failure_stays_recorded_until_it_is_accepted() {
+        let mut file = Cached::default();
+        raise(&mut file, 1, 4, false).unwrap();
+        fail(&mut file, 1).unwrap();
+        raise(&mut file, 1, 6, false).unwrap();
+        file.lose_power();
+        let failed = Witness { reserved: 6, known: 0, is_failed: true };
+        assert_eq!(read_all(&mut file, 3).unwrap(), [Witness::default(), failed, Witness::default()]);
+        accept(&mut file, 1).unwrap();
+        file.lose_power();
+        assert_eq!(read_all(&mut file, 2).unwrap()[1], Witness { is_failed: false, ..failed });
     }
 
     #[test]
     fn entries_of_many_blocks_are_told_apart() {
         let mut file = Cached::default();
-        begin(&mut file, 250..600, Witness { reserved: 2, known: 1 }).unwrap();
+        begin(&mut file, 250..600, Witness { reserved: 2, known: 1, is_failed: false }).unwrap();
         raise(&mut file, 255, 9, false).unwrap();
         raise(&mut file, 256, 8, true).unwrap();
         raise(&mut file, 256, 3, true).unwrap();
         file.lose_power();
         let recorded = read_all(&mut file, 601).unwrap();
         let expected = |extent: u32| match extent {
-            255 => Witness { reserved: 9, known: 1 },
-            256 => Witness { reserved: 2, known: 8 },
-            250..600 => Witness { reserved: 2, known: 1 },
+            255 => Witness { reserved: 9, known: 1, is_failed: false },
+            256 => Witness { reserved: 2, known: 8, is_failed: false },
+            250..600 => Witness { reserved: 2, known: 1, is_failed: false },
             _ => Witness::default(),
         };
         assert!(recorded.iter().copied().eq((0..601).map(expected)));

@@ -31,7 +31,7 @@ mod verdict;
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
+use crate::action::{Action, Content, Fault, Kind, OperationId, Remains, Request};
 use crate::geometry::extent_count;
 use crate::volume::Volume;
 use capture::Capture;
@@ -44,7 +44,7 @@ pub use regions::{REGIONS, RegionSet, regions_of};
 pub use scrub::{Keep, Kept};
 pub use seals::{Damaged, Seals, SealsByCopy, Sections};
 pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
-pub use standing::{Account, Beginning, Standing, Standings, Unservable, Witness};
+pub use standing::{Account, Beginning, Found, Standing, Standings, Unservable, Witness};
 
 /// Names one request to a mirror, or one copy step, from its start until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +125,14 @@ pub enum Effect {
         /// Which copy.
         slot: usize,
         /// Of which extent.
+        extent: u32,
+        /// What its file is worth.
+        remains: Remains,
+    },
+    /// The last copy in sync of an extent failed, and nobody knows what its file holds: this must be durable apart from it
+    /// ([`epoch_record::fail`]), so that no start serves it as though nothing had happened.
+    RecordFailure {
+        /// Which extent.
         extent: u32,
     },
     /// Capture what these copies of an extent have from an offset on, as much of it as is good to do at once, in whole
@@ -481,7 +489,7 @@ impl Mirror {
             match action {
                 Action::Done { operation, result } => self.ended(slot, operation, result, effects),
                 Action::Flushed { flush, result } => self.copy_flushed(slot, flush, result, effects),
-                Action::Retire { extent } => self.fell(slot, extent, effects),
+                Action::Retire { extent, remains } => self.fell((slot, extent), remains, effects),
                 action => {
                     let owner = action.operation().and_then(|id| self.owners[slot][id.0 as usize]);
                     effects.push(Effect::Act { slot, owner, action });
@@ -603,12 +611,17 @@ impl Mirror {
     }
 
     /// A copy of an extent is out of service.
-    fn fell(&mut self, slot: usize, extent: u32, effects: &mut Vec<Effect>) {
+    fn fell(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
         self.fallen.push((slot, extent));
         let state = &mut self.extents[extent as usize];
         state.fall(slot);
         if state.wanted.standings[slot] != Standing::Absent {
-            effects.push(Effect::Fell { slot, extent });
+            effects.push(Effect::Fell { slot, extent, remains });
+        }
+        // No copy is left beside which an account could say so.
+        let was_last = state.wanted.standings[slot] == Standing::InSync && state.in_sync().next().is_none();
+        if was_last && remains == Remains::Unknown {
+            effects.push(Effect::RecordFailure { extent });
         }
         self.note(extent, effects);
         self.look_again(extent, effects);

@@ -70,6 +70,31 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
+    /// Has it noted apart from all copies that the last one in sync of an extent failed.
+    pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
+        let volume = &mut self.volumes[index];
+        volume.outstanding += 1;
+        let path = volume.witnesses.clone();
+        self.helper.submit(Job::Failure { volume: index, path, extent });
+    }
+
+    pub(super) fn failure_recorded(
+        &mut self,
+        index: VolumeIndex,
+        extent: u32,
+        result: Result<(), MetadataError>,
+    ) {
+        let volume = &mut self.volumes[index];
+        volume.outstanding -= 1;
+        if let Err(error) = result {
+            let message =
+                format!("would be served again after a restart, though it failed: {}", error.message);
+            let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
+            self.raise_alarm(alarm);
+        }
+        self.settle_volume(index);
+    }
+
     fn write_accounts(&mut self, index: VolumeIndex, extent: u32, slots: Slots, account: &Arc<Account>) {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];

@@ -61,7 +61,8 @@ impl Reactor {
                 self.capture(index, extent, slots, (offset, length));
             }
             Effect::Captured { copies } => self.capture_ended(index, copies),
-            Effect::Fell { slot, extent } => self.fell(index, slot, extent),
+            Effect::RecordFailure { extent } => self.record_failure(index, extent),
+            Effect::Fell { slot, extent, .. } => self.fell(index, slot, extent),
             Effect::Stands { extent, standings, .. } => self.stands(index, extent, standings),
         }
     }

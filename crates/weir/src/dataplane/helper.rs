@@ -39,6 +39,8 @@ pub(super) enum Job {
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
     Witness { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
+    /// Have the witness of an extent take note that its last copy in sync failed.
+    Failure { volume: VolumeIndex, path: PathBuf, extent: u32 },
     /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
     Account {
         copy: CopyIndex,
@@ -117,6 +119,11 @@ pub(super) enum Answer {
         extent: u32,
         result: Result<(), MetadataError>,
     },
+    FailureRecorded {
+        volume: VolumeIndex,
+        extent: u32,
+        result: Result<(), MetadataError>,
+    },
     Accounted {
         copy: CopyIndex,
         extent: u32,
@@ -186,7 +193,7 @@ impl Helper {
             Job::Open { drive, .. } => self.of_drive(drive, Duty::Open).submit(job),
             Job::Status { .. } => self.teller.submit(job),
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
-            Job::Witness { .. } => self.witness.submit(job),
+            Job::Witness { .. } | Job::Failure { .. } => self.witness.submit(job),
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
             Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
             // In the order in which they come: one may take the place of another.
@@ -281,6 +288,11 @@ fn perform(job: Job) -> Answer {
             };
             let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
             Answer::Witnessed { volume, extent, result }
+        }
+        Job::Failure { volume, path, extent } => {
+            let result = witness::fail(&path, extent);
+            let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
+            Answer::FailureRecorded { volume, extent, result }
         }
         Job::Account { copy, extent, number, path, account, due_ns, .. } => {
             let result = patiently(|| account::write(&path, &account));

@@ -330,6 +330,9 @@ impl Reactor {
                 }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
                 Answer::Witnessed { volume, extent, result } => self.witnessed(volume, extent, result),
+                Answer::FailureRecorded { volume, extent, result } => {
+                    self.failure_recorded(volume, extent, result);
+                }
                 Answer::Accounted { copy, extent, number, due_ns, result } => {
                     self.account_answered(due_ns, (copy, extent, number, result));
                 }

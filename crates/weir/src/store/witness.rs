@@ -69,6 +69,11 @@ pub fn know(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, true)
 }
 
+/// Notes durably that the last copy in sync of an extent failed, and that nobody knows what it holds.
+pub fn fail(path: &Path, extent: u32) -> io::Result<()> {
+    epoch_record::fail(&mut open(path)?, extent)
+}
+
 /// Sees to it that there is space for the witnesses of so many extents, durably, whatever is noted.
 ///
 /// # Errors
@@ -97,7 +102,7 @@ pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
 pub fn begin(path: &Path, extents: Range<u32>, epoch: u64) -> Result<(), StoreError> {
     prepare(path, extents.end.into())?;
     let mut file = open(path).context("create", path)?;
-    let new = Witness { reserved: epoch, known: epoch };
+    let new = Witness { reserved: epoch, known: epoch, is_failed: false };
     epoch_record::begin(&mut file, extents, new).context("write", path)
 }
 
@@ -179,7 +184,7 @@ mod tests {
                     }
                     Step::Begin(first, count, epoch) => {
                         begin(&path, first..first + count, epoch).unwrap();
-                        let new = Witness { reserved: epoch, known: epoch };
+                        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
                         oracle[first as usize..(first + count) as usize].fill(new);
                     }
                 }
@@ -197,7 +202,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().len(), 2 * BLOCK_BYTES);
         reserve(&path, 299, 4).unwrap();
         prepare(&path, 600).unwrap();
-        assert_eq!(read_all(&path, 600).unwrap()[299], Witness { reserved: 4, known: 0 });
+        assert_eq!(read_all(&path, 600).unwrap()[299], Witness { reserved: 4, known: 0, is_failed: false });
         assert_eq!(fs::metadata(&path).unwrap().len(), 3 * BLOCK_BYTES);
     }
 
@@ -209,7 +214,10 @@ mod tests {
         remove(&path).unwrap();
         know(&path, 1, 5).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), BLOCK_BYTES);
-        assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(), Witness { reserved: 0, known: 5 }]);
+        assert_eq!(
+            read_all(&path, 2).unwrap(),
+            [Witness::default(), Witness { reserved: 0, known: 5, is_failed: false }]
+        );
         remove(&path).unwrap();
         assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(); 2]);
     }
