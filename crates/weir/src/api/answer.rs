@@ -83,10 +83,7 @@ impl From<PathRejection> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(ErrorBody { error: self.detail.clone() })).into_response();
-        // For the line that tells of the change.
-        response.extensions_mut().insert(self.detail);
-        response
+        (self.status, Json(ErrorBody { error: self.detail })).into_response()
     }
 }
 
