@@ -30,6 +30,7 @@ fn main() -> Result<(), String> {
         sum.standings += report.standings;
         sum.captures += report.captures;
         sum.moves += report.moves;
+        sum.metadata_refused += report.metadata_refused;
         sum.given_up += report.given_up;
         sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
@@ -44,8 +45,8 @@ fn main() -> Result<(), String> {
         sum.acknowledged, sum.failed, sum.crashes, sum.copied, sum.standings, sum.captures
     );
     println!(
-        "{} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later",
-        sum.moves, sum.given_up, sum.late_writes
+        "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later",
+        sum.metadata_refused, sum.moves, sum.given_up, sum.late_writes
     );
     println!(
         "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",

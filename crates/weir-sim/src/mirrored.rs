@@ -3,6 +3,7 @@
 
 mod capturing;
 mod crash;
+mod metadata;
 mod moving;
 mod rest;
 mod settings;
@@ -10,9 +11,12 @@ mod stalling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
-use weir_volume::mirror::{Account, Answer, Effect, Keep, MirrorId, Slots, Standing, Standings, Witness};
+use weir_volume::mirror::{
+    Account, Answer, Effect, Keep, MetadataFault, MetadataWrites, MirrorId, Standing, Standings, Witness,
+};
 use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 
 use crate::disk::{Block, File, SyncPoint};
@@ -22,6 +26,7 @@ use crate::requests::{EXTENTS, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
+use metadata::Record;
 use moving::Control;
 use rest::{Scrubs, SumsFile};
 pub use settings::{Report, Rot, Sabotage, Settings};
@@ -41,6 +46,8 @@ struct Drive {
     is_silent: bool,
     /// It was either, since the last start.
     has_failed: bool,
+    /// Replica metadata cannot be written there, for now.
+    metadata_fault: Option<MetadataFault>,
 }
 
 impl Drive {
@@ -56,7 +63,18 @@ enum Pending {
     Action(usize, Option<MirrorId>, Action),
     /// A sync answers with what it found when it began.
     Sync(usize, u32, SyncPoint),
-    Note(u32, Slots, Box<Account>),
+    Record {
+        extent: u32,
+        epoch: u64,
+        is_committed: bool,
+    },
+    /// It is recorded that the last copy in sync of an extent failed.
+    Failure(u32),
+    Metadata {
+        slot: usize,
+        extent: u32,
+        account: Arc<Account>,
+    },
     BeginCapture,
     Capture(Piece),
     Keep(u32, Box<Keep>),
@@ -80,6 +98,15 @@ struct World {
     drives: Vec<Drive>,
     /// What is kept of each extent apart from its copies.
     witness: Vec<Witness>,
+    metadata: MetadataWrites,
+    /// The epoch records.
+    record: Record,
+    /// Copies of extents in which a change or a sync failed, since the last start.
+    unknown: BTreeSet<(usize, u32)>,
+    /// Copies of extents beside which metadata could not be written, since the last start.
+    metadata_failed: BTreeSet<(usize, u32)>,
+    /// When metadata of an extent last could not be written beside any copy in sync.
+    refused_at: BTreeMap<u32, u64>,
     /// The standings of each extent's copies as they durably are.
     stands: Vec<Standings>,
     /// Copies of extents that fell since the last start and were not taken back.
@@ -146,6 +173,7 @@ impl World {
             is_broken: false,
             is_silent: false,
             has_failed: false,
+            metadata_fault: None,
         };
         let drives: Vec<Drive> = (0..COPIES_MAX).map(drive).collect();
         let witness = vec![Witness::default(); EXTENTS as usize];
@@ -158,6 +186,11 @@ impl World {
             mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun),
             drives,
             witness,
+            metadata: MetadataWrites::default(),
+            record: Record::default(),
+            unknown: BTreeSet::new(),
+            metadata_failed: BTreeSet::new(),
+            refused_at: BTreeMap::new(),
             stands: vec![account.standings; EXTENTS as usize],
             fell: BTreeSet::new(),
             pending: Vec::new(),
@@ -195,6 +228,10 @@ impl World {
             self.drives[slot].is_broken = true;
             self.drives[slot].has_failed = true;
         }
+        self.change_metadata_faults();
+        if self.random.chance(1, 40) {
+            self.retry_metadata()?;
+        }
         if self.random.chance(10 * breaks_per_ten_thousand, 10_000) {
             return self.bring_back();
         }
@@ -226,21 +263,16 @@ impl World {
         self.answer_one()
     }
 
-    fn is_changing_epoch(&self) -> bool {
-        self.pending.iter().any(|pending| match pending {
-            Pending::Note(extent, _, account) => account.epoch > self.witness[*extent as usize].known,
-            _ => false,
-        })
-    }
-
     /// Answers everything that is under way.
     fn settle(&mut self) -> Result<(), String> {
         self.drives.iter_mut().for_each(|drive| drive.is_silent = false);
-        while !self.pending.is_empty() || !self.ghosts.is_empty() {
+        self.end_metadata_faults();
+        while !self.pending.is_empty() || !self.ghosts.is_empty() || !self.metadata.is_idle() {
             self.now += 1;
             self.answer_one()?;
             if self.pending.is_empty() {
                 self.come_back()?;
+                self.retry_metadata()?;
             }
         }
         let left = self.in_flight.len() + self.flushes.len() + self.steps.len();
@@ -346,7 +378,10 @@ impl World {
             || self.pending.iter().any(|pending| match pending {
                 Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
                 Pending::Sync(at, of, _) => *at == slot && *of == extent,
-                Pending::Note(of, ..) | Pending::Keep(of, _) => *of == extent,
+                Pending::Failure(of)
+                | Pending::Record { extent: of, .. }
+                | Pending::Metadata { extent: of, .. }
+                | Pending::Keep(of, _) => *of == extent,
                 Pending::BeginCapture => false,
                 Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
             })
@@ -366,14 +401,8 @@ impl World {
                     self.pending.push(Pending::Action(slot, owner, action));
                 }
                 Effect::Ended { slot, operation } => _ = self.buffers.remove(&(slot, operation)),
-                Effect::Note { extent, slots, account } => {
-                    self.pending.push(Pending::Note(extent, slots, account.clone()));
-                    if self.settings.sabotage == Sabotage::NotesLate {
-                        let mut effects = Vec::new();
-                        self.mirror.noted(extent, Slots::default(), &mut effects);
-                        self.take(effects)?;
-                    }
-                }
+                Effect::Note(request) => self.ask_for_metadata(*request)?,
+                Effect::Refused { extent, slot } => self.addition_refused(extent, slot),
                 Effect::Examine { id, slot, operation, content } => {
                     self.examine(id, (slot, operation), content)?;
                 }
@@ -390,9 +419,12 @@ impl World {
                     self.stands[extent as usize] = standings;
                     self.control.hear(extent, &standings);
                 }
-                Effect::Fell { slot, extent } => {
+                Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
+                Effect::Fell { slot, extent, .. } => {
                     self.fell.insert((slot, extent));
-                    if !self.drives[slot].has_failed {
+                    let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
+                    let is_last = !self.mirror.has_other(extent, slot);
+                    if !self.drives[slot].has_failed && (is_last || !lacks_metadata) {
                         return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
                     }
                 }
@@ -440,17 +472,18 @@ impl World {
         match pending {
             Pending::BeginCapture => self.begin_capture(&mut effects),
             Pending::Capture(piece) => self.capture(piece, &mut effects),
-            Pending::Note(extent, slots, account) => {
-                let failed = self.write_account(extent, slots, &account);
-                if self.settings.sabotage != Sabotage::NotesLate {
-                    self.mirror.noted(extent, failed, &mut effects);
-                }
+            Pending::Failure(extent) => self.answer_failure(extent),
+            Pending::Record { extent, epoch, is_committed } => {
+                self.answer_record(extent, epoch, is_committed)?;
             }
+            Pending::Metadata { slot, extent, account } => self.answer_metadata(slot, extent, &account)?,
             Pending::Keep(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
             Pending::Sync(slot, extent, point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
                 if result.is_ok() {
                     self.drives[slot].files[extent as usize].sync(point);
+                } else {
+                    self.unknown.insert((slot, extent));
                 }
                 self.mirror.answer(slot, Answer::Synced(extent, result), &mut effects);
             }
@@ -458,24 +491,12 @@ impl World {
                 self.prepare(slot, owner, &action);
                 let extent = action.extent().expect("ends are not carried out");
                 let answer = self.carry_out(slot, owner, action);
+                self.note_unknown(slot, &action, &answer);
                 self.note_fault((slot, extent), owner, &answer);
                 self.mirror.answer(slot, answer, &mut effects);
             }
         }
         self.take(effects)
-    }
-
-    /// Writes an account beside copies, and then its epoch apart from them; those that could not take it.
-    fn write_account(&mut self, extent: u32, slots: Slots, account: &Account) -> Slots {
-        let (failed, fine): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| self.drives[*slot].is_away());
-        for slot in &fine {
-            self.drives[*slot].accounts[extent as usize] = Some(account.clone());
-        }
-        let reserved = self.witness[extent as usize].reserved.max(account.epoch);
-        let counts = account.counts_beside(fine.iter().copied().collect());
-        let known = if counts { account.epoch } else { self.witness[extent as usize].known };
-        self.witness[extent as usize] = Witness { reserved, known };
-        failed.into_iter().collect()
     }
 
     fn random_fault(&mut self, slot: usize) -> Option<Fault> {
@@ -495,11 +516,7 @@ impl World {
                 );
                 Answer::Opened(extent, result)
             }
-            // A full drive has no space for the piece, or the daemon keeps what is left for itself.
-            Action::Allocate { extent, piece } => match fault {
-                Some(Fault::NoSpace) => Answer::Refused(extent, piece, Fault::NoSpace),
-                _ => Answer::Allocated(extent, piece),
-            },
+            Action::Allocate { extent, piece } => Answer::Allocated(extent, piece),
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let result = transfer::broken_only(fault)
                     .map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
@@ -636,6 +653,10 @@ impl World {
     /// something since the request came, and since another copy failed it.
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
         let extent = flying.request.extent;
+        // It could not be told durably what it leaves behind.
+        if self.refused_at.get(&extent).is_some_and(|at| *at >= flying.began) {
+            return Ok(());
+        }
         let standings = self.mirror.standings(extent);
         let is_left = |slot: &usize| {
             let is_well = self.reachable[*slot] && !self.drives[*slot].is_broken;

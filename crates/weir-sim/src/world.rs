@@ -166,7 +166,7 @@ impl World {
             match action {
                 Action::Done { operation, result } => self.done(operation, result)?,
                 Action::Flushed { flush, result } => self.flushed(flush, result),
-                Action::Retire { extent } => {
+                Action::Retire { extent, .. } => {
                     self.retired.insert(extent);
                 }
                 Action::Sync { extent } => {
@@ -230,10 +230,6 @@ impl World {
                     |fault| Err(failure(fault)),
                 );
                 self.volume.opened(extent, result, actions);
-            }
-            // A full drive has no space for the piece, or the daemon keeps what is left for itself.
-            Action::Allocate { extent, piece } if fault == Some(Fault::NoSpace) => {
-                self.volume.refused(extent, piece, Fault::NoSpace, actions);
             }
             Action::Allocate { extent, piece } => self.volume.allocated(extent, piece, actions),
             Action::Read { operation, extent, offset, buffer_offset, length } => {

@@ -48,13 +48,21 @@ pub enum Fault {
     /// The extent lies beyond the end of the volume.
     #[error("beyond the end of the volume")]
     OutOfRange,
-    /// The drive is away at present. Nothing is broken, and nothing that was acknowledged is lost: the same may succeed
-    /// once the drive is back.
-    #[error("the drive is away")]
-    Away,
     /// The drive failed, or the extent's file is missing, shortened or unreadable.
     #[error("input/output error")]
     Broken,
+}
+
+/// What the file of a failed extent is worth. A drive whose path was gone, or that could not be read, leaves what is
+/// stable as it was; a write or sync that failed leaves something that nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remains {
+    /// All that was acknowledged is stable: unchanged, it can be used again.
+    Intact,
+    /// Acknowledged writes that no flush has covered may be lost, as after a crash.
+    Unsynced,
+    /// A change or a sync failed: it must not be used as though nothing had happened, not even after a restart.
+    Unknown,
 }
 
 /// What a successful operation found.
@@ -173,6 +181,8 @@ pub enum Action {
     Retire {
         /// Which extent.
         extent: u32,
+        /// What its file is worth.
+        remains: Remains,
     },
 }
 
@@ -201,7 +211,7 @@ impl Action {
             | Action::Release { extent, .. }
             | Action::Zero { extent, .. }
             | Action::Sync { extent }
-            | Action::Retire { extent } => Some(extent),
+            | Action::Retire { extent, .. } => Some(extent),
             Action::Done { .. } | Action::Flushed { .. } => None,
         }
     }

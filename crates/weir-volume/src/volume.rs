@@ -2,7 +2,7 @@
 
 use weir_types::bounds::BLOCK_BYTES;
 
-use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
+use crate::action::{Action, Content, Fault, Kind, OperationId, Remains, Request};
 use crate::extent::{AllocationMap, Extent, State, piece_of};
 use crate::flush::{Flushes, Join};
 use crate::geometry::extent_count;
@@ -201,7 +201,7 @@ impl Volume {
                 }
                 self.retry_waiting(extent, actions);
             }
-            Err(Fault::Broken) => self.retire(extent, actions),
+            Err(Fault::Broken) => self.fail(extent, true, actions),
             Err(fault) => self.stay_closed(extent, fault, actions),
         }
     }
@@ -225,22 +225,6 @@ impl Volume {
         self.retry_waiting(extent, actions);
     }
 
-    /// The other answer to [`Action::Allocate`]: the piece gets no space, or not now. Writes that wait for it fail.
-    pub fn refused(&mut self, extent: u32, piece: u32, fault: Fault, actions: &mut Vec<Action>) {
-        let state = &mut self.extents[extent as usize];
-        state.allocating.retain(|&other| other != piece);
-        let needs_it = |id: &OperationId| {
-            let request = self.operations.get(*id).request;
-            matches!(request.kind, Kind::Write { .. }) && piece_of(request.offset) == piece
-        };
-        let waiting = std::mem::take(&mut state.waiting);
-        let (failing, waiting): (Vec<OperationId>, Vec<OperationId>) =
-            waiting.into_iter().partition(needs_it);
-        state.waiting = waiting.into();
-        failing.into_iter().for_each(|id| self.finish(id, Err(fault), actions));
-        self.retry_waiting(extent, actions);
-    }
-
     /// The [`Action::Zero`] of an operation that is one and runs, for executors that need more than one step.
     pub fn zeroing(&self, id: OperationId) -> Option<Action> {
         let Request { kind, extent, offset, length } = self.operations.get(id).request;
@@ -256,7 +240,8 @@ impl Volume {
             Err(fault) => {
                 // First, so that the end finds the extent retired: nothing was acknowledged that is lost now.
                 if fault == Fault::Broken {
-                    self.retire(extent, actions);
+                    let is_running = matches!(operation.stage, Stage::Running { .. });
+                    self.fail(extent, operation.is_read() || !is_running, actions);
                 }
                 self.end(id, operation, Err(fault), actions);
             }
@@ -390,7 +375,7 @@ impl Volume {
     pub fn synced(&mut self, extent: u32, result: Result<(), Fault>, actions: &mut Vec<Action>) {
         if result.is_err() {
             self.extents[extent as usize].sync.is_dirty = true;
-            self.retire(extent, actions);
+            self.fail(extent, false, actions);
             return;
         }
         let (served, is_next_wanted) = self.extents[extent as usize].sync.ended();
@@ -429,16 +414,26 @@ impl Volume {
 
     /// Takes an extent out of service: everything that waits for it fails, and all that comes.
     pub fn retire(&mut self, index: u32, actions: &mut Vec<Action>) {
+        self.fail(index, true, actions);
+    }
+
+    /// Takes an extent out of service; nothing was changed there by what it fails for, or nobody knows.
+    fn fail(&mut self, index: u32, is_unchanged: bool, actions: &mut Vec<Action>) {
         let Some(extent) = self.extents.get_mut(index as usize) else { return };
         if extent.state == State::Retired {
             return;
         }
         extent.state = State::Retired;
         self.has_lost_writes |= extent.sync.concerns_flush();
+        let remains = match (is_unchanged, extent.sync.concerns_flush()) {
+            (false, _) => Remains::Unknown,
+            (true, true) => Remains::Unsynced,
+            (true, false) => Remains::Intact,
+        };
         let waiting = std::mem::take(&mut extent.waiting);
         let flushes = extent.sync.abandon();
         self.untouch(index);
-        actions.push(Action::Retire { extent: index });
+        actions.push(Action::Retire { extent: index, remains });
         for id in waiting {
             self.finish(id, Err(Fault::Broken), actions);
         }

@@ -3,6 +3,7 @@
 
 mod background;
 mod pools;
+mod process;
 mod reasons;
 mod scrubs;
 
@@ -13,13 +14,12 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
-use weir_volume::mirror::Standing;
 
 use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{
     BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView,
-    VolumeView,
+    VolumeCondition, VolumeHealth, VolumeView,
 };
 use reasons::LimitInForce;
 
@@ -56,6 +56,7 @@ struct Snapshot {
     credits: Vec<BurstCredit>,
     background: Vec<BackgroundJob>,
     scrubs: Vec<ScrubView>,
+    process: process::Process,
 }
 
 /// Names and values of one series' labels.
@@ -72,18 +73,23 @@ struct Subject {
 }
 
 /// What the gauges mean.
-const GAUGES: [(&str, &str); 10] = [
+const GAUGES: [(&str, &str); 15] = [
     ("queue_depth", "Requests received and not yet answered"),
     ("queue_depth_delayed", "Requests held back by a ceiling now"),
     ("connections", "Open connections"),
-    ("size_bytes", "Size"),
-    ("used_bytes", "Space occupied on the drive"),
+    ("size_bytes", "Size in bytes"),
+    ("used_bytes", "Space occupied on the drive, in bytes"),
+    ("online", "1 if all data can be read and written, 0 if some extents have no usable replica"),
+    ("degraded", "1 if some extents have fewer replicas in sync than they should, else 0"),
+    ("extents_degraded", "Extents with fewer replicas in sync than they should have, but at least one"),
+    ("extents_offline", "Extents with no usable replica"),
     (
         "extent_copies_in_sync",
-        "Copies of extents that have everything, of a volume that has, or had, several",
+        "Extent replicas that have everything and can be reached, of a volume that has, or had, several",
     ),
-    ("extent_copies_stale", "Copies of extents that lack something and are not read"),
-    ("copies_left_bytes", "Bytes to look at until all copies that can be reached have everything"),
+    ("extent_copies_stale", "Extent replicas that lack something and are not read"),
+    ("extent_copies_missing", "Extent replicas that cannot be reached"),
+    ("copies_left_bytes", "Bytes to look at until all replicas that can be reached have everything"),
     ("policy_bound", "1 if a policy group is bound, else 0"),
     ("workloads", "Volumes that are bound"),
 ];
@@ -97,19 +103,21 @@ const COUNTERS: [Counter; 9] = [
     ("bytes", "Bytes covered by answered requests", |totals| totals.bytes as f64),
     ("errors", "Requests answered with an error", |totals| totals.errors as f64),
     ("delayed_requests", "Requests held back by a ceiling", |totals| totals.delayed as f64),
-    ("delayed_seconds", "Time that requests were held back by a ceiling", |totals| {
+    ("delayed_seconds", "Time that requests were held back by a ceiling, in seconds", |totals| {
         seconds(totals.time.delayed_ns)
     }),
     (
         "floor_wait_seconds",
-        "Time that requests waited because others went first for their floors",
+        "Time that requests waited because others went first for their floors, in seconds",
         |totals| seconds(totals.time.floors_ns),
     ),
-    ("queue_seconds", "Time that requests waited for the media for other reasons", |totals| {
+    ("queue_seconds", "Time that requests waited for the media for other reasons, in seconds", |totals| {
         seconds(totals.time.queue_ns)
     }),
-    ("media_seconds", "Time that requests spent at the media", |totals| seconds(totals.time.media_ns)),
-    ("other_seconds", "The rest of the time of requests", |totals| seconds(totals.time.other_ns)),
+    ("media_seconds", "Time that requests spent at the media, in seconds", |totals| {
+        seconds(totals.time.media_ns)
+    }),
+    ("other_seconds", "The rest of the time of requests, in seconds", |totals| seconds(totals.time.other_ns)),
 ];
 
 fn seconds(ns: u64) -> f64 {
@@ -124,12 +132,13 @@ impl Snapshot {
             scrubs: volumes.iter().filter_map(|volume| volume.scrub.clone()).collect(),
             volumes: volumes.into_iter().map(Subject::volume).collect(),
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
-            alarms: control.shown_alarms().len() as u64,
+            alarms: control.alarms().len() as u64,
             drives: control.drives(),
             pools: control.pools(),
             bounds: control.bound_limits(),
             credits: control.burst_credits(),
             background: control.background_jobs(),
+            process: process::Process::now(),
         })
     }
 }
@@ -146,9 +155,17 @@ impl Subject {
             ("policy_bound", u64::from(view.policy.is_some())),
         ];
         gauges.extend(view.used_bytes.map(|used| ("used_bytes", used)));
+        let VolumeHealth { condition, replicas, extents_degraded, extents_offline } = view.health;
+        gauges.extend([
+            ("online", u64::from(condition != VolumeCondition::Offline)),
+            ("degraded", u64::from(condition != VolumeCondition::Online)),
+            ("extents_degraded", extents_degraded),
+            ("extents_offline", extents_offline),
+        ]);
         if let Some(copies) = &view.replication {
-            gauges.push(("extent_copies_in_sync", copies.count(Standing::InSync)));
-            gauges.push(("extent_copies_stale", copies.count(Standing::Stale)));
+            gauges.push(("extent_copies_in_sync", replicas.in_sync));
+            gauges.push(("extent_copies_stale", replicas.stale));
+            gauges.push(("extent_copies_missing", replicas.missing));
             gauges.push(("copies_left_bytes", copies.bytes_left));
         }
         Subject {
@@ -190,6 +207,7 @@ impl Subject {
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        process::encode(&mut encoder, &self.process)?;
         encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
         encode_drives(&mut encoder, &self.drives)?;
         background::encode(&mut encoder, &self.background)?;
@@ -224,12 +242,14 @@ const DRIVE_GAUGES: [DriveGauge; 5] = [
     ("weir_drive_online", "1 if the drive is there, 0 if it is missing", |drive| {
         Some(u64::from(drive.usage.is_ok()))
     }),
-    ("weir_drive_size_bytes", "Size of the drive", |drive| Some(drive.usage.as_ref().ok()?.size_bytes)),
-    ("weir_drive_available_bytes", "Space left on the drive", |drive| {
+    ("weir_drive_size_bytes", "Size of the drive, in bytes", |drive| {
+        Some(drive.usage.as_ref().ok()?.size_bytes)
+    }),
+    ("weir_drive_available_bytes", "Space left on the drive, in bytes", |drive| {
         Some(drive.usage.as_ref().ok()?.available_bytes)
     }),
     ("weir_drive_volumes", "Volumes on the drive", |drive| Some(drive.volumes as u64)),
-    ("weir_drive_provisioned_bytes", "Sum of the sizes of volumes on the drive", |drive| {
+    ("weir_drive_provisioned_bytes", "Sum of the sizes of volumes on the drive, in bytes", |drive| {
         Some(drive.provisioned_bytes)
     }),
 ];
@@ -326,7 +346,7 @@ fn encode_latencies(
     subjects: &[Subject],
 ) -> Result<(), Error> {
     let name = format!("{prefix}_latency_seconds");
-    let help = "Time from a request being received to its answer being ready";
+    let help = "Time from a request being received to its answer being ready, in seconds";
     let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Histogram)?;
     for subject in subjects {
         for (operation, totals) in
@@ -389,6 +409,47 @@ mod tests {
         assert_eq!(buckets[0].1, 2);
         assert_eq!(buckets.iter().map(|b| b.1).sum::<u64>(), 9);
         assert_eq!(buckets.last().unwrap(), &(f64::INFINITY, 2));
+    }
+
+    /// What follows from the name of a family: the words of its unit, which its help must have.
+    const UNITS: [(&str, &str); 6] = [
+        ("_bytes_per_second", "bytes per second"),
+        ("_bytes", "bytes"),
+        ("_seconds", "seconds"),
+        ("_seconds_max", "seconds"),
+        ("_ratio", "ratio"),
+        ("_iops", "operations per second"),
+    ];
+
+    #[test]
+    fn every_family_has_help_that_names_its_unit() {
+        let folder = tempfile::tempdir().unwrap();
+        let world = crate::control::tests::World::start(folder.path());
+        world.control.create_volume(crate::control::tests::volume(None, "v", 1 << 20)).unwrap();
+        let text = render(&world.control).unwrap();
+        let families: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        assert!(families.len() > 40, "{families:?}");
+        for family in families {
+            let start = format!("# HELP {family} ");
+            let help = text.lines().find_map(|line| line.strip_prefix(start.as_str()));
+            let help = help.unwrap_or_else(|| panic!("{family} has no help")).to_lowercase();
+            assert!(help.trim_end_matches('.').len() > 3, "{family} has no help");
+            let unit = UNITS.iter().find(|(end, _)| family.ends_with(end));
+            assert!(unit.is_none_or(|(_, words)| help.contains(words)), "{family} has no unit: {help}");
+        }
+        for line in [
+            "weir_up 1.0",
+            "weir_volume_online{tenant=\"default\",volume=\"v\"} 1.0",
+            "weir_volume_degraded{tenant=\"default\",volume=\"v\"} 0.0",
+        ] {
+            assert!(text.contains(line), "{line} in:\n{text}");
+        }
+        for start in
+            ["weir_build_info{version=", "process_resident_memory_bytes ", "process_cpu_seconds_total "]
+        {
+            assert!(text.lines().any(|line| line.starts_with(start)), "{start} in:\n{text}");
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn sizes_that_no_volume_can_have() {
     refused(&daemon, 1, "volume resize kept --size 0", &["0", "4096"]);
     refused(&daemon, 1, "volume resize kept --size 5000B --force", &["5000"]);
     refused(&daemon, 1, "volume resize kept --size 4096B", &["--force"]);
-    refused(&daemon, 1, "volume resize missing --size 4096B", &["missing"]);
+    refused(&daemon, 4, "volume resize missing --size 4096B", &["missing"]);
     assert_eq!(names(&daemon), ["kept"]);
     assert_eq!(daemon.json(&["volume", "inspect", "kept"])["size_bytes"], 1 << 30);
 }
@@ -83,20 +83,20 @@ fn names_that_are_not_accepted() {
 fn things_that_do_not_exist() {
     let daemon = Daemon::fresh();
     daemon.create("v", "1");
-    refused(&daemon, 1, "volume create w --size 1 --tenant nobody", &["tenant", "nobody"]);
-    refused(&daemon, 1, "volume create w --size 1 --qos-policy-group missing", &["policy group", "missing"]);
-    refused(&daemon, 1, "volume modify v --qos-policy-group missing", &["policy group", "missing"]);
-    refused(&daemon, 1, "volume inspect missing", &["volume", "missing"]);
-    refused(&daemon, 1, "volume delete missing", &["volume", "missing"]);
-    refused(&daemon, 1, "volume list --tenant nobody", &["nobody"]);
-    refused(&daemon, 1, "tenant delete nobody", &["nobody"]);
-    refused(&daemon, 1, "qos policy-group modify missing --max-throughput 1IOPS", &["missing"]);
-    refused(&daemon, 1, "qos policy-group rename missing --new-name other", &["missing"]);
-    refused(&daemon, 1, "qos policy-group delete missing", &["missing"]);
+    refused(&daemon, 4, "volume create w --size 1 --tenant nobody", &["tenant", "nobody"]);
+    refused(&daemon, 4, "volume create w --size 1 --qos-policy-group missing", &["policy group", "missing"]);
+    refused(&daemon, 4, "volume modify v --qos-policy-group missing", &["policy group", "missing"]);
+    refused(&daemon, 4, "volume inspect missing", &["volume", "missing"]);
+    refused(&daemon, 4, "volume delete missing", &["volume", "missing"]);
+    refused(&daemon, 4, "volume list --tenant nobody", &["nobody"]);
+    refused(&daemon, 4, "tenant delete nobody", &["nobody"]);
+    refused(&daemon, 4, "qos policy-group modify missing --max-throughput 1IOPS", &["missing"]);
+    refused(&daemon, 4, "qos policy-group rename missing --new-name other", &["missing"]);
+    refused(&daemon, 4, "qos policy-group delete missing", &["missing"]);
     // A group of another tenant is none for this volume.
     daemon.ok(&["tenant", "create", "acme"]);
     daemon.ok(&["qos", "policy-group", "create", "theirs", "--tenant", "acme", "--max-throughput", "1IOPS"]);
-    refused(&daemon, 1, "volume modify v --qos-policy-group theirs", &["theirs"]);
+    refused(&daemon, 4, "volume modify v --qos-policy-group theirs", &["theirs"]);
     refused(&daemon, 2, "volume explode v", &["explode"]);
     refused(&daemon, 2, "volume create v --size 1 --colour blue", &["colour"]);
     refused(&daemon, 2, "volume create v --size 1 --io_priority best", &["best", "high", "medium", "low"]);
@@ -197,7 +197,7 @@ fn an_over_committed_pool() {
     refused(&daemon, 1, "pool modify em --over-commit 28%", &["5000IOPS bound there", "is 5880IOPS"]);
     refused(&daemon, 2, "pool modify em --over-commit 1.5", &["not a whole number of percent"]);
     refused(&daemon, 1, "pool modify em --reserve 51%", &["a reserve of 51% is not accepted; 0% to 50% is"]);
-    refused(&daemon, 1, "pool inspect missing", &["unknown pool 'missing'; there are: default, em"]);
+    refused(&daemon, 4, "pool inspect missing", &["unknown pool 'missing'; there are: default, em"]);
     assert_eq!(floors(&daemon), before);
     assert_eq!(daemon.json(&["status"])["status"], "operational");
     ok(&format!("{apply} --force"));

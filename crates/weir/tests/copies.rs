@@ -239,6 +239,50 @@ fn fill_up(daemon: &Daemon) {
 }
 
 #[test]
+fn replica_that_a_full_drive_cannot_record_is_added_once_there_is_space() {
+    if !is_root() {
+        return common::skip("a filesystem of its own needs root");
+    }
+    let daemon = Daemon::fresh();
+    let small = daemon.state().beside("small");
+    std::fs::create_dir_all(&small).unwrap();
+    tool("mount", &["-t", "tmpfs", "-o", "size=48m", "none", small.to_str().unwrap()]);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| add_beside_full(&daemon)));
+    drop(daemon);
+    tool("umount", &["-l", small.to_str().unwrap()]);
+    outcome.unwrap();
+}
+
+fn add_beside_full(daemon: &Daemon) {
+    add_drive(daemon, "small", "high");
+    daemon.ok(&["volume", "create", "vol1", "--size", "1", "--io-priority", "high"]);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    client.write(0, &[1; 4096]).unwrap();
+    let filler = daemon.state().beside("small").join("filler");
+    std::fs::write(&filler, vec![1; 64 << 20]).unwrap_err();
+    add_drive(daemon, "other", "high");
+    daemon.ok(&["volume", "update", "vol1", "--repl", "2"]);
+    let id = inspect(daemon)["id"].as_str().unwrap().to_owned();
+    let folder = daemon.state().beside("other").join("volumes").join(id).join("extents");
+    let mut seen = std::collections::BTreeSet::new();
+    // Twice without the file, and changed in between: it was made and given back.
+    wait_until("an attempt to add the replica to end", || {
+        let changed = std::fs::metadata(&folder).and_then(|folder| folder.modified());
+        let is_there = folder.join("00000000").exists();
+        seen.extend(changed.ok().filter(|_| !is_there));
+        seen.len() > 1
+    });
+    assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    client.write(0, &[2; 4096]).unwrap();
+    client.flush().unwrap();
+    std::fs::remove_file(filler).unwrap();
+    settle(daemon);
+    assert_eq!(client.read(0, 4096).unwrap(), [2; 4096]);
+    client.disconnect();
+    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [2]);
+}
+
+#[test]
 fn moves_go_on_after_kills_and_end_right() {
     let mut daemon = Daemon::fresh();
     ["fast1", "fast2", "fast3"].iter().for_each(|drive| add_drive(&daemon, drive, "high"));

@@ -294,7 +294,7 @@ fn bad_drives_are_refused_with_what_is_wrong() {
         let message = daemon.refused(code, &[&["drive", "add"], arguments.as_slice()].concat());
         assert!(message.contains(words), "{arguments:?}: {message}");
     }
-    let message = daemon.refused(1, &["volume", "create", "v", "--size", "1", "--drive", "fast"]);
+    let message = daemon.refused(4, &["volume", "create", "v", "--size", "1", "--drive", "fast"]);
     assert!(message.contains("unknown drive 'fast'; there are: default, emulated"), "{message}");
     // A relative path is meant from where the command is run.
     weir_in(&daemon, Path::new(outer), &["drive", "add", "free", "--no-measurement"]).ok();

@@ -150,12 +150,13 @@ fn a_recording_is_bounded_and_one_runs_at_a_time() {
     let prediction = predict(&["--trace", &trace]);
     assert!(number(&prediction["volumes"][0]["predicted"]["requests"]) > 100.0, "{prediction}");
     load.finish();
-    let refused = |arguments: &[&str], words: &str| {
-        let said = daemon.refused(1, &[&["volume", "record"], arguments].concat());
+    let refused_with = |code: i32, arguments: &[&str], words: &str| {
+        let said = daemon.refused(code, &[&["volume", "record"], arguments].concat());
         assert!(said.contains(words), "{said}");
     };
+    let refused = |arguments: &[&str], words: &str| refused_with(1, arguments, words);
     let (missing, missing_text) = beside(&daemon, "missing.trace");
-    refused(&["v2", "--output", &missing_text, "--seconds", "1"], "unknown volume 'v2'");
+    refused_with(4, &["v2", "--output", &missing_text, "--seconds", "1"], "unknown volume 'v2'");
     assert!(!missing.exists());
     refused(&["v1", "v1", "--output", &missing_text, "--seconds", "1"], "named twice");
     refused(&["v1", "--output", &missing_text, "--seconds", "1", "--limit", "10"], "cannot be made");

@@ -220,9 +220,9 @@ fn what_makes_no_sense_is_refused_with_what_would_be_accepted() {
     let free = free.to_str().unwrap();
     for (code, arguments, words) in [
         (1, vec!["drive", "measure", "slow"], "drive 'slow' is being measured already"),
-        (1, vec!["drive", "measure", "fast"], "unknown drive 'fast'; there are: default, slow"),
+        (4, vec!["drive", "measure", "fast"], "unknown drive 'fast'; there are: default, slow"),
         (
-            1,
+            4,
             vec!["drive", "modify", "fast", "--class", "low"],
             "unknown drive 'fast'; there are: default, slow",
         ),

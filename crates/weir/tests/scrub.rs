@@ -284,7 +284,7 @@ fn scrubs_are_begun_shown_waited_for_and_given_up() {
     let list = daemon.json(&["scrub", "list"])["scrubs"].clone();
     let daemon = daemon.stop().start(&[]);
     assert_eq!(daemon.json(&["scrub", "list"])["scrubs"], list, "it is kept");
-    assert!(daemon.refused(1, &["scrub", "nothing"]).contains("unknown volume 'nothing'"));
+    assert!(daemon.refused(4, &["scrub", "nothing"]).contains("unknown volume 'nothing'"));
     daemon.refused(2, &["scrub"]);
     daemon.refused(2, &["scrub", "vol1", "--all"]);
     daemon.stop();

@@ -232,7 +232,7 @@ fn templates_are_shown_refused_and_kept() {
     refused(1, "template create t --replicas high --read-from low", "of which none of its replicas");
     refused(1, "template modify nvme --read-from high", "is built in and stays as it is");
     refused(1, "volume create vol1 --size 1 --template mixed", "a copy on class medium, which cannot be had");
-    refused(1, "volume create vol1 --size 1 --template other", "there are: hdd, hybrid, mixed, nvme");
+    refused(4, "volume create vol1 --size 1 --template other", "there are: hdd, hybrid, mixed, nvme");
     refused(2, "volume create vol1 --size 1 --template nvme --repl 2", "cannot be used with");
     assert_eq!(daemon.json(&["volume", "list"])["volumes"], json!([]), "nothing was made");
     daemon.ok(&words("template modify mixed --replicas high,low"));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Account, Beginning, Slots};
+use weir_volume::mirror::{Beginning, MetadataWrites};
 
 use super::{Pending, World};
 use crate::requests::{EXTENTS, place_of};
@@ -14,10 +14,13 @@ impl World {
     /// volume starts anew, perhaps without some drives.
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
+        let failed = self.failed_for_good();
         self.come_back_or_not();
         for pending in std::mem::take(&mut self.pending) {
             match pending {
-                Pending::Note(extent, slots, account) => self.write_some_accounts(extent, slots, &account),
+                Pending::Failure(_) | Pending::Record { .. } | Pending::Metadata { .. } => {
+                    self.write_metadata_or_not(pending)
+                }
                 Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
                 Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
             }
@@ -33,9 +36,19 @@ impl World {
             (drive.is_broken, drive.is_silent, drive.has_failed) = (false, false, false);
         }
         self.fell.clear();
+        self.metadata_failed.clear();
+        self.unknown.clear();
+        // What was asked for just now is nobody's any more.
+        self.pending.clear();
+        self.metadata = MetadataWrites::default();
+        self.end_metadata_faults();
+        self.witness = self.record.lose_power();
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        if self.accept_failures(&failed)? {
+            return self.crash();
+        }
         self.leave_rot_alone();
         self.find_seals();
         let mut effects = Vec::new();
@@ -46,25 +59,6 @@ impl World {
         }
         self.settle()?;
         self.check_after_crash()
-    }
-
-    fn write_some_accounts(&mut self, extent: u32, slots: Slots, account: &Account) {
-        if self.random.chance(1, 4) {
-            return;
-        }
-        let witness = &mut self.witness[extent as usize];
-        witness.reserved = witness.reserved.max(account.epoch);
-        let mut is_whole = true;
-        for slot in slots.iter() {
-            if !self.drives[slot].is_broken && self.random.chance(1, 2) {
-                self.drives[slot].accounts[extent as usize] = Some(account.clone());
-            } else {
-                is_whole = false;
-            }
-        }
-        if is_whole && !slots.is_empty() {
-            self.witness[extent as usize].known = account.epoch;
-        }
     }
 
     /// Finds the copies: without some drives if the volume can be served without them.

@@ -5,7 +5,7 @@
 //! chance, also in the middle of a move.
 
 use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Account, Beginning, Slots, Standing, Standings, Witness};
+use weir_volume::mirror::{Beginning, Found, Slots, Standing, Standings, Witness};
 
 use super::rest::SumsFile;
 use super::{Drive, Sabotage, Settings, World};
@@ -21,7 +21,6 @@ pub(super) struct Control {
     wished: Vec<Slots>,
     /// What is under way: one change at a time.
     doing: Option<Doing>,
-    is_alone_known: bool,
 }
 
 /// A change of a copy that is under way.
@@ -66,7 +65,6 @@ impl Control {
             recorded: vec![slots; EXTENTS as usize],
             wished: vec![slots; EXTENTS as usize],
             doing: None,
-            is_alone_known: settings.is_moved,
         }
     }
 
@@ -121,19 +119,12 @@ impl Control {
         let recorded = self.recorded[index];
         let is_found =
             |slot: usize| reachable[slot] && recorded.contains(slot) && drives[slot].is_made[index];
-        let mut recorded = recorded.iter();
-        if let (Some(slot), None) = (recorded.next(), recorded.next())
-            && self.is_alone_known
-            && is_found(slot)
-            && drives[slot].accounts[index].is_none()
-            && witness.known == 0
-        {
-            return Ok(Beginning { epoch_reserved: witness.reserved, ..Beginning::alone(slot) });
-        }
-        let account = |slot: usize| -> Option<Account> {
-            drives[slot].accounts[index].clone().filter(|_| is_found(slot))
+        let found = |slot: usize| match drives[slot].accounts[index].clone().filter(|_| is_found(slot)) {
+            Some(account) => (slot, Found::Accounted(account)),
+            None if is_found(slot) => (slot, Found::Bare),
+            None => (slot, Found::Nothing),
         };
-        Beginning::settle(std::array::from_fn(account), witness).map_err(|error| error.to_string())
+        Beginning::find(recorded.iter().map(found).collect(), witness).map_err(|error| error.to_string())
     }
 
     /// What is to be done next for an extent whose copies stand like this.
@@ -260,6 +251,16 @@ impl World {
             self.give_back_others(extent, slot);
         }
         self.take(effects)
+    }
+
+    /// No account could be written that names a copy: its file goes, and it is added another time.
+    pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
+        let is_meant =
+            |doing: &Doing| (doing.extent, doing.slot, doing.stage) == (extent, slot, Stage::Adding);
+        if self.control.doing.as_ref().is_some_and(is_meant) {
+            self.give_back(extent, slot);
+            self.control.doing = None;
+        }
     }
 
     /// Makes the mistake of giving back what is still needed.

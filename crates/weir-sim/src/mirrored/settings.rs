@@ -18,7 +18,7 @@ pub enum Sabotage {
     /// None.
     #[default]
     None,
-    /// An account is said to be written before it is.
+    /// An account is said to be written and is not, now and then.
     NotesLate,
     /// One region in some is said to be copied and is not.
     SkipsRegions,
@@ -59,6 +59,8 @@ pub struct Settings {
     pub breaks_per_ten_thousand: u64,
     /// Of 10 000 steps, in how many a drive stops answering for a while.
     pub stalls_per_ten_thousand: u64,
+    /// Of 10 000 steps, in how many a drive, or the folder of epoch records, takes no metadata for a while.
+    pub metadata_faults_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a copy is added or given up.
     pub moves_per_mille: u64,
     /// Copies come and go in the order in which control moves them, and begin as control finds them.
@@ -87,6 +89,7 @@ impl Settings {
             full_per_mille: 0,
             breaks_per_ten_thousand: 0,
             stalls_per_ten_thousand: 0,
+            metadata_faults_per_ten_thousand: 0,
             moves_per_mille: 0,
             is_moved: false,
             captures_per_mille: 0,
@@ -128,7 +131,11 @@ impl Settings {
     /// turns, up to everything at once but rot.
     pub fn moved(seed: u64) -> Settings {
         let base = match seed % 4 {
-            0 => Settings { breaks_per_ten_thousand: 15, ..Settings::quiet(seed) },
+            0 => Settings {
+                breaks_per_ten_thousand: 15,
+                metadata_faults_per_ten_thousand: 40,
+                ..Settings::quiet(seed)
+            },
             1 => Settings::scrubbed(seed),
             2 => Settings::captured(seed),
             _ => Settings::stalled(seed),
@@ -142,6 +149,7 @@ impl Settings {
         Settings {
             full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
             breaks_per_ten_thousand: 15,
+            metadata_faults_per_ten_thousand: if seed.is_multiple_of(4) { 0 } else { 40 },
             moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
             without_placement: seed.is_multiple_of(5).then_some(1),
             ..Settings::quiet(seed)
@@ -166,6 +174,8 @@ pub struct Report {
     pub standings: u64,
     /// Captures that came to their end.
     pub captures: u64,
+    /// Writes of metadata that no copy in sync could take.
+    pub metadata_refused: u64,
     /// Copies that control added or gave up.
     pub moves: u64,
     /// Pieces of work that were given up because a drive did not answer.

@@ -2,7 +2,7 @@
 //! the data plane does it; they may still carry it out at any later time, or never.
 
 use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Answer, Keep, Slots, Standing};
+use weir_volume::mirror::{Account, Answer, Keep, Slots};
 use weir_volume::{Action, Fault};
 
 use super::{Pending, Sabotage, World};
@@ -24,10 +24,10 @@ impl Pending {
         match self {
             Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
             Pending::Sync(slot, extent, _) => Some((*extent, std::iter::once(*slot).collect())),
-            Pending::Note(extent, slots, _) => Some((*extent, *slots)),
+            Pending::Metadata { slot, extent, .. } => Some((*extent, std::iter::once(*slot).collect())),
             Pending::Keep(extent, work) => Some((*extent, slots_of(work))),
             Pending::Capture(piece) => Some((piece.extent, piece.slots)),
-            Pending::BeginCapture => None,
+            Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } => None,
         }
     }
 
@@ -80,6 +80,7 @@ impl World {
 
     /// Gives up whatever others can stand in for.
     fn look_for_stalls(&mut self) -> Result<(), String> {
+        self.give_up_metadata()?;
         while let Some(index) = self.pending.iter().position(|pending| self.is_to_be_given_up(pending)) {
             let pending = self.pending.swap_remove(index);
             match pending {
@@ -101,9 +102,8 @@ impl World {
         let has_it = |slot: usize| !self.drives[slot].is_away();
         match pending {
             Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
-            Pending::Note(_, _, account) => {
-                slots.iter().any(|slot| has_it(slot) && account.standings[slot] == Standing::InSync)
-            }
+            // That is for `MetadataWrites` to say.
+            Pending::Metadata { .. } | Pending::Failure(_) | Pending::Record { .. } => false,
             Pending::Keep(_, work) => !matches!(**work, Keep::Seal(_)) || slots.iter().any(has_it),
             Pending::Capture(_) | Pending::BeginCapture => true,
         }
@@ -144,7 +144,7 @@ impl World {
         self.answer(pending)
     }
 
-    fn haunt(&mut self, slot: usize, extent: u32, work: Pending) {
+    pub(super) fn haunt(&mut self, slot: usize, extent: u32, work: Pending) {
         let operation = if let Pending::Action(_, _, action) = &work { action.operation() } else { None };
         let buffer = operation.and_then(|operation| self.buffers.get(&(slot, operation)));
         let buffer = buffer.cloned().unwrap_or_default();
@@ -184,9 +184,11 @@ impl World {
         match work {
             Pending::Action(_, _, action) => self.act_late(slot, action, &buffer),
             Pending::Sync(_, _, point) => self.drives[slot].files[extent as usize].sync(point),
-            Pending::Note(_, _, account) => self.drives[slot].accounts[extent as usize] = Some(*account),
+            Pending::Metadata { account, .. } => {
+                self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
+            }
             Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
-            Pending::Capture(_) | Pending::BeginCapture => {}
+            Pending::Capture(_) | Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } => {}
         }
     }
 

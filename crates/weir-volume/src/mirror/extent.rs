@@ -63,6 +63,8 @@ pub(super) struct MirroredExtent {
     pub noted: Account,
     /// The account that is being written.
     pub noting: Option<Account>,
+    /// What accounts have in common whose writing failed, and which may lie beside copies all the same.
+    pub doubtful: Option<Account>,
     /// The highest epoch that an account may have that cannot be reached.
     pub epoch_reserved: u64,
     /// Nobody must rely on the account before it is written once.
@@ -105,6 +107,7 @@ impl MirroredExtent {
             noted: account.clone(),
             wanted: account,
             noting: None,
+            doubtful: None,
             epoch_reserved,
             is_confirmed,
             is_there,
@@ -233,6 +236,9 @@ impl MirroredExtent {
 
     /// A copy does not have a range any more, or will not.
     pub fn lose(&mut self, slot: usize, request: &Request) {
+        if self.wanted.standings[slot] == Standing::Absent {
+            return;
+        }
         for region in regions_of(request.offset, request.length) {
             self.wanted.lacking[slot].insert(region);
             self.caught_up[slot].remove(region);
@@ -257,7 +263,7 @@ impl MirroredExtent {
 
     /// The account as it is, and as it may be at any moment.
     fn accounts(&self) -> impl Iterator<Item = &Account> {
-        std::iter::once(&self.noted).chain(&self.noting)
+        std::iter::once(&self.noted).chain(&self.noting).chain(&self.doubtful)
     }
 
     /// True if no copy counts as in sync durably that should not any more.

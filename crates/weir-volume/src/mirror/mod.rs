@@ -17,7 +17,10 @@
 
 mod capture;
 mod copying;
+pub mod epoch_record;
 mod extent;
+pub mod metadata_write;
+mod noting;
 mod operation;
 mod regions;
 pub mod scrub;
@@ -26,19 +29,22 @@ pub mod section;
 pub mod standing;
 mod verdict;
 
-use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
+use std::collections::BTreeSet;
+
+use crate::action::{Action, Content, Fault, Kind, OperationId, Remains, Request};
 use crate::geometry::extent_count;
 use crate::volume::Volume;
 use capture::Capture;
 pub use capture::NothingToCapture;
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
+pub use metadata_write::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Written};
 use operation::{Operation, Stage};
 pub use regions::{REGIONS, RegionSet, regions_of};
 pub use scrub::{Keep, Kept};
 pub use seals::{Damaged, Seals, SealsByCopy, Sections};
 pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
-pub use standing::{Account, Beginning, Standing, Standings, Unservable, Witness};
+pub use standing::{Account, Beginning, Found, Standing, Standings, Unservable, Witness};
 
 /// Names one request to a mirror, or one copy step, from its start until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,16 +69,14 @@ pub enum Effect {
         /// Which operation of it.
         operation: OperationId,
     },
-    /// Write the account beside these copies, durably; if its epoch is new, first as [`Witness::reserved`] and after
-    /// that, if it [counts](Account::counts_beside) beside those that took it, as [`Witness::known`] →
-    /// [`Mirror::noted`].
-    Note {
-        /// Which extent.
+    /// Write this account beside copies, durably, by way of [`MetadataWrites`] → [`Mirror::noted`].
+    Note(Box<MetadataRequest>),
+    /// A copy of an extent that was being added is not there: no account could be written that names it.
+    Refused {
+        /// Of which extent.
         extent: u32,
-        /// Which copies.
-        slots: Slots,
-        /// What to write.
-        account: Box<Account>,
+        /// Which copy.
+        slot: usize,
     },
     /// Compute the checksum of each block that an operation of a copy has read, or of as many blocks of zeroes if that
     /// was a hole → [`Mirror::examined`].
@@ -122,6 +126,14 @@ pub enum Effect {
         slot: usize,
         /// Of which extent.
         extent: u32,
+        /// What its file is worth.
+        remains: Remains,
+    },
+    /// The last copy in sync of an extent failed, and nobody knows what its file holds: this must be durable apart from it
+    /// ([`epoch_record::fail`]), so that no start serves it as though nothing had happened.
+    RecordFailure {
+        /// Which extent.
+        extent: u32,
     },
     /// Capture what these copies of an extent have from an offset on, as much of it as is good to do at once, in whole
     /// regions → [`Mirror::captured`].
@@ -161,8 +173,6 @@ pub enum Answer {
     Opened(u32, Result<crate::AllocationMap, Fault>),
     /// To [`Action::Allocate`].
     Allocated(u32, u32),
-    /// To [`Action::Allocate`]: the piece gets no space, or not now.
-    Refused(u32, u32, Fault),
     /// To everything that names an operation.
     Completed(OperationId, Result<u32, Fault>),
     /// To [`Action::Sync`].
@@ -204,6 +214,8 @@ pub struct Mirror {
     flush_number: u32,
     /// Copies of extents that failed.
     fallen: Vec<(usize, u32)>,
+    /// Extents whose accounts could not be written.
+    refused: BTreeSet<u32>,
     /// No change begins.
     is_held: bool,
     /// What is being captured.
@@ -226,6 +238,7 @@ impl Mirror {
             flushes: Vec::new(),
             flush_number: 0,
             fallen: Vec::new(),
+            refused: BTreeSet::new(),
             is_held: false,
             capture: None,
             spare: Vec::new(),
@@ -244,6 +257,7 @@ impl Mirror {
         let count = extent_count(size_bytes) as usize;
         self.copies.iter_mut().for_each(|copy| copy.resize(size_bytes));
         self.fallen.retain(|(_, extent)| (*extent as usize) < count);
+        self.refused.retain(|extent| (*extent as usize) < count);
         self.extents.truncate(count);
         let missing = count - self.extents.len();
         let places = new.iter().map(Beginning::places).max().unwrap_or(0);
@@ -360,17 +374,13 @@ impl Mirror {
         &mut self.extents[extent as usize]
     }
 
-    /// Brings accounts to what follows from who is there. To be called once, before anything is started.
-    pub fn begin(&mut self, effects: &mut Vec<Effect>) {
-        (0..self.extents.len() as u32).for_each(|extent| self.note(extent, effects));
-    }
-
     /// Reads from the next copy that may be read and was not tried.
     fn read(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, failed, fault, .. } = *self.operation(id);
         let extent = &mut self.extents[request.extent as usize];
         if extent.is_open(&request) && extent.in_sync().next().is_some() {
-            return extent.reads_waiting.push(id);
+            extent.reads_waiting.push(id);
+            return self.note(request.extent, effects);
         }
         match extent.read_from(&request, failed) {
             Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
@@ -479,7 +489,7 @@ impl Mirror {
             match action {
                 Action::Done { operation, result } => self.ended(slot, operation, result, effects),
                 Action::Flushed { flush, result } => self.copy_flushed(slot, flush, result, effects),
-                Action::Retire { extent } => self.fell(slot, extent, effects),
+                Action::Retire { extent, remains } => self.fell((slot, extent), remains, effects),
                 action => {
                     let owner = action.operation().and_then(|id| self.owners[slot][id.0 as usize]);
                     effects.push(Effect::Act { slot, owner, action });
@@ -495,7 +505,6 @@ impl Mirror {
         match answer {
             Answer::Opened(extent, result) => copy.opened(extent, result, &mut actions),
             Answer::Allocated(extent, piece) => copy.allocated(extent, piece, &mut actions),
-            Answer::Refused(extent, piece, fault) => copy.refused(extent, piece, fault, &mut actions),
             Answer::Completed(operation, result) => copy.completed(operation, result, &mut actions),
             Answer::Synced(extent, result) => copy.synced(extent, result, &mut actions),
         }
@@ -602,77 +611,21 @@ impl Mirror {
     }
 
     /// A copy of an extent is out of service.
-    fn fell(&mut self, slot: usize, extent: u32, effects: &mut Vec<Effect>) {
+    fn fell(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
         self.fallen.push((slot, extent));
         let state = &mut self.extents[extent as usize];
         state.fall(slot);
         if state.wanted.standings[slot] != Standing::Absent {
-            effects.push(Effect::Fell { slot, extent });
+            effects.push(Effect::Fell { slot, extent, remains });
+        }
+        // No copy is left beside which an account could say so.
+        let was_last = state.wanted.standings[slot] == Standing::InSync && state.in_sync().next().is_none();
+        if was_last && remains == Remains::Unknown {
+            effects.push(Effect::RecordFailure { extent });
         }
         self.note(extent, effects);
         self.look_again(extent, effects);
         self.go_on_unsealing(extent, effects);
-    }
-
-    /// Writes the account if it is not as it should be, one writing at a time.
-    fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        let is_as_it_is = extent.wanted == extent.noted;
-        // Once no copy is left that has everything, there is nothing to keep account of.
-        if extent.noting.is_some() || is_as_it_is || extent.in_sync().next().is_none() {
-            return;
-        }
-        // Beside stale copies too: so that none of them takes itself for the newest.
-        let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
-        extent.noting = Some(extent.wanted.clone());
-        let account = Box::new(extent.wanted.clone());
-        effects.push(Effect::Note { extent: index, slots, account });
-    }
-
-    /// The account was written, but beside these copies, which are of no use any more.
-    pub fn noted(&mut self, index: u32, failed: Slots, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        let account = extent.noting.take().expect("an account is noted once");
-        let has_changed = account.epoch != extent.noted.epoch;
-        let took_it = |slot: usize| !failed.contains(slot) && account.standings[slot] == Standing::InSync;
-        if extent.in_sync().any(took_it) {
-            let (epoch, standings) = (account.epoch, account.standings);
-            extent.noted = account;
-            extent.is_confirmed = true;
-            if has_changed {
-                effects.push(Effect::Stands { extent: index, epoch, standings });
-            }
-        }
-        // Only now: what follows looks at the account as it is.
-        for slot in failed.iter() {
-            let mut actions = Vec::new();
-            self.copies[slot].retire(index, &mut actions);
-            self.take(slot, actions, effects);
-        }
-        self.note(index, effects);
-        self.look_again(index, effects);
-        self.finish_flushes(effects);
-    }
-
-    /// Lets requests go on that waited for the account.
-    fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
-        reads.into_iter().for_each(|id| self.read(id, effects));
-        for id in self.extents[index as usize].running.clone() {
-            let Some(operation) = self.operations[id.0 as usize] else { continue };
-            let extent = &self.extents[index as usize];
-            let is_lost = extent.in_sync().next().is_none();
-            match operation.stage {
-                Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                // Who can take it may have changed since it was marked.
-                Stage::Marking => self.mark(id, effects),
-                Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
-                    self.conclude(id, Ok(Content::Data), effects);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Asks that all acknowledged writes become stable; ends with [`Effect::Flushed`].

@@ -55,6 +55,19 @@ pub struct Witness {
     /// The highest epoch that an account has which counts (see [`Account::counts_beside`]): written after that, and
     /// before anybody relies on it. Or a copy that came back alone could take itself for the newest.
     pub known: u64,
+    /// The last copy in sync failed, and nobody knows what it holds: it is not served before an operator decides.
+    pub is_failed: bool,
+}
+
+/// What lies where a copy of an extent is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing that could be used.
+    Nothing,
+    /// The extent, and no account.
+    Bare,
+    /// Both.
+    Accounted(Account),
 }
 
 /// How an extent begins.
@@ -103,6 +116,32 @@ impl Beginning {
         standings.rposition(|standing| *standing != Standing::Absent).map_or(0, |last| last + 1)
     }
 
+    /// What follows from what lies where copies are recorded. One that never had another needs no account.
+    ///
+    /// # Errors
+    /// If no copy has everything, or the newest account is none of these.
+    pub fn find(found: Vec<(usize, Found)>, witness: Witness) -> Result<Beginning, Unservable> {
+        let mut beginning = match found[..] {
+            [(slot, Found::Bare)] if witness.known == 0 => {
+                Beginning { epoch_reserved: witness.reserved, ..Beginning::alone(slot) }
+            }
+            _ => {
+                let mut accounts: [Option<Account>; COPIES_MAX] = Default::default();
+                for (slot, found) in found {
+                    if let Found::Accounted(account) = found {
+                        accounts[slot] = Some(account);
+                    }
+                }
+                Beginning::settle(accounts, witness)?
+            }
+        };
+        if witness.is_failed {
+            let standings = beginning.account.standings.iter().zip(&mut beginning.is_there);
+            standings.filter(|(standing, _)| **standing == Standing::InSync).for_each(|(_, is)| *is = false);
+        }
+        Ok(beginning)
+    }
+
     /// What follows from the accounts of the copies that can be reached. The newest counts; those as new as that
     /// may have marked different regions when the power failed, so all marks of them count.
     ///
@@ -139,7 +178,7 @@ mod tests {
     use super::*;
 
     fn known(epoch: u64) -> Witness {
-        Witness { reserved: epoch, known: epoch }
+        Witness { reserved: epoch, known: epoch, is_failed: false }
     }
 
     fn account(epoch: u64, standings: [Standing; 4], marked: &[u32]) -> Option<Account> {
@@ -171,9 +210,32 @@ mod tests {
         assert!(beside(&[0]) && beside(&[0, 1]));
         assert!(!beside(&[1]) && !beside(&[]));
         let old = [account(1, [InSync, Absent, Absent, Absent], &[]), None, None, None];
-        let uncounted = Witness { reserved: 2, known: 1 };
+        let uncounted = Witness { reserved: 2, known: 1, is_failed: false };
         let settled = Beginning::settle(old, uncounted).unwrap();
         assert_eq!((settled.is_confirmed, settled.epoch_reserved), (false, 2));
+    }
+
+    #[test]
+    fn replica_whose_failure_is_recorded_is_not_served() {
+        use Standing::{Absent, InSync, Stale};
+        let failed = Witness { reserved: 3, known: 3, is_failed: true };
+        let both = account(3, [InSync, Stale, Absent, Absent], &[]).unwrap();
+        let found = vec![(0, Found::Accounted(both.clone())), (1, Found::Accounted(both))];
+        assert_eq!(Beginning::find(found, failed).unwrap().is_there, [false, true, false, false]);
+        let alone = Witness { is_failed: true, ..Witness::default() };
+        assert_eq!(Beginning::find(vec![(2, Found::Bare)], alone).unwrap().is_there, [false; 4]);
+    }
+
+    #[test]
+    fn copy_that_never_had_another_needs_no_account() {
+        let zero = Witness::default();
+        let beginning = Beginning::find(vec![(2, Found::Bare)], zero).unwrap();
+        assert_eq!(beginning, Beginning::alone(2));
+        let nobody = Err(Unservable::NoCopyInSync);
+        assert_eq!(Beginning::find(vec![(2, Found::Bare)], known(3)), nobody, "it had an account");
+        assert_eq!(Beginning::find(vec![(0, Found::Nothing)], zero), nobody);
+        let two = vec![(0, Found::Bare), (1, Found::Bare)];
+        assert_eq!(Beginning::find(two, zero), nobody, "nobody says which has everything");
     }
 
     #[test]

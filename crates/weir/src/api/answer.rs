@@ -83,7 +83,10 @@ impl From<PathRejection> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody { error: self.detail })).into_response()
+        let mut response = (self.status, Json(ErrorBody { error: self.detail.clone() })).into_response();
+        // For the line that tells of the change.
+        response.extensions_mut().insert(self.detail);
+        response
     }
 }
 

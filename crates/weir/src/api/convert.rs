@@ -1,16 +1,17 @@
 //! From the words of the API to those of control, with every value checked, and back.
 
 use weir_types::Name;
-use weir_volume::mirror::Standing;
 
 use super::types::{
     BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Scrub,
-    Tenant, Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeLife, VolumeMoving, VolumePolicy,
-    VolumeReplication, VolumeSample,
+    Tenant, Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeHealth, VolumeLife, VolumeMoveState,
+    VolumeMoving, VolumePolicy, VolumeReplication, VolumeSample,
 };
 use crate::control::records::{DriveRecord, VolumeState};
 use crate::control::totals::{OperationTotals, Totals};
-use crate::control::{self, ControlError, Outcome, TenantView, VolumeView};
+use crate::control::{
+    self, ControlError, MoveState, MoveView, Outcome, ReplicaCounts, TenantView, VolumeCondition, VolumeView,
+};
 use crate::statistics::{CopySnapshot, OperationSnapshot};
 
 /// The point at which a write is stable, while a volume has no profile.
@@ -63,9 +64,9 @@ impl From<VolumeView> for Volume {
             number,
             drives: drives.into_iter().map(VolumeDrive::from).collect(),
         };
-        let replication = view.replication.map(VolumeReplication::from);
-        let moving =
-            view.moves.map(|moves| VolumeMoving { extents_left: moves.extents_left, stuck: moves.stuck });
+        let health = view.health;
+        let replication = view.replication.map(|copies| replication(&copies, &health));
+        let moving = view.moves.map(VolumeMoving::from);
         let scrub = view.scrub.map(Scrub::from);
         let record = view.record;
         Volume {
@@ -91,6 +92,9 @@ impl From<VolumeView> for Volume {
             class: view.class.map(IoPriority::from),
             read_only: record.is_read_only,
             state: record.state.into(),
+            health: health.condition.into(),
+            extents_degraded: health.extents_degraded,
+            extents_offline: health.extents_offline,
             qos_policy_group,
             qos_adaptive_policy_group,
             policy,
@@ -101,14 +105,32 @@ impl From<VolumeView> for Volume {
     }
 }
 
-impl From<CopySnapshot> for VolumeReplication {
-    fn from(copies: CopySnapshot) -> VolumeReplication {
-        VolumeReplication {
-            in_sync: copies.count(Standing::InSync),
-            stale: copies.count(Standing::Stale),
-            bytes_left: copies.bytes_left,
-            bytes_copied: copies.bytes_copied,
+fn replication(copies: &CopySnapshot, health: &control::VolumeHealth) -> VolumeReplication {
+    let ReplicaCounts { in_sync, stale, missing } = health.replicas;
+    let CopySnapshot { bytes_left, bytes_copied, .. } = *copies;
+    VolumeReplication { in_sync, stale, missing, bytes_left, bytes_copied }
+}
+
+impl From<VolumeCondition> for VolumeHealth {
+    fn from(condition: VolumeCondition) -> VolumeHealth {
+        match condition {
+            VolumeCondition::Online => VolumeHealth::Online,
+            VolumeCondition::Degraded => VolumeHealth::Degraded,
+            VolumeCondition::Offline => VolumeHealth::Offline,
         }
+    }
+}
+
+impl From<MoveView> for VolumeMoving {
+    fn from(view: MoveView) -> VolumeMoving {
+        let state = match view.state() {
+            MoveState::Planning => VolumeMoveState::Planning,
+            MoveState::Moving => VolumeMoveState::Moving,
+            MoveState::Resyncing => VolumeMoveState::Resyncing,
+            MoveState::RemovingJournals => VolumeMoveState::RemovingJournals,
+        };
+        let MoveView { extents_left, extents_resyncing, stuck } = view;
+        VolumeMoving { state, extents_left, extents_resyncing, stuck }
     }
 }
 

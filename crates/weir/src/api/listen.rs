@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::extract::connect_info::Connected;
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::serve::Listener;
+use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::answer::ApiError;
+use super::audit::Caller;
 use crate::control::ControlError;
 use crate::control::bounds::API_CONNECTIONS_MAX;
 
@@ -48,16 +50,6 @@ pub enum ListenError {
         /// The cause.
         source: io::Error,
     },
-}
-
-impl ListenError {
-    /// The system's error, if it refused.
-    pub fn system_error(&self) -> Option<&io::Error> {
-        match self {
-            ListenError::System { source, .. } => Some(source),
-            ListenError::InUse { .. } | ListenError::NotLoopback(_) => None,
-        }
-    }
 }
 
 /// The sockets of the API, bound but not yet served. They outlive the thread that serves them.
@@ -142,12 +134,14 @@ async fn serve_one<L>(listener: L, router: Router, stop: watch::Receiver<bool>) 
 where
     L: Listener,
     L::Addr: std::fmt::Debug,
+    Caller: for<'stream> Connected<IncomingStream<'stream, L>>,
 {
     let stopped = |mut stop: watch::Receiver<bool>| async move {
         // The sender being gone means the same as its word.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let serve = axum::serve(listener, router).with_graceful_shutdown(stopped(stop.clone()));
+    let service = router.into_make_service_with_connect_info::<Caller>();
+    let serve = axum::serve(listener, service).with_graceful_shutdown(stopped(stop.clone()));
     let deadline = async {
         stopped(stop).await;
         tokio::time::sleep(DRAIN).await;
@@ -155,6 +149,21 @@ where
     tokio::select! {
         result = serve => result,
         () = deadline => Ok(()),
+    }
+}
+
+impl Connected<IncomingStream<'_, Bounded<tokio::net::UnixListener>>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Bounded<tokio::net::UnixListener>>) -> Caller {
+        match stream.io().io.peer_cred() {
+            Ok(peer) => Caller::local(peer.uid(), peer.gid(), peer.pid()),
+            Err(_) => Caller::default(),
+        }
+    }
+}
+
+impl Connected<IncomingStream<'_, Bounded<tokio::net::TcpListener>>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Bounded<tokio::net::TcpListener>>) -> Caller {
+        Caller(stream.remote_addr().to_string())
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod adaptive_policies;
 mod answer;
+mod audit;
 mod background;
 mod convert;
 mod convert_policy;
 mod documents;
 mod drives;
 mod explain;
+mod health;
 mod journals;
 mod listen;
 mod metrics;
@@ -32,12 +34,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware;
 use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
+pub use audit::Caller;
 pub use documents::openapi_document;
 pub use listen::{ApiListeners, ListenError};
 pub(crate) use policy_set::read_set;
@@ -139,6 +143,9 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(statistics::volumes))
         .routes(routes!(explain::explain))
         .routes(routes!(statistics::policy_groups))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::logging, health::set_logging))
         .routes(routes!(metrics::metrics))
         .routes(routes!(documents::openapi))
 }
@@ -152,6 +159,7 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
+        .layer(middleware::from_fn(audit::audit))
         .with_state(Context { control, facts: Arc::new(facts), workers, capturers })
 }
 

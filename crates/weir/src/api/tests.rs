@@ -155,7 +155,11 @@ fn call_drives(api: &mut World) {
     let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";
     assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
     let leaving = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
-    assert_eq!(leaving["leaving"], json!({"extents_left": 1}));
+    let left = |drive: &Value| {
+        let leaving = &drive["leaving"];
+        json!([leaving["extents_left"], leaving["journals_left"], leaving["deletions_left"]])
+    };
+    assert_eq!(left(&leaving), json!([1, 0, 0]));
     let kept = api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
     assert_eq!(kept.get("leaving"), None);
     api.call("DELETE", "/v1/drives/{name}/removal", "none-such", None, 404);
@@ -169,7 +173,7 @@ fn call_drives(api: &mut World) {
     let series = "weir_background_jobs{kind=\"cleanup\",drive=\"slow\"} 1.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     let leaving = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
-    assert_eq!(leaving["leaving"], json!({"extents_left": 0}));
+    assert_eq!(left(&leaving), json!([0, 0, 1]));
     api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
     crate::control::tests::settle(&api.control);
     assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
@@ -463,6 +467,11 @@ fn every_operation_answers_as_described() {
     let series = "weir_volume_limit_iops{tenant=\"svm01\",volume=\"vol1\",direction=\"total\"} 1000.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     api.call("GET", "/openapi.json", "", None, 200);
+    assert_eq!(api.call("GET", "/livez", "", None, 200), "ok\n");
+    assert_eq!(api.call("GET", "/readyz", "", None, 200), "ready\n");
+    // This process writes no log.
+    api.call("GET", "/v1/logging", "", None, 409);
+    api.call("PUT", "/v1/logging", "", Some(json!({"level": "debug"})), 400);
     let trace = api.call("POST", "/v1/recordings", "", Some(json!({"volumes": ["vol1"], "seconds": 1})), 200);
     assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
     api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);

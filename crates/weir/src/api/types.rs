@@ -19,7 +19,7 @@ use weir_types::{Class, ClassPolicy, Limits, Throughput};
 
 pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
-pub use crate::control::alarms::{AlarmSource, Severity};
+pub use crate::control::alarms::AlarmSource;
 pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
@@ -30,7 +30,9 @@ pub use drives::{
 };
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
-pub use pools::{InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates};
+pub use pools::{
+    InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates, PoolState,
+};
 pub use reasons::{
     BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
@@ -173,6 +175,18 @@ pub enum VolumeLife {
     Deleting,
 }
 
+/// How healthy a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeHealth {
+    /// Each extent has as many replicas in sync as the volume should have.
+    Online,
+    /// All data can be read and written, but some extents have fewer replicas in sync than they should.
+    Degraded,
+    /// Some extents have no replica that can be used: I/O there fails.
+    Offline,
+}
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
@@ -229,6 +243,14 @@ pub struct Volume {
     pub read_only: bool,
     /// Where it is in its life.
     pub state: VolumeLife,
+    /// How healthy it is: what clients can expect of it.
+    pub health: VolumeHealth,
+    /// Extents with fewer replicas in sync than there should be, but at least one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub extents_degraded: u64,
+    /// Extents with no replica that can be used.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub extents_offline: u64,
     /// The name under which NBD clients attach it.
     pub export_name: String,
     /// The fixed policy group that it is bound to.
@@ -260,24 +282,53 @@ pub struct VolumeCopy {
 /// How the copies of a volume stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReplication {
-    /// Copies of extents that have everything.
+    /// Extent replicas that have everything and can be reached.
     pub in_sync: u64,
-    /// Copies of extents that lack something, and are not read.
+    /// Extent replicas that can be reached and lack something, and are not read.
     pub stale: u64,
+    /// Extent replicas that cannot be reached: their drive is missing, or they failed.
+    #[serde(default)]
+    pub missing: u64,
     /// Bytes that these lack, as far as they can be reached; what was never written counts until it is looked at.
     pub bytes_left: u64,
     /// Bytes that were looked at to bring copies up to date since the volume was opened.
     pub bytes_copied: u64,
 }
 
+/// What is being done about replicas that may not be where they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeMoveState {
+    /// It is being looked what has to move, if anything has to.
+    Planning,
+    /// Replicas are made on other drives, and given up where they were.
+    Moving,
+    /// Replicas are where they should be, and some are being brought up to date.
+    Resyncing,
+    /// All replicas are where they should be; write journals that nothing needs any more are being removed.
+    RemovingJournals,
+}
+
 /// Copies on their way to where they are wished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeMoving {
-    /// Extents whose copies are not all there and up to date.
-    pub extents_left: u64,
+    /// What is being done.
+    pub state: VolumeMoveState,
+    /// Extents whose replicas are not all there and in sync; absent until they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extents_left: Option<u64>,
+    /// Those of them whose replicas are where they should be and only have to be brought up to date.
+    #[serde(default)]
+    pub extents_resyncing: u64,
     /// Why it cannot go on, in words; it is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
+}
+
+/// True for nothing, which need not be told.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// All volumes.
@@ -521,26 +572,17 @@ pub struct PolicyGroupStatistics {
 pub struct Alarm {
     /// Who noticed it.
     pub source: AlarmSource,
-    /// How severe it is.
-    pub severity: Severity,
-    /// When it was seen first.
-    #[schema(value_type = String, format = DateTime)]
-    pub since: Timestamp,
     /// The export name of the volume that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// The identity of that volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<Uuid>,
-    /// The extent within the volume, or the first of several.
+    /// The extent within the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
     /// What is wrong, in words.
     pub message: String,
-    /// What is at risk while it stands.
-    pub at_risk: String,
-    /// What to do.
-    pub remedy: String,
 }
 
 /// Counts of volumes.
@@ -626,6 +668,15 @@ pub struct ErrorDetail {
     pub kind: ErrorKind,
     /// What was wrong with which value, and what would be accepted.
     pub message: String,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Logging {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `weir=debug`.
+    #[schema(example = "info")]
+    pub level: String,
 }
 
 /// The body of every answer that is not a success.

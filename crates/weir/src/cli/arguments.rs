@@ -20,6 +20,7 @@ use weir_types::units::Size;
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::{IoPriority, VolumeClassPolicy};
 use crate::control::bounds::REPLICAS_MAX;
+use crate::logging::LogFormat;
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
@@ -39,7 +40,7 @@ pub use template::TemplateCommand;
     name = "weir",
     version,
     max_term_width = 100,
-    after_help = "Example:\n  weir serve --state /var/lib/weir &\n  weir volume create vol1 --size 8\n  weir qos policy-group create policy1 --max-throughput 10000IOPS,300MB/s\n  weir volume modify vol1 --qos-policy-group policy1"
+    after_help = "Example:\n  weir serve --state /var/lib/weir &\n  weir volume create vol1 --size 8\n  weir qos policy-group create policy1 --max-throughput 10000IOPS,300MB/s\n  weir volume modify vol1 --qos-policy-group policy1\n\nExit status: 0 done, 1 refused or failed, 2 wrong usage, 4 not found, 5 no daemon."
 )]
 pub struct Arguments {
     /// Where the daemon is: unix:PATH or http://HOST:PORT [default: the default state folder's api.sock]
@@ -179,6 +180,9 @@ pub struct ServeArguments {
     /// What to log on standard error: error, warn, info, debug, trace, or a filter such as weir=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
+    /// How log lines are written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", ignore_case = true)]
+    pub log_format: LogFormat,
 }
 
 /// How an answer is written.
@@ -291,6 +295,13 @@ pub enum ServiceCommand {
         /// What to do.
         #[command(subcommand)]
         command: ServiceDriveCommand,
+    },
+    /// Show what is logged, or change it until the daemon ends
+    #[command(after_help = "Example:\n  weir service log-level\n  weir service log-level debug")]
+    LogLevel {
+        /// error, warn, info, debug, trace, or a filter such as weir=debug
+        #[arg(value_name = "LEVEL")]
+        level: Option<String>,
     },
 }
 

@@ -8,14 +8,21 @@ use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::types::ErrorBody;
-use crate::config::{default_state, sockets_folder};
+use super::arguments::Format;
+use super::change_options::ChangeOptions;
+use super::output;
+use crate::api::types::{ErrorBody, ErrorDetail, ErrorKind};
+use crate::config::default_state;
 
-/// How long an answer may take. Making the largest volume takes some seconds on a slow disk.
+/// How long it may take until the daemon takes a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the answer to a question may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long one may take before which a large volume has to be copied.
-const LONG_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// How long the answer to a change may take: before one a large volume may have to be copied, or others may wait for
+/// the same slow drive.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a command did not do what it was told.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +33,26 @@ pub enum CommandError {
     /// The daemon answered that it did not do it, or something failed here.
     #[error("{0}")]
     Failed(String),
-    /// The daemon does not answer.
+    /// The daemon answered that it did not do it.
+    #[error("{message}")]
+    Answered {
+        /// The sort of obstacle.
+        kind: ErrorKind,
+        /// What was wrong.
+        message: String,
+    },
+    /// The daemon took the request, and its answer takes too long.
+    #[error(
+        "the daemon at {server} took the request and has not answered within {seconds} s; \
+         it may still be doing it, and 'weir status' says how it is"
+    )]
+    TimedOut {
+        /// Where it is.
+        server: String,
+        /// How long the answer was waited for.
+        seconds: u64,
+    },
+    /// There is no daemon.
     #[error(
         "cannot reach the daemon at {server}: {reason}; \
          is 'weir serve' running? (--server and WEIR_SERVER say where)"
@@ -49,6 +75,19 @@ impl CommandError {
     }
 }
 
+impl CommandError {
+    /// The same with words before those of an error that is about what was told.
+    pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
+        match self {
+            CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
+            CommandError::Answered { kind, message } => {
+                CommandError::Answered { kind, message: format!("{place}: {message}") }
+            }
+            error => error,
+        }
+    }
+}
+
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> CommandError {
         match error.kind() {
@@ -63,6 +102,14 @@ pub struct Client {
     http: reqwest::blocking::Client,
     base: String,
     server: String,
+    options: ChangeOptions,
+}
+
+/// What is told of a removal to programs.
+#[derive(Serialize)]
+struct Removal {
+    /// 'removed', or 'absent' if it did not exist and that is no error.
+    result: &'static str,
 }
 
 /// Query parameters; those without a value are left out.
@@ -75,7 +122,7 @@ impl Client {
     /// Usage, if `server` is neither `unix:PATH` nor an http URL.
     pub fn new(server: Option<&str>) -> Result<Client, CommandError> {
         let server = server.map_or_else(|| format!("unix:{}", default_socket().display()), str::to_owned);
-        let builder = ClientBuilder::new().timeout(TIMEOUT).no_proxy();
+        let builder = ClientBuilder::new().connect_timeout(CONNECT_TIMEOUT).timeout(TIMEOUT).no_proxy();
         let (builder, base) = if let Some(path) = server.strip_prefix("unix:") {
             (builder.unix_socket(Path::new(path)), "http://localhost".to_owned())
         } else if server.starts_with("http://") {
@@ -85,7 +132,25 @@ impl Client {
             return Err(CommandError::Usage(message));
         };
         let http = builder.build().map_err(CommandError::failed)?;
-        Ok(Client { http, base, server })
+        Ok(Client { http, base, server, options: ChangeOptions::default() })
+    }
+
+    /// The same with options for changes.
+    pub fn with_options(self, options: ChangeOptions) -> Client {
+        Client { options, ..self }
+    }
+
+    /// How changes are made.
+    pub fn options(&self) -> &ChangeOptions {
+        &self.options
+    }
+
+    /// Tells a person something about a change; a program was told the answer.
+    pub fn tell(&self, text: &str) -> Result<(), CommandError> {
+        match self.options.output {
+            Format::Table => output::print(text),
+            Format::Json | Format::Yaml => Ok(()),
+        }
     }
 
     /// Reads something.
@@ -100,17 +165,27 @@ impl Client {
         query: Query<'_>,
         body: &impl Serialize,
     ) -> Result<T, CommandError> {
-        self.answer(self.request(Method::POST, path, query).json(body))
+        self.change(self.request(Method::POST, path, query).json(body))
     }
 
-    /// Makes something that may take hours.
-    pub fn post_slowly<T: DeserializeOwned>(
+    /// Makes something of a name. If that exists already and it is no error, the answer is what `existing` finds.
+    pub fn create<T: DeserializeOwned + Serialize>(
         &self,
         path: &str,
-        query: Query<'_>,
         body: &impl Serialize,
+        existing: impl FnOnce() -> Result<Option<T>, CommandError>,
     ) -> Result<T, CommandError> {
-        self.answer(self.request(Method::POST, path, query).json(body).timeout(LONG_TIMEOUT))
+        match self.post(path, &[], body) {
+            Err(CommandError::Answered { kind: ErrorKind::Conflict, message })
+                if self.options.if_not_exists =>
+            {
+                let conflict = CommandError::Answered { kind: ErrorKind::Conflict, message };
+                let found = existing().ok().flatten().ok_or(conflict)?;
+                self.tell_program(&found)?;
+                Ok(found)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Has something done that takes `during`, and answers its bytes.
@@ -120,8 +195,8 @@ impl Client {
         body: &impl Serialize,
         during: Duration,
     ) -> Result<Vec<u8>, CommandError> {
-        let request = self.request(Method::POST, path, &[]).json(body).timeout(during + TIMEOUT);
-        let bytes = self.send(request)?.bytes().map_err(|error| {
+        let request = self.request(Method::POST, path, &[]).json(body);
+        let bytes = self.send(request, during + TIMEOUT)?.bytes().map_err(|error| {
             CommandError::Failed(format!("the daemon's answer ended early: {}", chain(&error)))
         })?;
         Ok(bytes.into())
@@ -134,7 +209,7 @@ impl Client {
         query: Query<'_>,
         body: &impl Serialize,
     ) -> Result<T, CommandError> {
-        self.answer(self.request(Method::PUT, path, query).json(body))
+        self.change(self.request(Method::PUT, path, query).json(body))
     }
 
     /// Changes something.
@@ -144,26 +219,41 @@ impl Client {
         query: Query<'_>,
         body: &impl Serialize,
     ) -> Result<T, CommandError> {
-        self.answer(self.request(Method::PATCH, path, query).json(body))
+        self.change(self.request(Method::PATCH, path, query).json(body))
     }
 
     /// Removes something.
     pub fn delete(&self, path: &str, query: Query<'_>) -> Result<(), CommandError> {
-        self.send(self.request(Method::DELETE, path, query)).map(|_| ())
+        self.remove(self.request(Method::DELETE, path, query)).map(|_| ())
+    }
+
+    /// Removes something; `None` if it does not exist and that is no error.
+    fn remove(&self, request: RequestBuilder) -> Result<Option<Response>, CommandError> {
+        let response = match self.send(request, CHANGE_TIMEOUT) {
+            Err(CommandError::Answered { kind: ErrorKind::NotFound, .. }) if self.options.if_exists => {
+                self.tell_program(&Removal { result: "absent" })?;
+                return Ok(None);
+            }
+            outcome => outcome?,
+        };
+        if response.status() != StatusCode::ACCEPTED {
+            self.tell_program(&Removal { result: "removed" })?;
+        }
+        Ok(Some(response))
     }
 
     /// Removes something, or has that begun; then the answer is what it is until it is gone.
     pub fn begin_delete<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CommandError> {
-        let response = self.send(self.request(Method::DELETE, path, &[]))?;
-        match response.status() {
-            StatusCode::ACCEPTED => read(response).map(Some),
-            _ => Ok(None),
+        let response = self.remove(self.request(Method::DELETE, path, &[]))?;
+        match response.filter(|response| response.status() == StatusCode::ACCEPTED) {
+            Some(response) => self.told(response).map(Some),
+            None => Ok(None),
         }
     }
 
     /// Removes what belongs to something; answers how that is then.
     pub fn delete_of<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
-        self.answer(self.request(Method::DELETE, path, &[]))
+        self.change(self.request(Method::DELETE, path, &[]))
     }
 
     fn request(&self, method: Method, path: &str, query: Query<'_>) -> RequestBuilder {
@@ -173,21 +263,52 @@ impl Client {
     }
 
     fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CommandError> {
-        read(self.send(request)?)
+        read(self.send(request, TIMEOUT)?)
     }
 
-    fn send(&self, request: RequestBuilder) -> Result<Response, CommandError> {
-        let unreachable = |error: reqwest::Error| CommandError::Unreachable {
-            server: self.server.clone(),
-            reason: chain(&error),
-        };
-        let response = request.send().map_err(unreachable)?;
+    fn change<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CommandError> {
+        self.told(self.send(request, CHANGE_TIMEOUT)?)
+    }
+
+    /// The answer to a change, which a program is told as it came.
+    fn told<T: DeserializeOwned>(&self, response: Response) -> Result<T, CommandError> {
+        let answer: serde_json::Value = read(response)?;
+        self.tell_program(&answer)?;
+        serde_json::from_value(answer)
+            .map_err(|error| CommandError::Failed(format!("the daemon's answer is not understood: {error}")))
+    }
+
+    fn tell_program(&self, answer: &impl Serialize) -> Result<(), CommandError> {
+        match self.options.output {
+            Format::Table => Ok(()),
+            format => output::show(answer, format, |_| String::new()),
+        }
+    }
+
+    /// What it means that there is no answer.
+    fn no_answer(&self, error: &reqwest::Error, patience: Duration) -> CommandError {
+        let server = self.server.clone();
+        match (error.is_connect(), error.is_timeout()) {
+            (true, _) => CommandError::Unreachable { server, reason: chain(error) },
+            (false, true) => CommandError::TimedOut { server, seconds: patience.as_secs() },
+            (false, false) => CommandError::Failed(format!(
+                "the daemon at {server} took the request, and the connection ended before its answer: {}; \
+                 whether it was done is not known",
+                chain(error)
+            )),
+        }
+    }
+
+    fn send(&self, request: RequestBuilder, patience: Duration) -> Result<Response, CommandError> {
+        let response = request.timeout(patience).send().map_err(|error| self.no_answer(&error, patience))?;
         if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();
         match response.json::<ErrorBody>() {
-            Ok(body) => Err(CommandError::Failed(body.error.message)),
+            Ok(ErrorBody { error: ErrorDetail { kind, message } }) => {
+                Err(CommandError::Answered { kind, message })
+            }
             Err(_) => Err(CommandError::Failed(format!("the daemon answered {status}"))),
         }
     }
@@ -209,7 +330,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn default_socket() -> PathBuf {
-    sockets_folder(&default_state()).join("api.sock")
+    default_state().join("api.sock")
 }
 
 /// A name as one segment of a path; what cannot be in a name is escaped, so that the daemon can say so.
@@ -218,4 +339,45 @@ pub fn segment(name: &str) -> String {
     let escape =
         |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     name.bytes().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// What a client is told by a daemon that takes one request and does this with the connection, if it waits so long.
+    fn told(patience: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> CommandError {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("api.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let served = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+        let client = Client::new(Some(&format!("unix:{}", path.display()))).unwrap();
+        let error = client.send(client.request(Method::GET, "/v1/status", &[]), patience).unwrap_err();
+        drop(client);
+        served.join().unwrap();
+        error
+    }
+
+    #[test]
+    fn slow_answer_is_not_a_missing_daemon() {
+        let wait_for_the_end = |mut stream: UnixStream| _ = stream.read_to_end(&mut Vec::new());
+        let error = told(Duration::from_millis(1), wait_for_the_end);
+        assert!(matches!(error, CommandError::TimedOut { .. }), "{error}");
+        let take_and_end = |mut stream: UnixStream| _ = stream.read(&mut [0; 16]);
+        let error = told(TIMEOUT, take_and_end);
+        assert!(matches!(&error, CommandError::Failed(words) if words.contains("not known")), "{error}");
+    }
+
+    #[test]
+    fn missing_daemon_is_told_as_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = format!("unix:{}", folder.path().join("api.sock").display());
+        let client = Client::new(Some(&server)).unwrap();
+        let error = client.get::<ErrorBody>("/v1/status", &[]).unwrap_err();
+        assert!(matches!(error, CommandError::Unreachable { .. }), "{error}");
+        assert_eq!(error.exit_status(), 5);
+    }
 }

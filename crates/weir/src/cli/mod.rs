@@ -1,9 +1,12 @@
 //! The command line: a client of the API and nothing else; and `weir serve`, which is the daemon.
 
 mod arguments;
+mod change_options;
 mod client;
 mod commands;
+mod errors;
 mod normalise;
+mod notify;
 mod output;
 mod policy_arguments;
 mod rates;
@@ -19,44 +22,50 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, Format};
+use change_options::ChangeOptions;
 pub use client::CommandError;
 
-/// Exit status of a command that was refused or failed.
-const FAILED: u8 = 1;
-/// Exit status of a command line that is not understood.
-const USAGE: u8 = 2;
-
-/// Runs the program with its arguments (the first is its name) and answers its exit status: 0 for success, 1
-/// for refused or failed, 2 for a command line that is not understood.
+/// Runs the program with its arguments (the first is its name) and answers its exit status: 0 for success, else that
+/// of the error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = match parse(arguments) {
-        Ok(arguments) => arguments,
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let format = errors::asked_format(&arguments);
+    let (arguments, options) = match parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) if error.use_stderr() && format != Format::Table => {
+            return errors::report(&CommandError::Usage(error.to_string()), format);
+        }
         Err(error) => {
             // Nothing is left to tell if not even this can be written.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            return ExitCode::from(if error.use_stderr() { errors::USAGE } else { 0 });
         }
     };
-    match dispatch(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(CommandError::OutputClosed) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("weir: {error}");
-            ExitCode::from(if matches!(error, CommandError::Usage(_)) { USAGE } else { FAILED })
-        }
+    match dispatch(arguments, options) {
+        Ok(()) | Err(CommandError::OutputClosed) => ExitCode::SUCCESS,
+        Err(error) => errors::report(&error, options.output),
     }
 }
 
-/// Reads a command line in any of the accepted spellings.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
-    let command = Arguments::command();
-    let arguments = normalise::normalise(&command, arguments);
-    Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)
+/// The definition of all commands.
+fn command() -> clap::Command {
+    change_options::add_to(Arguments::command())
 }
 
-fn dispatch(arguments: Arguments) -> Result<(), CommandError> {
-    let connect = || client::Client::new(arguments.server.as_deref());
+/// Reads a command line in any of the accepted spellings.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, ChangeOptions), clap::Error> {
+    let command = command();
+    let arguments = normalise::normalise(&command, arguments);
+    let matches = command.try_get_matches_from(arguments)?;
+    Ok((Arguments::from_arg_matches(&matches)?, ChangeOptions::of(&matches)))
+}
+
+fn dispatch(arguments: Arguments, options: ChangeOptions) -> Result<(), CommandError> {
+    let connect = || {
+        let client = client::Client::new(arguments.server.as_deref());
+        client.map(|client| client.with_options(options))
+    };
     match arguments.command {
         Command::Serve(serve) => serve::serve(serve),
         Command::Completion { shell } => commands::documents::completion(shell),

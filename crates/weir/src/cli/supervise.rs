@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::notify;
 use crate::api::{self, ApiListeners, Facts};
 use crate::control::Control;
 
@@ -25,8 +26,6 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 const CHECK_PAUSE_FACTOR: u32 = 4;
 /// How often it is looked which background work, and which measurements of drives, are finished.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is looked how much space volumes may still take where the state folder is.
-const SPACE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked which copies of extents come or go next, while any do.
 const MOVE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often missing drives and copies that failed are looked for.
@@ -55,17 +54,19 @@ impl Supervised {
     /// If the system has no thread left.
     pub fn start(control: Arc<Control>, listeners: ApiListeners, facts: Facts) -> io::Result<Supervised> {
         let (stop_api, api_stopped) = watch::channel(false);
-        let repeated = vec![
+        let mut repeated = vec![
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
-            Repeated::start("space", SPACE_INTERVAL, control.clone(), Control::set_space_aside)?,
             Repeated::start("scrub", SETTLE_INTERVAL, control.clone(), Control::settle_scrubs)?,
             Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
             Repeated::start("move", MOVE_INTERVAL, control.clone(), Control::settle_moves)?,
             Repeated::start("return", RETURN_INTERVAL, control.clone(), Control::look_for_returns)?,
             Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
         ];
+        if let Some(interval) = notify::watchdog_interval() {
+            repeated.push(Repeated::start("watchdog", interval, control.clone(), notify::is_alive)?);
+        }
         let keeper = control.clone();
         let api = move || {
             serve_until_stopped(&control, &listeners, &facts, &api_stopped);

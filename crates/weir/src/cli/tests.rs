@@ -4,12 +4,9 @@ mod templates;
 
 use std::ffi::OsString;
 
-use clap::CommandFactory;
 use weir_types::{Emulation, EmulationKind, Throughput};
 
-use super::arguments::{
-    Arguments, Command, DriveCommand, PoolCommand, QosCommand, TenantCommand, VolumeCommand,
-};
+use super::arguments::{Command, DriveCommand, PoolCommand, QosCommand, TenantCommand, VolumeCommand};
 use super::parse;
 use super::policy_arguments::{
     AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
@@ -22,7 +19,7 @@ use crate::api::types::{
 /// Reads a command line as typed after the program's name.
 fn read(line: &str) -> Result<Command, String> {
     let words = std::iter::once("weir").chain(line.split_whitespace()).map(OsString::from);
-    parse(words).map(|arguments| arguments.command).map_err(|error| error.to_string())
+    parse(words).map(|(arguments, _)| arguments.command).map_err(|error| error.to_string())
 }
 
 fn rates(text: &str) -> Option<Throughput> {
@@ -384,7 +381,7 @@ fn every_help_has_an_example() {
         assert!(help.contains("Example:\n  weir "), "{path} has no example");
         command.get_subcommands().filter(|sub| sub.get_name() != "help").for_each(|sub| check(sub, &path));
     }
-    let command = Arguments::command();
+    let command = super::command();
     command.clone().debug_assert();
     check(&command, "");
 }
@@ -398,7 +395,7 @@ fn examples_in_the_help_are_understood() {
         command.get_subcommands().for_each(|sub| examples(sub, found));
     }
     let mut found = Vec::new();
-    examples(&Arguments::command(), &mut found);
+    examples(&super::command(), &mut found);
     assert!(found.len() > 25, "{found:?}");
     found.iter().for_each(|line| assert!(read(line).is_ok(), "{line}: {:?}", read(line)));
 }

@@ -3,6 +3,8 @@
 //! A plan is made and checked without changing anything; then one transaction of the catalogue makes it durable,
 //! and then it is put in effect.
 
+mod difference;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -495,45 +497,6 @@ impl Changes {
             volumes: self.volumes.iter().map(|(_, new)| (new.id, new.clone())).collect(),
             ..Proposal::default()
         }
-    }
-
-    /// The difference, one line for each thing that changes.
-    fn describe(&self, model: &Model, plan: &Plan) -> Vec<String> {
-        let name = |id: Option<PolicyGroupId>| {
-            let planned = id.and_then(|id| plan.groups.get(&id));
-            let group = planned.or_else(|| model.group_by_id(id?));
-            group.map_or("none".to_owned(), |group| group.name.to_string())
-        };
-        let groups = self.groups.iter().filter_map(|(old, new)| {
-            let record = new.as_ref().or(old.as_ref())?;
-            let sign = match (old, new) {
-                (None, _) => '+',
-                (_, None) => '-',
-                _ => '~',
-            };
-            Some(format!("{sign} {} {}/{}", record.kind(), record.tenant, record.name))
-        });
-        let tenants = self.tenants.iter().map(|(old, new)| {
-            let (from, to) = (name(old.policy_group), name(new.policy_group));
-            let templates = (name(old.template), name(new.template));
-            format!(
-                "~ tenant {}: policy {from} -> {to}, template {} -> {}",
-                old.name, templates.0, templates.1
-            )
-        });
-        let volumes = self.volumes.iter().map(|(old, new)| {
-            format!(
-                "~ volume {}: {} -> {}",
-                old.export_name(),
-                name(old.policy_group),
-                name(new.policy_group)
-            )
-        });
-        let background = self.background.iter().map(|(kind, new)| match new {
-            Some(_) => format!("~ background policy {kind}"),
-            None => format!("~ background policy {kind}: as built in"),
-        });
-        groups.chain(tenants).chain(volumes).chain(background).collect()
     }
 }
 

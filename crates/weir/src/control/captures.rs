@@ -166,7 +166,7 @@ impl Control {
         let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
         for source in pairs.iter().map(|pair| &pair.source) {
             for (drive, store) in
-                self.stores_there(source).into_iter().filter(|(_, store)| !store.can_share())
+                self.stores_there(source).into_iter().filter(|(_, store)| !store.look_whether_it_shares())
             {
                 let usage = store.usage()?;
                 let bytes = needed.entry(usage.filesystem).or_default();

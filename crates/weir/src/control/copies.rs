@@ -3,13 +3,12 @@
 //! Files are looked at here; what follows from what is found is decided by `weir-volume`. A volume that never had more
 //! than one copy has no accounts and no witnesses, and nothing is read for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use weir_types::bounds::COPIES_MAX;
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Account, Beginning, Standing, Unservable, Witness};
+use weir_volume::mirror::{Account, Beginning, Found, Standing};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
@@ -23,19 +22,12 @@ use crate::store::{ExtentFault, Faults, extent_count, extent_fault, witness};
 
 /// Folder of all witnesses in the state folder.
 const WITNESSES_FOLDER: &str = "witnesses";
+/// What an operator is told of an extent that stays out of service.
+const FAILED_BEFORE: &str = "fails every request: its last copy in sync had a failed write or sync before this start, so \
+    nobody knows what it holds; restore a snapshot, or accept it as it is by removing the volume's file of witnesses \
+    while the daemon is stopped and all its drives are there";
 /// Epoch of the account of an extent that is new.
 const FIRST_EPOCH: u64 = 1;
-
-/// What lies where a copy of an extent should.
-#[derive(Debug)]
-enum Found {
-    /// Nothing that could be used.
-    Nothing,
-    /// The extent, and no account.
-    Bare,
-    /// Both.
-    Accounted(Account),
-}
 
 /// The account beside each copy of an extent that is new: all copies have everything. `None` if there is only one.
 pub(super) fn first_account(volume: &VolumeRecord) -> Option<Account> {
@@ -43,22 +35,6 @@ pub(super) fn first_account(volume: &VolumeRecord) -> Option<Account> {
     let standing = |slot: usize| if slot < copies { Standing::InSync } else { Standing::Absent };
     let standings = std::array::from_fn(standing);
     (copies > 1).then(|| Account { epoch: FIRST_EPOCH, standings, ..Account::default() })
-}
-
-/// How an extent begins of whose copies this was found.
-fn settle(found: Vec<(usize, Found)>, witness: Witness) -> Result<Beginning, Unservable> {
-    if let [(slot, Found::Bare)] = found[..]
-        && witness.known == 0
-    {
-        return Ok(Beginning { epoch_reserved: witness.reserved, ..Beginning::alone(slot) });
-    }
-    let mut accounts: [Option<Account>; COPIES_MAX] = Default::default();
-    for (slot, found) in found {
-        if let Found::Accounted(account) = found {
-            accounts[slot] = Some(account);
-        }
-    }
-    Beginning::settle(accounts, witness)
 }
 
 /// A look at all copies of a volume's extents.
@@ -152,7 +128,10 @@ impl Control {
         let (mut beginnings, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
         for (extent, witness) in (0..).zip(witnesses) {
             let found = look.at(extent, volume.placement.copies_of(extent.into()));
-            match settle(found, witness) {
+            if witness.is_failed {
+                look.files.push(ExtentFault { extent: extent.into(), message: FAILED_BEFORE.to_owned() });
+            }
+            match Beginning::find(found, witness) {
                 Ok(beginning) => beginnings.push(beginning),
                 Err(error) => {
                     first_fault.get_or_insert((extent, error));
@@ -192,21 +171,16 @@ impl Control {
     /// An alarm for each volume with copies of which some are on drives that are missing, or closer together than what
     /// is said of where drives are. They follow from the records and the drives alone.
     pub(super) fn replica_alarms(&self) -> Vec<StandingAlarm> {
-        let moving: BTreeSet<VolumeId> = self.moves.under_way();
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let copied =
             volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_copies());
         let messages = copied.flat_map(|volume| {
-            // What a move passes through is not where copies stay.
-            let is_moving = moving.contains(&volume.id);
-            let close = if is_moving { None } else { close_copies(&model, volume) };
-            let messages = [missing_copies(&model, volume), close];
+            let messages = [missing_copies(&model, volume), close_copies(&model, volume)];
             messages.into_iter().flatten().map(|message| (volume.id, message))
         });
         let alarm = |(volume, message)| StandingAlarm {
             source: AlarmSource::Replicas,
-            drive: None,
             volume: Some(volume),
             extent: None,
             message,
@@ -282,6 +256,9 @@ fn close_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::bounds::COPIES_MAX;
+    use weir_volume::mirror::Witness;
+
     use super::*;
 
     fn accounted(epoch: u64, standings: [Standing; COPIES_MAX]) -> Found {
@@ -289,31 +266,17 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_never_had_another_needs_no_account() {
-        let zero = Witness::default();
-        let beginning = settle(vec![(2, Found::Bare)], zero).unwrap();
-        assert_eq!(beginning.account.standings[2], Standing::InSync);
-        assert_eq!((beginning.is_there, beginning.account.epoch), ([false, false, true, false], 0));
-        assert!(beginning.is_confirmed);
-        let known = Witness { reserved: 3, known: 3 };
-        assert_eq!(settle(vec![(2, Found::Bare)], known), Err(Unservable::NoCopyInSync), "it had an account");
-        assert_eq!(settle(vec![(0, Found::Nothing)], zero), Err(Unservable::NoCopyInSync));
-        let two = vec![(0, Found::Bare), (1, Found::Bare)];
-        assert_eq!(settle(two, zero), Err(Unservable::NoCopyInSync), "nobody says which has everything");
-    }
-
-    #[test]
     fn what_cannot_be_used_is_not_there() {
         let (both, known) = {
             use Standing::{Absent, InSync};
-            ([InSync, InSync, Absent, Absent], Witness { reserved: 1, known: 1 })
+            ([InSync, InSync, Absent, Absent], Witness { reserved: 1, known: 1, is_failed: false })
         };
         for bad in [Found::Nothing, Found::Bare] {
-            let beginning = settle(vec![(0, bad), (1, accounted(1, both))], known).unwrap();
+            let beginning = Beginning::find(vec![(0, bad), (1, accounted(1, both))], known).unwrap();
             assert_eq!(beginning.is_there, [false, true, false, false]);
             assert_eq!(beginning.account.standings, both);
         }
         let whole = vec![(0, accounted(1, both)), (1, accounted(1, both))];
-        assert_eq!(settle(whole, known).unwrap().is_there, [true, true, false, false]);
+        assert_eq!(Beginning::find(whole, known).unwrap().is_there, [true, true, false, false]);
     }
 }

@@ -185,16 +185,16 @@ impl Control {
     }
 
     fn used_bytes_of_copies(&self, volume: &VolumeRecord) -> Option<u64> {
-        let stores = self.stores_there(volume);
-        let mut used = vec![0; usize::try_from(extent_count(volume.size_bytes)).ok()?];
-        for (_, store) in &stores {
-            for (extent, bytes) in store.used_by_extent(volume.id).ok()? {
+        let mut used: Vec<Option<u64>> = vec![None; usize::try_from(extent_count(volume.size_bytes)).ok()?];
+        for (_, store) in self.stores_there(volume) {
+            // Other replicas tell as much as one on a drive that cannot be read.
+            for (extent, bytes) in store.used_by_extent(volume.id).unwrap_or_default() {
                 if let Some(most) = used.get_mut(extent as usize) {
-                    *most = bytes.max(*most);
+                    *most = Some(bytes.max(most.unwrap_or(0)));
                 }
             }
         }
-        (!stores.is_empty()).then(|| used.into_iter().sum())
+        used.into_iter().sum()
     }
 
     /// Extent files of a volume that are not as they must be. That a drive is missing is an alarm of its own.

@@ -17,7 +17,7 @@ use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
 
 use super::Control;
 use super::copies::first_account;
-use super::error::Outcome;
+use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::records::{DriveRecord, VolumeRecord};
 use crate::dataplane::{JournalSpec, VolumeHome};
@@ -96,6 +96,15 @@ impl Journals {
             Some(drive) => _ = journals.seats.insert(copy, drive),
             None => _ = journals.seats.remove(&copy),
         });
+    }
+
+    /// The volumes with a journal on a drive.
+    pub fn volumes_on(&self, drive: DriveId) -> Vec<VolumeId> {
+        let has_one = |journals: &VolumeJournals| {
+            journals.ready.contains_key(&drive) || journals.seats.values().any(|on| *on == drive)
+        };
+        let volumes = self.volumes();
+        volumes.iter().filter(|(_, journals)| has_one(journals)).map(|(volume, _)| *volume).collect()
     }
 
     /// A volume has no extents from this one on.
@@ -385,7 +394,7 @@ impl Control {
     fn journal_home(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<VolumeHome> {
         let model = self.model();
         let record =
-            &model.drives.get(&drive).ok_or_else(|| super::ControlError::internal("a drive is gone"))?.record;
+            &model.drives.get(&drive).ok_or_else(|| ControlError::internal("a drive is gone"))?.record;
         let directory = extents_folder(&record.path, volume.id);
         Ok(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
     }
@@ -482,11 +491,18 @@ impl Control {
     pub(super) fn empty_of_journals(&self, drive: DriveId) -> Outcome<()> {
         let Ok(store) = self.store(drive) else { return Ok(()) };
         for volume in store.journaled_volumes()? {
-            let is_known = self.model().volumes.contains_key(&volume);
-            match is_known {
-                true => self.begin_moves(volume),
-                false => store.remove_journal(volume)?,
+            let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
+            let Some(record) = record else {
+                store.remove_journal(volume)?;
+                continue;
+            };
+            if !self.model().open.contains_key(&volume) {
+                return Err(ControlError::refused(format!(
+                    "it has a write journal of volume '{}', which is not served; 'weir status' says why",
+                    record.export_name()
+                )));
             }
+            self.keep_moving(volume);
         }
         Ok(())
     }

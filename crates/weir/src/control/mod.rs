@@ -21,6 +21,7 @@ mod drives;
 mod dry_run;
 mod error;
 mod extents;
+pub mod health;
 mod journals;
 mod ledger;
 mod levels;
@@ -36,7 +37,6 @@ mod recording;
 pub mod records;
 mod scrubs;
 mod snapshots;
-mod space;
 mod spread;
 mod startup;
 mod statistics;
@@ -54,7 +54,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use alarms::{Alarms, Since};
+use alarms::Alarms;
 pub use apply::{ApplyPolicies, BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
 pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
 use built_in::is_built_in;
@@ -62,16 +62,18 @@ use captures::Captures;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
-use drives::{Absences, Formats, Leaving, Measurements};
 pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
+use drives::{Formats, Leaving, Measurements};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use health::{ReplicaCounts, VolumeCondition, VolumeHealth};
 pub use journals::JournalView;
 use journals::Journals;
 pub use ledger::{Amount, Claim, Ledger};
 pub use levels::{EffectiveField, Level};
 use model::Model;
 use moves::Moves;
+pub use moves::{MoveState, MoveView};
 pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
@@ -102,8 +104,6 @@ pub struct Control {
     change: Mutex<()>,
     model: RwLock<Model>,
     alarms: Alarms,
-    /// Since when alarms stand.
-    since: Since,
     /// Where classes of drives begin.
     classes: ClassThresholds,
     measurements: Measurements,
@@ -113,7 +113,6 @@ pub struct Control {
     scrubs: Scrubs,
     leaving: Leaving,
     formats: Formats,
-    absences: Absences,
     node: uuid::Uuid,
     started: Instant,
 }
@@ -127,6 +126,12 @@ impl Control {
     /// Nanoseconds since control started: the clock of all statistics.
     pub fn uptime_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Numbers of volumes and drives; to know them the records must be readable.
+    pub fn counts(&self) -> (usize, usize) {
+        let model = self.model();
+        (model.volumes.len(), model.drives.len())
     }
 
     fn begin_change(&self) -> MutexGuard<'_, ()> {

@@ -72,9 +72,9 @@ impl PoolView {
         self.drives.iter().map(|drive| drive.provisioned_bytes).sum()
     }
 
-    /// True if all its drives are there.
-    pub fn is_online(&self) -> bool {
-        self.drives.iter().all(|drive| drive.usage.is_ok())
+    /// Number of its drives that are there.
+    pub fn drives_online(&self) -> usize {
+        self.drives.iter().filter(|drive| drive.usage.is_ok()).count()
     }
 
     /// Whether all floors can be met, with the arithmetic, in words.
@@ -416,7 +416,6 @@ impl Control {
         let ledgers = pools.iter().map(|pool| (&pool.name, pool.ledger(Outlook::now(&model))));
         let alarm = |(name, ledger): (&Name, Ledger)| StandingAlarm {
             source: AlarmSource::Ledger,
-            drive: None,
             volume: None,
             extent: None,
             message: format!(

@@ -24,7 +24,7 @@ use crate::dataplane::DataPlaneConfig;
 const GIB: u64 = 1 << 30;
 
 /// A control core with its state folder, which stays when the core is ended.
-pub(super) struct World {
+pub(crate) struct World {
     pub control: Arc<Control>,
     data_plane: Arc<DataPlane>,
     pub exports: Arc<ExportTable>,
@@ -82,7 +82,7 @@ pub(super) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-pub(super) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume {
+pub(crate) fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume {
     CreateVolume {
         tenant: tenant.map(name),
         name: name(text),

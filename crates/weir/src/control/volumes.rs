@@ -13,6 +13,7 @@ use super::catalogue::Transaction;
 use super::classes::{check_replicas, class_policy};
 use super::copies::new_beginnings;
 use super::error::{ControlError, Outcome};
+use super::health::{FailedExtents, VolumeHealth};
 use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned};
 use super::moves::MoveView;
@@ -93,6 +94,8 @@ pub struct VolumeView {
     pub drives: Vec<DriveRecord>,
     /// The drives of each copy, as far as they are known, if it has several.
     pub copies: Vec<Vec<DriveRecord>>,
+    /// How healthy it is.
+    pub health: VolumeHealth,
     /// How its copies stand, if it has, or had, several.
     pub replication: Option<CopySnapshot>,
     /// How far copies are from where they are wished, while they are not there.
@@ -118,11 +121,12 @@ pub struct VolumeView {
 }
 
 /// A view without what must be read from the drive.
-fn view(model: &Model, record: &VolumeRecord) -> VolumeView {
+fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeView {
     VolumeView {
         record: record.clone(),
         drives: model.drives_of(record).cloned().collect(),
         copies: copies(model, record),
+        health: model.health(record, failed),
         replication: model.open.get(&record.id).map(|open| open.copies.snapshot()).filter(is_replicated),
         moves: None,
         scrub: None,
@@ -248,10 +252,12 @@ impl Control {
 
     /// All volumes by tenant and name, without what must be read from the drive.
     pub fn volume_records_by_name(&self) -> Vec<VolumeView> {
+        let failed = self.failed_extents();
         let model = self.model();
         let snapshots = model.snapshot_counts();
         let count = |record: &VolumeRecord| snapshots.get(&record.id).copied().unwrap_or(0);
-        let view = |record: &VolumeRecord| VolumeView { snapshots: count(record), ..view(&model, record) };
+        let view =
+            |record: &VolumeRecord| VolumeView { snapshots: count(record), ..view(&model, record, &failed) };
         let mut views: Vec<_> = model.plain_volumes().map(view).collect();
         views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         views
@@ -274,11 +280,12 @@ impl Control {
 
     /// One volume.
     pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
+        let failed = self.failed_extents();
         let mut view = {
             let model = self.model();
             let record = &model.volume(tenant, name)?.record;
             let snapshots = model.snapshots_of(record.id).count() as u64;
-            VolumeView { snapshots, ..view(&model, record) }
+            VolumeView { snapshots, ..view(&model, record, &failed) }
         };
         view.used_bytes = self.used_bytes(&view.record);
         view.bytes_to_capture = self.bytes_to_capture(view.record.id);

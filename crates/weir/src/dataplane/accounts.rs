@@ -1,5 +1,5 @@
-//! Writing the accounts beside copies, and the witnesses of them apart, in the order that the mirror needs: an epoch
-//! that is new is reserved first, then the accounts are written, then it is known.
+//! Writing the accounts beside copies, and the witnesses of them apart: the thin shell of
+//! [`MetadataWrites`](weir_volume::mirror::MetadataWrites), which decides what is written when.
 //!
 //! It does not know what accounts mean. Files are written by helper threads, one for each drive, so that a drive that
 //! hangs holds up no other; an emulated drive answers when it would have.
@@ -7,51 +7,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_volume::mirror::{Account, Slots, Standing};
+use weir_volume::mirror::{Account, MetadataAction, MetadataRequest, Slots, Standing, Written};
 
 use super::Alarm;
-use super::helper::Job;
+use super::helper::{Job, MetadataError};
 use super::reactor::Reactor;
 use super::stalls::{Ghost, NO_ANSWER};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::account::account_file_name;
 
-/// An account that is being written.
-struct Note {
-    volume: VolumeIndex,
-    extent: u32,
-    slots: Slots,
-    account: Arc<Account>,
-    /// Its epoch has to be reserved before and known after.
-    is_new: bool,
-    /// Copies beside which it could not be written.
-    failed: Slots,
-    /// Copies beside which it is being written.
-    waiting: BTreeMap<usize, AskNumber>,
-    /// When all of these should have answered, in nanoseconds.
-    due_ns: u64,
-}
+/// That an account of an extent was written beside a copy, or why it could not be.
+type Answered = (CopyIndex, u32, AskNumber, Result<(), MetadataError>);
 
-impl Note {
-    /// True if the account counts, so that its epoch has to be known: a copy that has everything took it.
-    fn counts(&self) -> bool {
-        let took_it = self.slots.iter().filter(|slot| !self.failed.contains(*slot));
-        self.account.counts_beside(took_it.collect())
-    }
-}
-
-/// That an account was written beside a copy, or why it could not be.
-type Written = (u64, CopyIndex, AskNumber, Result<(), String>);
-
-/// A reactor's accounts that are being written: at most one for each extent.
+/// A reactor's accounts that drives are asked to write.
 #[derive(Default)]
 pub(super) struct Notes {
-    under_way: BTreeMap<u64, Note>,
+    /// Which answer is waited for, by copy and extent.
+    asked: BTreeMap<(VolumeIndex, usize, u32), AskNumber>,
     count: u64,
     /// Answers that emulated drives have not given yet, by when they do.
-    held: BTreeMap<(u64, u64), Written>,
-    /// Those whose witness could not take note: it is asked again, because nobody may rely on them before.
-    unwitnessed: Vec<(u64, bool)>,
+    held: BTreeMap<(u64, u64), Answered>,
 }
 
 impl Notes {
@@ -59,168 +34,157 @@ impl Notes {
     pub fn next_ns(&self) -> Option<u64> {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
-
-    /// The accounts of a volume whose writing was due before an instant, beside some copies at least.
-    fn stalled(&self, volume: VolumeIndex, before_ns: u64) -> Vec<u64> {
-        let is_late = |note: &Note| {
-            let has_it = |slot: usize| !note.waiting.contains_key(&slot) && !note.failed.contains(slot);
-            let counts = |slot: usize| note.account.standings[slot] == Standing::InSync && has_it(slot);
-            let is_late = !note.waiting.is_empty() && note.due_ns < before_ns;
-            note.volume == volume && is_late && note.slots.iter().any(counts)
-        };
-        self.under_way.iter().filter(|(_, note)| is_late(note)).map(|(key, _)| *key).collect()
-    }
 }
 
 impl Reactor {
     /// Has an account written beside copies of an extent.
-    pub(super) fn note_account(
+    pub(super) fn note_account(&mut self, index: VolumeIndex, request: MetadataRequest) {
+        let mut actions = Vec::new();
+        let volume = &mut self.volumes[index];
+        volume.outstanding += 1;
+        volume.metadata.ask(request, &mut actions);
+        self.act_on_metadata(index, actions);
+    }
+
+    fn act_on_metadata(&mut self, index: VolumeIndex, actions: Vec<MetadataAction>) {
+        for action in actions {
+            match action {
+                MetadataAction::Record { extent, epoch, is_committed } => {
+                    let path = self.volumes[index].witnesses.clone();
+                    self.helper.submit(Job::Witness { volume: index, path, extent, epoch, is_committed });
+                }
+                MetadataAction::Write { extent, slots, account } => {
+                    self.write_accounts(index, extent, slots, &account);
+                }
+                MetadataAction::GiveUp { extent, slots } => self.give_up_accounts(index, extent, slots),
+                MetadataAction::Ended { extent, written } => self.end_note(index, extent, written),
+            }
+        }
+    }
+
+    /// The witness has taken note, or could not.
+    pub(super) fn witnessed(&mut self, index: VolumeIndex, extent: u32, result: Result<(), MetadataError>) {
+        let (mut actions, now_ns) = (Vec::new(), self.now_ns);
+        let result = self.volumes[index].metadata_result(result);
+        self.volumes[index].metadata.recorded(now_ns, extent, result, &mut actions);
+        self.act_on_metadata(index, actions);
+    }
+
+    /// Has it noted apart from all copies that the last one in sync of an extent failed.
+    pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
+        let volume = &mut self.volumes[index];
+        volume.outstanding += 1;
+        let path = volume.witnesses.clone();
+        self.helper.submit(Job::Failure { volume: index, path, extent });
+    }
+
+    pub(super) fn failure_recorded(
         &mut self,
         index: VolumeIndex,
         extent: u32,
-        slots: Slots,
-        account: Box<Account>,
+        result: Result<(), MetadataError>,
     ) {
         let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
-        let is_new = volume.known_epochs.get(&extent) != Some(&account.epoch);
-        let note = Note {
-            volume: index,
-            extent,
-            slots,
-            account: Arc::from(account),
-            is_new,
-            failed: Slots::default(),
-            waiting: BTreeMap::new(),
-            due_ns: 0,
-        };
-        self.notes.count += 1;
-        let key = self.notes.count;
-        self.notes.under_way.insert(key, note);
-        if is_new { self.ask_witness(key, false) } else { self.write_accounts(key) }
-    }
-
-    fn under_way(&mut self, key: u64) -> &mut Note {
-        self.notes.under_way.get_mut(&key).expect("an account is known until it is written")
-    }
-
-    /// Has the witness take note of an epoch: that it may come, or that it is there.
-    fn ask_witness(&mut self, key: u64, is_there: bool) {
-        let note = self.under_way(key);
-        let (volume, extent, epoch) = (note.volume, note.extent, note.account.epoch);
-        let path = self.volumes[volume].witnesses.clone();
-        self.helper.submit(Job::Witness { note: key, path, extent, epoch, is_there });
-    }
-
-    /// The witness has taken note, or could not: then nobody may rely on the account.
-    pub(super) fn witnessed(&mut self, key: u64, is_there: bool, result: Result<(), String>) {
-        let note = self.under_way(key);
-        let (volume, extent, epoch) = (note.volume, note.extent, note.account.epoch);
-        if let Err(message) = result {
-            self.notes.unwitnessed.push((key, is_there));
-            let message = format!("waits, because it cannot be kept account of: {message}");
-            let alarm =
-                Alarm { volume: self.volumes[volume].id, drive: None, extent: extent.into(), message };
-            return self.raise_alarm(alarm);
+        volume.outstanding -= 1;
+        if let Err(error) = result {
+            let message =
+                format!("would be served again after a restart, though it failed: {}", error.message);
+            let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
+            self.raise_alarm(alarm);
         }
-        if is_there {
-            self.volumes[volume].known_epochs.insert(extent, epoch);
-            return self.end_note(key);
-        }
-        self.write_accounts(key);
+        self.settle_volume(index);
     }
 
-    fn write_accounts(&mut self, key: u64) {
+    fn write_accounts(&mut self, index: VolumeIndex, extent: u32, slots: Slots, account: &Arc<Account>) {
         let now_ns = self.now_ns;
-        let note = self.notes.under_way.get_mut(&key).expect("an account is known until it is written");
-        let (index, extent) = (note.volume, note.extent);
         let volume = &mut self.volumes[index];
-        note.due_ns = now_ns;
-        for slot in note.slots.iter() {
+        for slot in slots.iter() {
             let home = volume.line_of(slot, extent).expect("the mirror writes beside copies that there are");
             let due_ns = volume.emulated.note(now_ns, home, extent);
-            note.due_ns = note.due_ns.max(due_ns);
+            volume.metadata.expect(extent, now_ns.max(due_ns));
             let number = volume.next_number();
-            note.waiting.insert(slot, number);
+            self.notes.asked.insert((index, slot, extent), number);
             let (drive, directory) = (volume.homes[home].drive, &volume.homes[home].directory);
             let journaled = volume.journals.account_path(extent, slot);
             let path = journaled.unwrap_or_else(|| directory.join(account_file_name(extent.into())));
-            let (copy, account) = (CopyIndex { volume: index, slot }, Arc::clone(&note.account));
-            self.helper.submit(Job::Account { note: key, copy, number, drive, path, account, due_ns });
+            let (copy, account) = (CopyIndex { volume: index, slot }, Arc::clone(account));
+            self.helper.submit(Job::Account { copy, extent, number, drive, path, account, due_ns });
         }
     }
 
     /// A drive has written an account, or could not.
-    pub(super) fn account_answered(
-        &mut self,
-        key: u64,
-        (copy, number): (CopyIndex, AskNumber),
-        due_ns: u64,
-        result: Result<(), String>,
-    ) {
-        if due_ns > self.now_ns && self.stop_by_ns.is_none() && !self.volumes[copy.volume].is_ending() {
+    pub(super) fn account_answered(&mut self, due_ns: u64, answered: Answered) {
+        let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
+        if due_ns > self.now_ns && !is_ending {
             self.notes.count += 1;
-            let order = self.notes.count;
-            self.notes.held.insert((due_ns, order), (key, copy, number, result));
+            self.notes.held.insert((due_ns, self.notes.count), answered);
         } else {
-            self.account_written(key, copy, number, result);
+            self.account_written(answered);
         }
     }
 
-    fn account_written(&mut self, key: u64, copy: CopyIndex, number: AskNumber, result: Result<(), String>) {
-        let note = self.notes.under_way.get_mut(&key);
-        let Some(note) = note.filter(|note| note.waiting.get(&copy.slot) == Some(&number)) else {
+    fn account_written(&mut self, (copy, extent, number, result): Answered) {
+        let CopyIndex { volume: index, slot } = copy;
+        let key = (index, slot, extent);
+        if self.notes.asked.get(&key) != Some(&number) {
             self.is_ghost(copy, number);
             return;
-        };
-        note.waiting.remove(&copy.slot);
-        if let Err(message) = result {
-            note.failed.insert(copy.slot);
-            let message = format!("cannot keep account: {message}");
-            self.volumes[copy.volume].fault_message = Some(message);
         }
-        self.go_on_noting(key);
+        self.notes.asked.remove(&key);
+        let mut actions = Vec::new();
+        let result = self.volumes[index].metadata_result(result);
+        self.volumes[index].metadata.written(extent, slot, result, &mut actions);
+        self.act_on_metadata(index, actions);
     }
 
-    fn go_on_noting(&mut self, key: u64) {
-        let note = self.under_way(key);
-        match (note.waiting.is_empty(), note.is_new && note.counts()) {
-            (false, _) => {}
-            (true, true) => self.ask_witness(key, true),
-            (true, false) => self.end_note(key),
+    /// Writes again what could not be written; whoever calls this has it carried out.
+    pub(super) fn retry_metadata(&mut self, index: VolumeIndex) {
+        let mut actions = Vec::new();
+        let volume = &mut self.volumes[index];
+        volume.metadata.retry(self.now_ns, &mut actions);
+        if !volume.is_ending() && self.stop_by_ns.is_none() {
+            volume.mirror.retry_refused(&mut volume.effects);
         }
-    }
-
-    /// Asks witnesses again that could not take note.
-    pub(super) fn ask_witnesses_again(&mut self) {
-        for (key, is_there) in std::mem::take(&mut self.notes.unwitnessed) {
-            self.ask_witness(key, is_there);
-        }
+        self.act_on_metadata(index, actions);
     }
 
     /// Gives up copies of a volume beside which an account should have been written before an instant, while others
     /// have it.
     pub(super) fn give_up_notes(&mut self, index: VolumeIndex, before_ns: u64) {
-        for key in self.notes.stalled(index, before_ns) {
-            let note = self.notes.under_way.get_mut(&key).expect("it was just found");
-            let volume = &mut self.volumes[index];
-            for (slot, number) in std::mem::take(&mut note.waiting) {
-                note.failed.insert(slot);
-                volume.outstanding += 1;
-                volume.ghosts.add(slot, number, Ghost { extent: note.extent, media: None });
-            }
-            volume.fault_message = Some(NO_ANSWER.to_owned());
-            self.go_on_noting(key);
-        }
+        let mut actions = Vec::new();
+        self.volumes[index].metadata.give_up_stalled(before_ns, &mut actions);
+        self.act_on_metadata(index, actions);
     }
 
-    fn end_note(&mut self, key: u64) {
-        let note = self.notes.under_way.remove(&key).expect("an account is written once");
-        let Note { volume: index, extent, failed, .. } = note;
+    fn give_up_accounts(&mut self, index: VolumeIndex, extent: u32, slots: Slots) {
+        let volume = &mut self.volumes[index];
+        for slot in slots.iter() {
+            let number = self.notes.asked.remove(&(index, slot, extent));
+            let number = number.expect("only what a drive was asked for is given up");
+            volume.outstanding += 1;
+            volume.ghosts.add(slot, number, Ghost { extent, media: None });
+        }
+        volume.fault_message = Some(NO_ANSWER.to_owned());
+    }
+
+    fn end_note(&mut self, index: VolumeIndex, extent: u32, written: Written) {
         let volume = &mut self.volumes[index];
         volume.outstanding -= 1;
-        volume.mirror.noted(extent, failed, &mut volume.effects);
+        volume.mirror.noted(extent, written, &mut volume.effects);
         self.carry_out(index);
+        // If no copy failed for it, this message is that of the account.
+        let volume = &mut self.volumes[index];
+        if let (false, Some(message)) = (written.is_committed, volume.fault_message.take()) {
+            volume.metadata_alarms.insert(extent);
+            let message = format!("takes no change of its copies and no write that needs one: {message}");
+            let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
+            self.raise_alarm(alarm);
+        } else if written.is_committed && volume.metadata_alarms.remove(&extent) {
+            let (id, standings) = (volume.id, volume.mirror.standings(extent));
+            if !standings.contains(&Standing::Stale) {
+                self.clear_alarms(id, extent);
+            }
+        }
         self.settle_volume(index);
     }
 
@@ -228,8 +192,8 @@ impl Reactor {
     pub(super) fn pass_on_due_notes(&mut self) {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(first) = self.notes.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
-            let (_, (key, copy, number, result)) = first.remove_entry();
-            self.account_written(key, copy, number, result);
+            let (_, answered) = first.remove_entry();
+            self.account_written(answered);
         }
     }
 }

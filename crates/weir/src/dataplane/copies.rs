@@ -121,6 +121,20 @@ impl Reactor {
         }
     }
 
+    /// A copy could not be added, because no account could be written that names it: whoever waits for it asks again.
+    pub(super) fn addition_refused(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
+        if self.volumes[index].journals.knows(extent, slot) {
+            self.leave_seat(index, extent, slot);
+        }
+        let volume = &mut self.volumes[index];
+        let message = volume.fault_message.take().unwrap_or_default();
+        tracing::warn!(volume = %volume.id, extent, "a copy is added later: {message}");
+        let is_meant = |change: &mut AwaitedChange| {
+            (change.extent, change.slot, change.is_there_after) == (extent, slot, true)
+        };
+        volume.awaited_changes.extract_if(.., is_meant).for_each(|change| tell(change.done, false));
+    }
+
     /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
     /// everything.
     pub(super) fn answer_changes(&mut self, index: VolumeIndex, extent: u32, standings: Option<&Standings>) {

@@ -145,8 +145,8 @@ impl Reactor {
         if self.copying_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
         }
-        self.ask_witnesses_again();
         for index in self.copied_volumes.clone() {
+            self.retry_metadata(index);
             self.look_for_stalls(index);
             self.go_on_copying(index);
             // It may have been closed by what it just did.

@@ -1,18 +1,18 @@
 //! Carrying out what volumes ask for on their files, and telling them what came of it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use weir_reactor::{Buffer, Carried, Descriptor, Payload, Placement};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_volume::geometry::{Part, covering_blocks};
 use weir_volume::mirror::{Answer, Effect};
-use weir_volume::{Action, EdgeRead, Fault, OperationId};
+use weir_volume::{Action, AllocationMap, EdgeRead, Fault, OperationId};
 
 use super::Alarm;
-use super::helper::{Job, OpenError, OpenedExtent};
+use super::helper::{Job, OpenError};
 use super::reactor::Reactor;
-use super::refusals::refusal;
-use super::served_volume::{Home, Purpose};
+use super::served_volume::Purpose;
 use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
@@ -41,7 +41,8 @@ impl Reactor {
                 self.queue_for_media(CopyIndex { volume: index, slot }, action);
             }
             Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
-            Effect::Note { extent, slots, account } => self.note_account(index, extent, slots, account),
+            Effect::Note(request) => self.note_account(index, *request),
+            Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
                 let owner = self.volumes[index].take_owner(operation, source);
                 match owner.purpose {
@@ -60,7 +61,8 @@ impl Reactor {
                 self.capture(index, extent, slots, (offset, length));
             }
             Effect::Captured { copies } => self.capture_ended(index, copies),
-            Effect::Fell { slot, extent } => self.fell(index, slot, extent),
+            Effect::RecordFailure { extent } => self.record_failure(index, extent),
+            Effect::Fell { slot, extent, .. } => self.fell(index, slot, extent),
             Effect::Stands { extent, standings, .. } => self.stands(index, extent, standings),
         }
     }
@@ -72,7 +74,7 @@ impl Reactor {
     }
 
     /// Tells a volume what came of an action on one of its copies.
-    pub(super) fn tell(&mut self, copy: CopyIndex, answer: Answer) {
+    fn tell(&mut self, copy: CopyIndex, answer: Answer) {
         let volume = &mut self.volumes[copy.volume];
         volume.mirror.answer(copy.slot, answer, &mut volume.effects);
     }
@@ -83,9 +85,7 @@ impl Reactor {
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
         let is_journaled = volume.journals.seat(extent, slot).is_some() && is_journals_work(&action);
-        let Home { is_away, space, .. } = &volume.homes[home];
-        let fault = if is_journaled { None } else { refusal(*is_away, space, &action) };
-        let asked_ns = match is_journaled || fault.is_some() {
+        let asked_ns = match is_journaled {
             true => self.now_ns,
             false => volume.emulated.submit(self.now_ns, home, slot, &action),
         };
@@ -97,9 +97,6 @@ impl Reactor {
             }
             None => volume.ask(slot, extent, asked_ns),
         };
-        if let Some(fault) = fault {
-            return self.refuse_action(copy, number, &action, fault);
-        }
         if is_journaled {
             return self.ask_journal(copy, number, &action);
         }
@@ -204,10 +201,7 @@ impl Reactor {
             }
             Token::ZeroReserve(copy, operation, _) => self.completed(copy, operation, result),
             Token::Allocate { copy, extent, piece, .. } => self.tell(copy, Answer::Allocated(extent, piece)),
-            Token::Sync { copy, extent, .. } => {
-                let result = result.map(drop).and_then(|()| self.refuse_nameless(copy, extent));
-                self.tell(copy, Answer::Synced(extent, result));
-            }
+            Token::Sync { copy, extent, .. } => self.tell(copy, Answer::Synced(extent, result.map(drop))),
             Token::Receive(_)
             | Token::ReceivePayload(_)
             | Token::HangUp(_)
@@ -272,7 +266,7 @@ impl Reactor {
     }
 
     /// The media are done with an operation, for good or ill.
-    pub(super) fn completed(&mut self, copy: CopyIndex, operation: OperationId, result: Result<u32, Fault>) {
+    fn completed(&mut self, copy: CopyIndex, operation: OperationId, result: Result<u32, Fault>) {
         self.left_media(copy, operation);
         self.tell(copy, Answer::Completed(operation, result));
     }
@@ -359,7 +353,7 @@ impl Reactor {
         &mut self,
         (copy, number): (CopyIndex, AskNumber),
         extent: u32,
-        result: Result<OpenedExtent, OpenError>,
+        result: Result<(OwnedFd, AllocationMap), OpenError>,
     ) {
         let volume = &mut self.volumes[copy.volume];
         if !volume.answered(copy.slot, number) {
@@ -368,35 +362,25 @@ impl Reactor {
         }
         volume.outstanding -= 1;
         let map = match result {
-            Ok(OpenedExtent { file, mut map, identity }) => {
+            Ok((file, mut map)) => {
                 volume.add_journaled_pieces(copy.slot, extent, &mut map);
                 let file = Descriptor::file(file);
                 volume.set_file(copy.slot, extent, Some(file.clone()));
-                volume.set_file_identity(copy.slot, extent, identity);
                 self.seat_opened(copy.volume, (extent, copy.slot), &file);
                 Ok(map)
             }
-            Err(OpenError { message, fault: Fault::Broken }) => {
+            Err(OpenError { message, is_passing: true }) => {
+                tracing::warn!(volume = %volume.id, extent, "cannot be opened at present: {message}");
+                Err(Fault::NoMemory)
+            }
+            Err(OpenError { message, is_passing: false }) => {
                 volume.fault_message = Some(message);
                 Err(Fault::Broken)
-            }
-            Err(OpenError { message, fault }) => {
-                tracing::warn!(volume = %volume.id, extent, "cannot be opened at present: {message}");
-                Err(fault)
             }
         };
         self.tell(copy, Answer::Opened(extent, map));
         self.carry_out(copy.volume);
         self.settle_volume(copy.volume);
-    }
-
-    /// Fails what was made stable in a file that nobody can find any more.
-    fn refuse_nameless(&mut self, copy: CopyIndex, extent: u32) -> Result<(), Fault> {
-        if !self.is_nameless(copy, extent) {
-            return Ok(());
-        }
-        self.volumes[copy.volume].fault_message = Some("was removed while its drive was away".to_owned());
-        Err(Fault::Broken)
     }
 
     /// A copy of an extent failed.
@@ -410,14 +394,8 @@ impl Reactor {
             false => format!("has a copy that {message}: {}; another one serves", path.display()),
         };
         let is_lost = volume.mirror.is_lost(extent);
-        let is_away = volume.home_of(slot, extent).is_some_and(|home| volume.homes[home].is_away);
         volume.publish_away(extent);
-        if is_away && !is_lost {
-            // That its drive is away is an alarm already.
-            return;
-        }
-        let drive = volume.line_of(slot, extent).map(|home| volume.homes[home].drive);
-        let alarm = Alarm { volume: volume.id, drive, extent: extent.into(), message };
+        let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
         self.raise_alarm(alarm);
         if is_lost {
             self.answer_changes(index, extent, None);

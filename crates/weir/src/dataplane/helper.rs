@@ -15,13 +15,12 @@ use std::time::Duration;
 use weir_reactor::{Descriptor, Waker};
 use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
-use weir_volume::mirror::Account;
-use weir_volume::{AllocationMap, Fault};
+use weir_volume::AllocationMap;
+use weir_volume::mirror::{Account, MetadataFault};
 
 use super::background::{Done, Outcome, Step};
-use super::refusals::FileIdentity;
 use super::rest::{SumsAnswer, SumsJob};
-use super::token::{AskNumber, CopyIndex};
+use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use crate::store::{Condemned, account, capture, witness};
 
@@ -39,11 +38,13 @@ pub(super) enum Job {
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
-    Witness { note: u64, path: PathBuf, extent: u32, epoch: u64, is_there: bool },
+    Witness { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
+    /// Have the witness of an extent take note that its last copy in sync failed.
+    Failure { volume: VolumeIndex, path: PathBuf, extent: u32 },
     /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
     Account {
-        note: u64,
         copy: CopyIndex,
+        extent: u32,
         number: AskNumber,
         drive: DriveId,
         path: PathBuf,
@@ -76,17 +77,23 @@ pub(super) struct Run {
 pub(super) struct OpenError {
     /// What is wrong, in words.
     pub message: String,
-    /// [`Fault::Broken`] if the file is at fault; else it may be opened later: the system was short of something, or the
-    /// drive is away.
-    pub fault: Fault,
+    /// Nothing is wrong with the file; the system was short of something.
+    pub is_passing: bool,
 }
 
-/// An extent's file that was opened.
-pub(super) struct OpenedExtent {
-    pub file: OwnedFd,
-    /// Where it holds data.
-    pub map: AllocationMap,
-    pub identity: FileIdentity,
+/// Why replica metadata or an epoch record could not be written.
+pub(super) struct MetadataError {
+    /// Whether the drive is short of something or broken.
+    pub fault: MetadataFault,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+impl MetadataError {
+    fn new(what: &str, path: &Path, error: &io::Error) -> MetadataError {
+        let message = format!("{what} {} cannot be written: {error}", path.display());
+        MetadataError { fault: metadata_fault(error), message }
+    }
 }
 
 /// What came of a [`Job`].
@@ -95,7 +102,7 @@ pub(super) enum Answer {
         copy: CopyIndex,
         number: AskNumber,
         extent: u32,
-        result: Result<OpenedExtent, OpenError>,
+        result: Result<(OwnedFd, AllocationMap), OpenError>,
     },
     Status {
         volume: usize,
@@ -108,16 +115,21 @@ pub(super) enum Answer {
         outcome: Outcome,
     },
     Witnessed {
-        note: u64,
-        is_there: bool,
-        result: Result<(), String>,
+        volume: VolumeIndex,
+        extent: u32,
+        result: Result<(), MetadataError>,
+    },
+    FailureRecorded {
+        volume: VolumeIndex,
+        extent: u32,
+        result: Result<(), MetadataError>,
     },
     Accounted {
-        note: u64,
         copy: CopyIndex,
+        extent: u32,
         number: AskNumber,
         due_ns: u64,
-        result: Result<(), String>,
+        result: Result<(), MetadataError>,
     },
     /// How far in the extent it came.
     Captured {
@@ -181,7 +193,7 @@ impl Helper {
             Job::Open { drive, .. } => self.of_drive(drive, Duty::Open).submit(job),
             Job::Status { .. } => self.teller.submit(job),
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
-            Job::Witness { .. } => self.witness.submit(job),
+            Job::Witness { .. } | Job::Failure { .. } => self.witness.submit(job),
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
             Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
             // In the order in which they come: one may take the place of another.
@@ -251,7 +263,7 @@ fn perform(job: Job) -> Answer {
         Job::Open { copy, number, extent, path, .. } => {
             let result = open_extent(&path).map_err(|error| OpenError {
                 message: describe(&path, &error),
-                fault: open_fault(&path, &error),
+                is_passing: is_shortage(&error),
             });
             Answer::Opened { copy, number, extent, result }
         }
@@ -269,18 +281,23 @@ fn perform(job: Job) -> Answer {
             };
             Answer::Background { operation, outcome: outcome.map_err(|error| error.to_string()) }
         }
-        Job::Witness { note, path, extent, epoch, is_there } => {
-            let result = match is_there {
+        Job::Witness { volume, path, extent, epoch, is_committed } => {
+            let result = match is_committed {
                 false => witness::reserve(&path, extent, epoch),
                 true => witness::know(&path, extent, epoch),
             };
-            let result = result.map_err(|error| format!("witness {}: {error}", path.display()));
-            Answer::Witnessed { note, is_there, result }
+            let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
+            Answer::Witnessed { volume, extent, result }
         }
-        Job::Account { note, copy, number, path, account, due_ns, .. } => {
+        Job::Failure { volume, path, extent } => {
+            let result = witness::fail(&path, extent);
+            let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
+            Answer::FailureRecorded { volume, extent, result }
+        }
+        Job::Account { copy, extent, number, path, account, due_ns, .. } => {
             let result = patiently(|| account::write(&path, &account));
-            let result = result.map_err(|error| format!("account {}: {error}", path.display()));
-            Answer::Accounted { note, copy, number, due_ns, result }
+            let result = result.map_err(|error| MetadataError::new("replica metadata", &path, &error));
+            Answer::Accounted { copy, extent, number, due_ns, result }
         }
         Job::Capture { copy, number, source, target, range, can_share, .. } => {
             let result = patiently(|| capture::capture(&source, &target, range, can_share));
@@ -308,14 +325,13 @@ fn is_shortage(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
-/// What it means that an extent's file cannot be opened. Where not even its folder is there, the drive is away: whether
-/// it is the same drive that comes back is for control to find out.
-fn open_fault(path: &Path, error: &io::Error) -> Fault {
-    let is_folder_there = || path.parent().is_some_and(|folder| folder.symlink_metadata().is_ok());
-    match error.kind() {
-        _ if is_shortage(error) => Fault::NoMemory,
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if !is_folder_there() => Fault::Away,
-        _ => Fault::Broken,
+/// Tells a drive that is short of something from one that is broken.
+fn metadata_fault(error: &io::Error) -> MetadataFault {
+    use rustix::io::Errno;
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => MetadataFault::Shortage,
+        _ if is_shortage(error) => MetadataFault::Shortage,
+        _ => MetadataFault::Broken,
     }
 }
 
@@ -323,13 +339,11 @@ fn describe(path: &Path, error: &io::Error) -> String {
     format!("extent file {}: {error}", path.display())
 }
 
-fn open_extent(path: &Path) -> io::Result<OpenedExtent> {
+fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
     check_whole(&std::fs::symlink_metadata(path)?)?;
-    let file = File::from(Descriptor::open_direct(path)?);
-    let identity = FileIdentity::of(&file.metadata()?);
-    let file = OwnedFd::from(file);
+    let file = Descriptor::open_direct(path)?;
     let map = map_data(&file)?;
-    Ok(OpenedExtent { file, map, identity })
+    Ok((file, map))
 }
 
 /// Marks every allocation piece in which the file holds data.
@@ -375,7 +389,7 @@ mod tests {
         file.set_len(EXTENT_BYTES).unwrap();
         file.write_all_at(&[1; 4096], 5 * ALLOCATION_BYTES + 8192).unwrap();
         file.sync_all().unwrap();
-        let OpenedExtent { map, .. } = open_extent(&path).unwrap();
+        let (_, map) = open_extent(&path).unwrap();
         let held: Vec<u32> = (0..1024).filter(|&piece| map.may_hold_data(piece)).collect();
         assert_eq!(held, [5]);
         let file = File::open(&path).unwrap();
@@ -385,10 +399,22 @@ mod tests {
     }
 
     #[test]
+    fn full_drive_is_told_from_a_broken_one() {
+        use rustix::io::Errno;
+        let fault = |errno: Errno| metadata_fault(&io::Error::from(errno));
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::NOMEM, Errno::NFILE] {
+            assert_eq!(fault(errno), MetadataFault::Shortage, "{errno}");
+        }
+        for errno in [Errno::IO, Errno::NODEV, Errno::STALE, Errno::NOENT] {
+            assert_eq!(fault(errno), MetadataFault::Broken, "{errno}");
+        }
+    }
+
+    #[test]
     fn a_shortened_extent_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("extent");
         File::create(&path).unwrap().set_len(4096).unwrap();
-        assert!(open_extent(&path).err().unwrap().to_string().contains("shortened"));
+        assert!(open_extent(&path).unwrap_err().to_string().contains("shortened"));
     }
 }

@@ -20,7 +20,6 @@ use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
-use super::refusals::Refusals;
 use super::rest::Keeping;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
@@ -28,6 +27,7 @@ use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_l
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 use super::yielding::Yielding;
 use super::{Alarm, NO_HOME};
+use crate::logging::LineGate;
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
 const STOP_PATIENCE_NS: u64 = 5_000_000_000;
@@ -39,6 +39,8 @@ const NEAR_NS: u64 = 5_000;
 /// Completions taken in one round. As long as input is there at once, answers gather and go out together at
 /// the round's end; this bounds how long that may go on.
 const ROUND_COMPLETIONS_MAX: usize = 32;
+/// Lines about connections that are not served.
+static REFUSALS: LineGate = LineGate::new();
 
 /// Faults that stand, seen by all threads.
 pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
@@ -105,8 +107,6 @@ pub(super) struct Reactor {
     /// Work with files of checksums, and volumes that are scrubbed.
     pub keeping: Keeping,
     pub scrubs: Scrubs,
-    /// What drives were not asked for, and is not answered yet.
-    pub refusals: Refusals,
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
     patience: Patience,
@@ -152,7 +152,6 @@ impl Reactor {
             yielding: Yielding::default(),
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
-            refusals: Refusals::default(),
             is_tidying_up: false,
             patience: Patience::default(),
             spare_effects: Vec::new(),
@@ -173,7 +172,6 @@ impl Reactor {
             self.take_commands();
             self.take_answers();
             self.take_mail();
-            self.pass_on_refusals();
             self.pass_on_due();
             self.look_at_journals();
             self.look_at_background();
@@ -235,7 +233,7 @@ impl Reactor {
     }
 
     fn timeout_ns(&self) -> Option<u64> {
-        if !(self.resuming.is_empty() && self.outgoing.is_empty() && self.refusals.is_empty()) {
+        if !(self.resuming.is_empty() && self.outgoing.is_empty()) {
             return Some(0);
         }
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
@@ -317,11 +315,6 @@ impl Reactor {
                     self.end_scrub(volume);
                     answer(done);
                 }
-                Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
-                Command::OpenFiles { drive, done } => {
-                    // They may have stopped waiting.
-                    let _ = done.send(self.open_files(drive));
-                }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -336,9 +329,12 @@ impl Reactor {
                     self.extent_opened((copy, number), extent, result);
                 }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
-                Answer::Witnessed { note, is_there, result } => self.witnessed(note, is_there, result),
-                Answer::Accounted { note, copy, number, due_ns, result } => {
-                    self.account_answered(note, (copy, number), due_ns, result);
+                Answer::Witnessed { volume, extent, result } => self.witnessed(volume, extent, result),
+                Answer::FailureRecorded { volume, extent, result } => {
+                    self.failure_recorded(volume, extent, result);
+                }
+                Answer::Accounted { copy, extent, number, due_ns, result } => {
+                    self.account_answered(due_ns, (copy, extent, number, result));
                 }
                 Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
                 Answer::Sums(answer) => self.sums_answered(*answer),
@@ -353,20 +349,37 @@ impl Reactor {
 
     fn serve(&mut self, volume: VolumeId, new: NewConnection) {
         let Some(&volume) = self.by_id.get(&volume).filter(|&&v| self.volumes[v].closing.is_none()) else {
-            tracing::info!(%volume, "a client chose a volume that has just been closed");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(%volume, left_out, "a client chose a volume that has just been closed");
+            }
             return;
         };
         if self.connections.len() >= CONNECTIONS_PER_REACTOR_MAX || self.stop_by_ns.is_some() {
-            tracing::warn!("a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::warn!(
+                    left_out,
+                    "a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already"
+                );
+            }
             return;
         }
         let (served, export) = (&self.volumes[volume], &new.session.export);
         if served.resizing_to.is_some() || export.size_bytes > served.size_bytes {
-            tracing::info!("a client that was told a size from before a shrink has to come again");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(
+                    left_out,
+                    "a client that was told a size from before a shrink has to come again"
+                );
+            }
             return;
         }
         if served.is_read_only && !export.read_only {
-            tracing::info!("a client that came before its volume was made read-only has to come again");
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(
+                    left_out,
+                    "a client that came before its volume was made read-only has to come again"
+                );
+            }
             return;
         }
         let index = self.connections.insert(Connection::new(new, volume));

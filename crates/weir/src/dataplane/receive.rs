@@ -17,7 +17,10 @@ use weir_volume::geometry::{Part, covering_blocks, next_piece};
 use super::connection::{ActiveRequest, Connection, IncomingPart, IncomingWrite};
 use super::reactor::Reactor;
 use super::token::{ConnectionIndex, Token};
+use crate::logging::LineGate;
 
+/// Lines about clients that broke the protocol.
+static VIOLATIONS: LineGate = LineGate::new();
 /// Writes up to this many bytes are taken in before they are admitted.
 const SMALL_WRITE_BYTES_MAX: usize = PIECE_BYTES as usize / 2;
 /// From this many missing payload bytes on, they are received straight into the write's buffer.
@@ -80,7 +83,9 @@ impl Reactor {
                 return Progress::Pause;
             }
             Decoded::Violation(violation) => {
-                tracing::warn!(%violation, "a client broke the protocol and is disconnected");
+                if let Some(left_out) = VIOLATIONS.pass() {
+                    tracing::warn!(%violation, left_out, "a client broke the protocol and is disconnected");
+                }
                 self.close_connection(index);
                 return Progress::Pause;
             }

@@ -1,6 +1,6 @@
 //! A volume as its reactor holds it: the pure state of its copies, the open files, and what each operation belongs to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_reactor::{Buffer, BufferPool, Descriptor, Payload};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{Effect, MirrorId};
+use weir_volume::mirror::{Effect, MetadataFault, MetadataWrites, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
 use super::capture::Capturing;
@@ -20,9 +20,9 @@ use super::command::NewSize;
 use super::copies::AwaitedChange;
 use super::copying::Copying;
 use super::emulation::Emulated;
+use super::helper::MetadataError;
 use super::journals::VolumeJournals;
 use super::recording::Tap;
-use super::refusals::{FileIdentity, SpaceLeft};
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
 use super::stalls::{Ghost, Ghosts};
@@ -132,10 +132,6 @@ pub(super) struct Home {
     pub directory: PathBuf,
     /// How long a read takes here, beside the other homes.
     pub read_cost: u32,
-    /// Its folder is not where it should be: nothing is asked of it.
-    pub is_away: bool,
-    /// Space that may still be taken here.
-    pub space: Arc<SpaceLeft>,
     /// Where it stands in line.
     pub place: PoolPlace,
     /// Where each kind of work for the volume stands in line, once there was any.
@@ -148,8 +144,6 @@ struct Copy {
     /// For each extent the index of its home.
     homes: Vec<u8>,
     files: Vec<Option<Descriptor>>,
-    /// Which files these are.
-    identities: BTreeMap<u32, FileIdentity>,
     contexts: Vec<Option<Context>>,
     /// Opening and making stable of extents, by number: which extent, and since when.
     asked: BTreeMap<AskNumber, (u32, u64)>,
@@ -166,8 +160,10 @@ pub(super) struct ServedVolume {
     pub homes: Vec<Home>,
     /// The file in which the witnesses of its accounts are kept.
     pub witnesses: PathBuf,
-    /// For each extent whose account was written the epoch that it has.
-    pub known_epochs: BTreeMap<u32, u64>,
+    /// The accounts that are being written.
+    pub metadata: MetadataWrites,
+    /// Extents whose accounts could not be written, which an operator was told.
+    pub metadata_alarms: BTreeSet<u32>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
     pub effects: Vec<Effect>,
@@ -228,7 +224,8 @@ impl ServedVolume {
             shaping: None,
             homes: Vec::new(),
             witnesses: spec.witnesses,
-            known_epochs: BTreeMap::new(),
+            metadata: MetadataWrites::default(),
+            metadata_alarms: BTreeSet::new(),
             delayed_requests: 0,
             effects: Vec::new(),
             flushes: Vec::new(),
@@ -332,24 +329,14 @@ impl ServedVolume {
             files.resize(index + 1, None);
         }
         files[index] = file;
-        self.copies[slot].identities.remove(&extent);
     }
 
-    /// Takes note of which file an extent was opened in.
-    pub fn set_file_identity(&mut self, slot: usize, extent: u32, identity: FileIdentity) {
-        self.copies[slot].identities.insert(extent, identity);
-    }
-
-    /// Which file an extent was opened in, if it was.
-    pub fn file_identity(&self, slot: usize, extent: u32) -> Option<FileIdentity> {
-        self.copies.get(slot)?.identities.get(&extent).copied()
-    }
-
-    /// The copies of extents at a home, as pairs of copy and extent.
-    pub fn copies_at(&self, home: usize) -> Vec<(usize, u32)> {
-        let all = (0..self.copies.len())
-            .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
-        all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
+    /// Keeps in words why an account or a witness could not be written.
+    pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
+        result.map_err(|error| {
+            self.fault_message = Some(error.message);
+            error.fault
+        })
     }
 
     /// Takes over a new size; files beyond the end are closed.
@@ -360,11 +347,8 @@ impl ServedVolume {
         self.set_layout(copies);
         self.mirror.resize(size_bytes, beginnings);
         let count = self.mirror.extents() as usize;
-        self.known_epochs.retain(|extent, _| (*extent as usize) < count);
-        for copy in &mut self.copies {
-            copy.files.truncate(count);
-            copy.identities.retain(|extent, _| (*extent as usize) < count);
-        }
+        self.metadata.truncate(self.mirror.extents());
+        self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
         self.copying.look_at_all(&self.mirror);
         self.publish_rest_of_all();
     }

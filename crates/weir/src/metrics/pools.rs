@@ -13,12 +13,16 @@ use crate::control::PoolView;
 type PoolGauge = (&'static str, &'static str, fn(&PoolView) -> Option<f64>);
 
 const GAUGES: [PoolGauge; 14] = [
-    ("weir_pool_size_bytes", "Size of the pool's drives", |pool| Some(pool.usage().size_bytes as f64)),
-    ("weir_pool_used_bytes", "Space in use on them, by anyone", |pool| Some(pool.usage().used_bytes as f64)),
-    ("weir_pool_available_bytes", "Space that volumes can still use", |pool| {
+    ("weir_pool_size_bytes", "Size of the pool's drives, in bytes", |pool| {
+        Some(pool.usage().size_bytes as f64)
+    }),
+    ("weir_pool_used_bytes", "Space in use on them, by anyone, in bytes", |pool| {
+        Some(pool.usage().used_bytes as f64)
+    }),
+    ("weir_pool_available_bytes", "Space that volumes can still use, in bytes", |pool| {
         Some(pool.usage().available_bytes as f64)
     }),
-    ("weir_pool_provisioned_bytes", "What volumes may come to occupy", |pool| {
+    ("weir_pool_provisioned_bytes", "What volumes may come to occupy, in bytes", |pool| {
         Some(pool.provisioned_bytes() as f64)
     }),
     ("weir_pool_capacity_iops", "Small operations per second that the pool delivers", |pool| {
@@ -29,7 +33,7 @@ const GAUGES: [PoolGauge; 14] = [
     }),
     (
         "weir_pool_over_commit_ratio",
-        "How much of the capacity floors and the reserve may be together",
+        "How much of the capacity floors and the reserve may be together, as a ratio",
         |pool| Some(f64::from(pool.settings.over_commit_percent) / 100.0),
     ),
     ("weir_pool_floors_iops", "Floors bound on the pool in operations per second", |pool| {

@@ -68,7 +68,7 @@ pub fn encode_limits_in_force(
 /// Writes for how long each limit held requests back.
 pub fn encode_bounds(encoder: &mut DescriptorEncoder<'_>, bounds: &[BoundLimit]) -> Result<(), Error> {
     let name = "weir_volume_bound_seconds";
-    let help = "Time that one limit held requests back";
+    let help = "Time that one limit held requests back, in seconds";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for bound in bounds {
         let limit = &bound.limit;
@@ -90,8 +90,10 @@ pub fn encode_bounds(encoder: &mut DescriptorEncoder<'_>, bounds: &[BoundLimit])
 type CreditGauge = (&'static str, &'static str, fn(&Credit) -> u64);
 
 const CREDITS: [CreditGauge; 2] = [
-    ("burst_credit_seconds", "Burst credit that is left, at the burst rate", |credit| credit.ns),
-    ("burst_credit_seconds_max", "Burst credit that can be saved, at the burst rate", |credit| credit.ns_max),
+    ("burst_credit_seconds", "Burst credit that is left, in seconds at the burst rate", |credit| credit.ns),
+    ("burst_credit_seconds_max", "Burst credit that can be saved, in seconds at the burst rate", |credit| {
+        credit.ns_max
+    }),
 ];
 
 /// Writes the burst credits of tenants, policy groups and volumes.

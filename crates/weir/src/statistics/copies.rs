@@ -70,6 +70,11 @@ impl CopyStatistics {
         }
     }
 
+    /// The copies that cannot be reached, by extent.
+    pub fn away(&self) -> BTreeMap<u32, Slots> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The extents of which copies cannot be reached.
     pub fn extents_away(&self) -> Vec<u32> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()

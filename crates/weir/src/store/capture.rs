@@ -127,7 +127,7 @@ impl Store {
             create_extents(&folder, extents, None)
         };
         make().inspect_err(|_| _ = fs::remove_dir_all(&new))?;
-        Ok(Target { folder, can_share: self.can_share() })
+        Ok(Target { folder, can_share: self.look_whether_it_shares() })
     }
 
     /// Completes what was captured of a new volume here: without those extents that could not be, and with an account
@@ -198,23 +198,6 @@ fn shared_bytes(path: &Path) -> io::Result<u64> {
         }
     }
     Ok(shared)
-}
-
-/// True if files in a folder can share what they hold. One that cannot even be tried in does not.
-pub(super) fn can_share(folder: &Path) -> bool {
-    let share = || -> io::Result<()> {
-        let (one, other) = (nameless_file(folder)?, nameless_file(folder)?);
-        io::Write::write_all(&mut &one, &[1; 4096])?;
-        Ok(rustix::fs::ioctl_ficlone(&other, &one)?)
-    };
-    share().is_ok()
-}
-
-/// A file that goes with its handle.
-fn nameless_file(folder: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub mod extent_file;
 pub mod journal;
 mod marker;
 mod record;
-pub mod space;
+mod sharing;
 pub mod sums;
 mod usage;
 pub mod witness;
@@ -40,6 +40,7 @@ pub use condemned::{Condemned, Given, Survey};
 use condemned::{index_of, surplus};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use record::{RECORD_FILE, RecordUpdate};
+use sharing::Sharing;
 pub use usage::{DriveUsage, FolderScan};
 
 /// Suffix of a volume's folder while it is being made.
@@ -85,9 +86,7 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 #[derive(Clone, Debug)]
 pub struct Store {
     drive: PathBuf,
-    can_share: bool,
-    /// Which folder it was when it was opened: the filesystem's number, and the folder's own.
-    folder: (u64, u64),
+    sharing: Sharing,
 }
 
 /// Number of extent files of a volume of `size_bytes`.
@@ -108,12 +107,12 @@ pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist.
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
-        let volumes = drive.join(VOLUMES_FOLDER);
+        let store = Store { sharing: Sharing::default(), drive };
+        let volumes = store.volumes();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
-        let folder = fs::metadata(&drive).context("examine", &drive)?;
-        let store =
-            Store { can_share: capture::can_share(&drive), drive, folder: (folder.dev(), folder.ino()) };
         sync_folder(&store.drive)?;
+        // Only once the folder is there: on a drive that is new it was just made.
+        store.look_whether_it_shares();
         // What an earlier daemon wrote and did not live to flush: a client that comes back may ask for a flush of writes
         // that were acknowledged before the crash, and the volumes no longer know which extents those touched.
         store.make_stable()?;
@@ -131,14 +130,16 @@ impl Store {
         &self.drive
     }
 
-    /// The system's number of the filesystem that the drive's folder was on when it was opened.
-    pub fn filesystem(&self) -> u64 {
-        self.folder.0
+    /// True if files here could share what they hold when that was looked at last, so that a snapshot or a clone takes
+    /// no space.
+    pub fn can_share(&self) -> bool {
+        self.sharing.found()
     }
 
-    /// True if files here can share what they hold, so that a snapshot or a clone takes no space.
-    pub fn can_share(&self) -> bool {
-        self.can_share
+    /// Whether files here can share what they hold: it is tried if another filesystem lies here than when it was tried
+    /// last, or that gave no answer.
+    pub fn look_whether_it_shares(&self) -> bool {
+        self.sharing.look(&self.drive)
     }
 
     /// The folder that holds all volumes' folders.

@@ -1,7 +1,8 @@
-//! The file of a volume's witnesses, apart from all its copies; it keeps numbers, and not what follows from them.
+//! The file of a volume's witnesses, apart from all its copies. What is in it, and when it is written again, is decided in
+//! [`epoch_record`](weir_volume::mirror::epoch_record).
 //!
-//! Each extent has 16 bytes: the epoch that is reserved and the one that is known, little endian. What the file lacks is
-//! zero. Numbers only grow, but for extents that are new: what lies beyond a volume's end means nothing.
+//! It is read and written past the kernel's cache where the filesystem can: what is read is on the drive, also after a
+//! write that failed. Its space is allocated when it is made, so that a full filesystem keeps no number out.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,37 +10,89 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use weir_reactor::Descriptor;
+use weir_types::bounds::BLOCK_BYTES;
 use weir_volume::mirror::Witness;
+use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 
-use super::account::read_up_to;
 use super::{Context, StoreError};
 
-/// What an extent has, in bytes: no sector of a drive is so small that it could be torn.
-const ENTRY_BYTES: usize = 16;
-/// Where in that the known epoch is; the reserved one comes first.
-const KNOWN_START: u64 = 8;
+/// An open file of witnesses.
+struct RecordFile(File);
+
+impl RecordBlocks for RecordFile {
+    type Error = io::Error;
+
+    fn read(&mut self, block: u64) -> io::Result<RecordBlock> {
+        let mut content = RecordBlock::default();
+        loop {
+            // Less than a block is there only at the end of the file.
+            match self.0.read_at(&mut content.0, block * BLOCK_BYTES) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map(|_| content),
+            }
+        }
+    }
+
+    fn write(&mut self, block: u64, content: &RecordBlock) -> io::Result<()> {
+        self.0.write_all_at(&content.0, block * BLOCK_BYTES)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
 
 /// The witnesses of a volume's first extents; those that were never written are zero.
 ///
 /// # Errors
 /// If there is a file that cannot be read.
 pub fn read_all(path: &Path, extents: u64) -> Result<Vec<Witness>, StoreError> {
-    let mut content = vec![0; usize::try_from(extents).unwrap_or(usize::MAX).saturating_mul(ENTRY_BYTES)];
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        file => read_up_to(&file.context("open", path)?, &mut content, 0).context("read", path)?,
+    match Descriptor::open_direct(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(vec![Witness::default(); usize::try_from(extents).unwrap_or(usize::MAX)])
+        }
+        file => {
+            let mut file = RecordFile(file.context("open", path)?.into());
+            epoch_record::read_all(&mut file, extents).context("read", path)
+        }
     }
-    Ok(content.chunks_exact(ENTRY_BYTES).map(decode).collect())
 }
 
 /// Notes the epoch that any account of an extent may have from now on, durably. A higher one that is noted stays.
 pub fn reserve(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
-    raise(path, offset_of(extent), epoch)
+    epoch_record::raise(&mut open(path)?, extent, epoch, false)
 }
 
 /// Notes the epoch of an account that counts, durably. A higher one that is noted stays.
 pub fn know(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
-    raise(path, offset_of(extent) + KNOWN_START, epoch)
+    epoch_record::raise(&mut open(path)?, extent, epoch, true)
+}
+
+/// Notes durably that the last copy in sync of an extent failed, and that nobody knows what it holds.
+pub fn fail(path: &Path, extent: u32) -> io::Result<()> {
+    epoch_record::fail(&mut open(path)?, extent)
+}
+
+/// Sees to it that there is space for the witnesses of so many extents, durably, whatever is noted.
+///
+/// # Errors
+/// Those of the file: nothing can be noted of a volume then that is not noted yet.
+pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
+    let mut file = open(path).context("create", path)?;
+    let blocks = epoch_record::blocks_of(extents);
+    let there = file.0.metadata().context("look at", path)?.len() / BLOCK_BYTES;
+    if there >= blocks {
+        return Ok(());
+    }
+    let mut fill = || {
+        (there..blocks).try_for_each(|block| {
+            let content = file.read(block)?;
+            file.write(block, &content)
+        })?;
+        file.sync()
+    };
+    fill().context("set space aside in", path)
 }
 
 /// Notes an epoch as reserved and known for extents that are new, durably, whatever was noted of earlier ones.
@@ -47,11 +100,10 @@ pub fn know(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
 /// # Errors
 /// Those of the file.
 pub fn begin(path: &Path, extents: Range<u32>, epoch: u64) -> Result<(), StoreError> {
-    let entry = encode(Witness { reserved: epoch, known: epoch });
-    let content: Vec<u8> = extents.clone().flat_map(|_| entry).collect();
-    let file = open(path).context("create", path)?;
-    file.write_all_at(&content, offset_of(extents.start)).context("write", path)?;
-    file.sync_all().context("make durable", path)
+    prepare(path, extents.end.into())?;
+    let mut file = open(path).context("create", path)?;
+    let new = Witness { reserved: epoch, known: epoch, is_failed: false };
+    epoch_record::begin(&mut file, extents, new).context("write", path)
 }
 
 /// Removes the file of a volume that is no more, if there is one. It is not made sure that it stays away: another volume
@@ -66,48 +118,29 @@ pub fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn offset_of(extent: u32) -> u64 {
-    u64::from(extent) * ENTRY_BYTES as u64
-}
-
-fn encode(witness: Witness) -> [u8; ENTRY_BYTES] {
-    let mut entry = [0; ENTRY_BYTES];
-    entry[..8].copy_from_slice(&witness.reserved.to_le_bytes());
-    entry[8..].copy_from_slice(&witness.known.to_le_bytes());
-    entry
-}
-
-fn decode(entry: &[u8]) -> Witness {
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("half an entry is a number"));
-    Witness { reserved: number(&entry[..8]), known: number(&entry[8..]) }
-}
-
-fn raise(path: &Path, offset: u64, epoch: u64) -> io::Result<()> {
-    let file = open(path)?;
-    let mut noted = [0; 8];
-    read_up_to(&file, &mut noted, offset)?;
-    if u64::from_le_bytes(noted) < epoch {
-        file.write_all_at(&epoch.to_le_bytes(), offset)?;
-    }
-    // Also if it says so already: who wrote that may not have lived to make it durable.
-    file.sync_all()
-}
-
 /// Opens the file; makes it, and the folder that it lies in, durably if there is none.
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    match options.open(path) {
+fn open(path: &Path) -> io::Result<RecordFile> {
+    match Descriptor::open_direct(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        result => return result,
+        result => return Ok(RecordFile(result?.into())),
     }
+    if let Err(error) = make(path) {
+        // Or the next try would find it there, and take its name for durable.
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(RecordFile(Descriptor::open_direct(path)?.into()))
+}
+
+/// Makes an empty file, and the folder that it lies in, durably.
+fn make(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let file = options.create(true).truncate(false).open(path)?;
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?.sync_all()?;
     for folder in [Some(folder), folder.parent()].into_iter().flatten() {
         File::open(folder)?.sync_all()?;
     }
-    Ok(file)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -151,7 +184,7 @@ mod tests {
                     }
                     Step::Begin(first, count, epoch) => {
                         begin(&path, first..first + count, epoch).unwrap();
-                        let new = Witness { reserved: epoch, known: epoch };
+                        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
                         oracle[first as usize..(first + count) as usize].fill(new);
                     }
                 }
@@ -162,14 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn space_for_all_extents_is_set_aside_and_what_is_noted_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("witnesses").join("volume");
+        prepare(&path, 300).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 2 * BLOCK_BYTES);
+        reserve(&path, 299, 4).unwrap();
+        prepare(&path, 600).unwrap();
+        assert_eq!(read_all(&path, 600).unwrap()[299], Witness { reserved: 4, known: 0, is_failed: false });
+        assert_eq!(fs::metadata(&path).unwrap().len(), 3 * BLOCK_BYTES);
+    }
+
+    #[test]
     fn what_was_never_written_or_is_gone_is_zero() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("witnesses").join("volume");
         assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(); 2]);
         remove(&path).unwrap();
         know(&path, 1, 5).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().len(), 32);
-        assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(), Witness { reserved: 0, known: 5 }]);
+        assert_eq!(fs::metadata(&path).unwrap().len(), BLOCK_BYTES);
+        assert_eq!(
+            read_all(&path, 2).unwrap(),
+            [Witness::default(), Witness { reserved: 0, known: 5, is_failed: false }]
+        );
         remove(&path).unwrap();
         assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(); 2]);
     }

@@ -112,10 +112,12 @@ fn kill_once(
 fn extents_left(stage: &Stage) -> Result<u64> {
     loop {
         let volume = stage.inspect()?;
-        // None is left before it is looked how many there are.
+        if volume.get("moving").is_none() {
+            return Ok(0);
+        }
+        // Nothing is told before it is counted how many there are.
         match volume["moving"]["extents_left"].as_u64() {
-            None => return Ok(0),
-            Some(0) => std::thread::sleep(LOOK_PAUSE),
+            None | Some(0) => std::thread::sleep(LOOK_PAUSE),
             Some(left) => return Ok(left),
         }
     }

@@ -111,6 +111,15 @@ pub struct DriveDevice {
 pub struct DriveLeaving {
     /// Copies of extents that are still there.
     pub extents_left: u64,
+    /// Volumes that still have a write journal there.
+    #[serde(default)]
+    pub journals_left: u64,
+    /// Deleted volumes, and parts of volumes, whose space there is still to be given back.
+    #[serde(default)]
+    pub deletions_left: u64,
+    /// For how long nothing of these has become less, in nanoseconds.
+    #[serde(default)]
+    pub unchanged_ns: u64,
     /// Why it cannot go on; it is tried again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
@@ -304,8 +313,11 @@ impl From<DriveRecord> for VolumeDrive {
 
 impl From<LeavingView> for DriveLeaving {
     fn from(view: LeavingView) -> DriveLeaving {
-        let LeavingView { extents_left, stuck } = view;
-        DriveLeaving { extents_left, stuck }
+        let LeavingView { extents_left, journals_left, deletions_left, stuck, unchanged_since } = view;
+        let unchanged = Timestamp::now().duration_since(unchanged_since);
+        // A clock that was set back tells of no time at all.
+        let unchanged_ns = u64::try_from(unchanged.as_nanos()).unwrap_or(0);
+        DriveLeaving { extents_left, journals_left, deletions_left, unchanged_ns, stuck }
     }
 }
 

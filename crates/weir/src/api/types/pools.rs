@@ -52,6 +52,18 @@ pub struct PoolDrive {
     pub scanned_at: Timestamp,
 }
 
+/// Whether the drives of a pool can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// All of them can.
+    Online,
+    /// Some of them can.
+    Degraded,
+    /// None of them can.
+    Missing,
+}
+
 /// A row of the ledger: a floor that is bound on a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolClaim {
@@ -106,8 +118,8 @@ pub struct Pool {
     /// The class of its drives; absent while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
-    /// Whether all its drives can be used.
-    pub state: DriveState,
+    /// Whether its drives can be used.
+    pub state: PoolState,
     /// Size of the filesystems that its drives are on, in bytes; one that holds several of them counts once.
     pub size_bytes: u64,
     /// Space in use on those, by anyone, in bytes.
@@ -218,6 +230,14 @@ fn state(is_online: bool) -> DriveState {
     if is_online { DriveState::Online } else { DriveState::Missing }
 }
 
+fn pool_state(pool: &PoolView) -> PoolState {
+    match pool.drives_online() {
+        0 => PoolState::Missing,
+        online if online < pool.drives.len() => PoolState::Degraded,
+        _ => PoolState::Online,
+    }
+}
+
 impl From<Claim> for PoolClaim {
     fn from(claim: Claim) -> PoolClaim {
         let (iops, bytes_per_second) = match claim.rate {
@@ -253,7 +273,7 @@ impl From<PoolView> for Pool {
         Pool {
             number: view.number as u64,
             class: view.class.map(IoPriority::from),
-            state: state(view.is_online()),
+            state: pool_state(&view),
             size_bytes: usage.size_bytes,
             used_bytes: usage.used_bytes,
             available_bytes: usage.available_bytes,

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::super::arguments::Arguments;
 use super::super::client::CommandError;
+use super::super::command;
 use super::super::output;
 
 /// Writes a completion script.
 pub fn completion(shell: Shell) -> Result<(), CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "weir", &mut script);
+    clap_complete::generate(shell, &mut command(), "weir", &mut script);
     output::print(&String::from_utf8_lossy(&script))
 }
 
@@ -20,7 +19,7 @@ pub fn completion(shell: Shell) -> Result<(), CommandError> {
 pub fn man(directory: &Path) -> Result<(), CommandError> {
     let named = |error| CommandError::Failed(format!("cannot write to {}: {error}", directory.display()));
     std::fs::create_dir_all(directory).map_err(named)?;
-    clap_mangen::generate_to(Arguments::command(), directory).map_err(named)
+    clap_mangen::generate_to(command(), directory).map_err(named)
 }
 
 /// Writes the API's description.

@@ -36,8 +36,17 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             let (path, emulation) = (absolute(&directory)?, emulate.map(Into::into));
             let request =
                 DriveCreate { path, format, name, emulation, queue_target, class, zone, rack, measure };
-            let drive: Drive = client.post("/v1/drives", &[], &request)?;
-            output::print(&drive.name)?;
+            if format {
+                let question = format!("Format '{}', which destroys what is on it?", request.path);
+                client.options().confirm(&question)?;
+            }
+            let existing = || {
+                let list: DriveList = client.get("/v1/drives", &[])?;
+                let is_it = |drive: &Drive| location(&drive.path, drive.device.as_ref()) == request.path;
+                Ok(list.drives.into_iter().find(is_it))
+            };
+            let drive: Drive = client.create("/v1/drives", &request, existing)?;
+            client.tell(&drive.name)?;
             if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
         }
         DriveCommand::Measure { name, no_wait, .. } => {
@@ -46,7 +55,7 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
                 return Ok(());
             }
             let measured = measuring::wait(client, &path(&drive.name))?;
-            output::print(&measured.class_reason)
+            client.tell(&measured.class_reason)
         }
         DriveCommand::Modify { name, changes: DriveChanges { class, zone, rack } } => {
             let request = DriveModify { class, zone, rack };
@@ -70,7 +79,7 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
 fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     let words = match measuring::wait(client, &path(&drive.name)) {
         Ok(measured) => measured.class_reason,
-        Err(CommandError::Failed(reason)) => reason,
+        Err(CommandError::Failed(reason) | CommandError::Answered { message: reason, .. }) => reason,
         Err(error) => return Err(error),
     };
     // Whoever closed it does not want to see it.

@@ -13,13 +13,16 @@ use crate::api::types::{Drive, DriveLeaving, DriveList};
 /// How often is asked how far a drive is that is waited for.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
+/// From which time on it is told that nothing has become less.
+const UNCHANGED_SHOWN_NS: u64 = 5_000_000_000;
+
 /// Removes a drive; one that holds something is emptied first, which is waited for if that is wanted.
 pub fn remove(client: &Client, path: &str, wait: bool) -> Result<(), CommandError> {
     let left: Option<Drive> = client.begin_delete(path)?;
     match left {
         None => Ok(()),
         Some(drive) if wait => wait_until_gone(client, &drive),
-        Some(drive) => output::print(&begun(&drive)),
+        Some(drive) => client.tell(&begun(&drive)),
     }
 }
 
@@ -38,8 +41,20 @@ pub fn state(drive: &Drive) -> String {
 }
 
 fn left(leaving: &DriveLeaving) -> String {
+    let counted = |count: u64, what: &str| {
+        (count > 0).then(|| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+    };
+    let others = [
+        counted(leaving.journals_left, "write journal"),
+        counted(leaving.deletions_left, "pending deletion"),
+    ];
+    let others: String = others.into_iter().flatten().map(|other| format!(" and {other}")).collect();
     let why = leaving.stuck.as_ref().map(|why| format!(", cannot go on: {why}")).unwrap_or_default();
-    format!("{} extents left{why}", leaving.extents_left)
+    let unchanged = match leaving.unchanged_ns {
+        ns if ns >= UNCHANGED_SHOWN_NS => format!(" (unchanged for {}s)", ns / 1_000_000_000),
+        _ => String::new(),
+    };
+    format!("{} extents{others} left{unchanged}{why}", leaving.extents_left)
 }
 
 fn begun(drive: &Drive) -> String {
@@ -88,10 +103,21 @@ mod tests {
     #[test]
     fn a_drive_that_leaves_says_how_far_it_is_and_what_is_in_the_way() {
         assert_eq!(state(&drive(None)), "missing");
-        let leaving = DriveLeaving { extents_left: 3, stuck: None };
+        let leaving = DriveLeaving {
+            extents_left: 3,
+            journals_left: 0,
+            deletions_left: 0,
+            unchanged_ns: 4_900_000_000,
+            stuck: None,
+        };
         let leaving_drive = Drive { leaving: Some(leaving.clone()), ..drive(None) };
         assert_eq!(state(&leaving_drive), "missing, leaving, 3 extents left");
         assert!(begun(&leaving_drive).starts_with("drive 'slow' is being emptied, 3 extents left; then"));
+        let journaled =
+            DriveLeaving { extents_left: 0, journals_left: 1, deletions_left: 2, ..leaving.clone() };
+        assert_eq!(left(&journaled), "0 extents and 1 write journal and 2 pending deletions left");
+        let unchanged = DriveLeaving { unchanged_ns: 75_000_000_000, ..leaving.clone() };
+        assert_eq!(left(&unchanged), "3 extents left (unchanged for 75s)");
         let stuck = DriveLeaving { stuck: Some("no drive is free".to_owned()), ..leaving };
         let stuck = Drive { leaving: Some(stuck), ..leaving_drive };
         assert!(state(&stuck).ends_with("3 extents left, cannot go on: no drive is free"));

@@ -7,7 +7,7 @@ use weir_types::units::Size;
 
 use super::super::client::{Client, CommandError, segment};
 use super::super::output;
-use crate::api::types::Volume;
+use crate::api::types::{Volume, VolumeHealth, VolumeMoveState, VolumeMoving};
 
 /// How often is asked how far a move is that is waited for.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
@@ -20,13 +20,51 @@ pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
             (0, _) => String::new(),
             (stale, left) => format!(", {stale} stale ({} left to look at)", Size(left)),
         };
-        fields.push(("Extent Copies", format!("{} in sync{stale}", copies.in_sync)));
+        let missing = match copies.missing {
+            0 => String::new(),
+            missing => format!(", {missing} missing"),
+        };
+        fields.push(("Extent Replicas", format!("{} in sync{stale}{missing}", copies.in_sync)));
     }
-    if let Some(moving) = &volume.moving {
-        let why = moving.stuck.as_ref().map(|why| format!(", cannot go on: {why}")).unwrap_or_default();
-        fields.push(("Moving", format!("{} extents left{why}", moving.extents_left)));
-    }
+    fields.extend(volume.moving.as_ref().map(moving_field));
     fields
+}
+
+/// What is being done about replicas that may not be where they should be.
+fn moving_field(moving: &VolumeMoving) -> (&'static str, String) {
+    let why = moving.stuck.as_ref().map(|why| format!(", cannot go on: {why}")).unwrap_or_default();
+    let left =
+        moving.extents_left.map_or("not counted yet".to_owned(), |left| format!("{left} extents left"));
+    match moving.state {
+        VolumeMoveState::Planning => ("Moving", format!("being planned{why}")),
+        VolumeMoveState::Moving => ("Moving", format!("{left}{why}")),
+        VolumeMoveState::Resyncing => ("Resync", format!("{left}{why}")),
+        VolumeMoveState::RemovingJournals => {
+            ("Moving", format!("done; unused write journals are being removed{why}"))
+        }
+    }
+}
+
+/// How healthy a volume is, for lists.
+pub fn health(volume: &Volume) -> &'static str {
+    match volume.health {
+        VolumeHealth::Online => "online",
+        VolumeHealth::Degraded => "degraded",
+        VolumeHealth::Offline => "offline",
+    }
+}
+
+/// How healthy a volume is and how many of its extents make it so, for `inspect`.
+pub fn long_health(volume: &Volume) -> String {
+    let word = health(volume);
+    let degraded = format!("{} extents with too few replicas in sync", volume.extents_degraded);
+    let offline = format!("{} extents without a usable replica", volume.extents_offline);
+    match (volume.extents_offline, volume.extents_degraded) {
+        (0, 0) => word.to_owned(),
+        (0, _) => format!("{word}: {degraded}"),
+        (_, 0) => format!("{word}: {offline}"),
+        _ => format!("{word}: {offline}, {degraded}"),
+    }
 }
 
 /// Waits until the copies of a volume are where they are wished, and shows how far they are to whoever sits before a
@@ -37,22 +75,34 @@ pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
     let mut most = 1;
     loop {
         let now: Volume = client.get(&path, &[("tenant", Some(&volume.tenant))])?;
-        let Some(moving) = now.moving else { return Ok(()) };
-        if let Some(why) = moving.stuck {
+        let Some(moving) = now.moving.as_ref() else { return settled(&now) };
+        if let Some(why) = &moving.stuck {
             return Err(CommandError::Failed(format!(
                 "the copies of volume '{}' are not where they should be: {why}; it is tried again in the background",
                 volume.name
             )));
         }
-        most = most.max(moving.extents_left);
+        let extents_left = moving.extents_left.unwrap_or(most);
+        most = most.max(extents_left);
         if is_shown {
-            let done = 1.0 - moving.extents_left as f64 / most as f64;
-            let left = now.replication.map_or(0, |copies| copies.bytes_left);
+            let done = 1.0 - extents_left as f64 / most as f64;
+            let left = now.replication.as_ref().map_or(0, |copies| copies.bytes_left);
             let (bar, left) = (output::progress_bar(done), output::rough_size(left));
             // Whoever closed it does not want to see it.
-            let _ =
-                write!(std::io::stderr(), "\r\x1b[K{bar}, {} extents and {left} to go", moving.extents_left);
+            let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {extents_left} extents and {left} to go");
         }
         std::thread::sleep(WAIT_INTERVAL);
+    }
+}
+
+/// Tells of a volume of which nothing moves any more.
+fn settled(volume: &Volume) -> Result<(), CommandError> {
+    match volume.replication.as_ref().map_or(0, |replicas| replicas.missing) {
+        0 => Ok(()),
+        missing => Err(CommandError::Failed(format!(
+            "the replicas of volume '{}' are where they should be, but {missing} extent replicas are missing; \
+             'weir status' says why",
+            volume.name
+        ))),
     }
 }

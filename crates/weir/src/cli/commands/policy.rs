@@ -38,7 +38,11 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
                 parent: modify.parent,
                 is_shared,
             };
-            client.post::<PolicyGroup>(PATH, &[], &request).map(|_| ())
+            let existing = || {
+                let query = [("tenant", request.tenant.as_deref())];
+                client.get(&path(PATH, &request.name), &query).map(Some)
+            };
+            client.create::<PolicyGroup>(PATH, &request, existing).map(|_| ())
         }
         PolicyGroupCommand::Modify { name, tenant, terms, parent, is_shared, force } => {
             let request = PolicyGroupModify { force, ..modification(*terms, parent, is_shared) };
@@ -69,7 +73,11 @@ pub fn adaptive(client: &Client, command: AdaptivePolicyGroupCommand) -> Result<
                 tenant: tenant.tenant,
                 terms: adaptive_modification(*terms),
             };
-            client.post::<AdaptivePolicyGroup>(ADAPTIVE_PATH, &[], &request).map(|_| ())
+            let existing = || {
+                let query = [("tenant", request.tenant.as_deref())];
+                client.get(&path(ADAPTIVE_PATH, &request.name), &query).map(Some)
+            };
+            client.create::<AdaptivePolicyGroup>(ADAPTIVE_PATH, &request, existing).map(|_| ())
         }
         Modify { name, tenant, terms } => {
             let query = [("tenant", tenant.tenant.as_deref())];

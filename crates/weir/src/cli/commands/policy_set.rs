@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use super::super::arguments::Format;
 use super::super::client::{Client, CommandError};
 use super::super::output;
 use crate::api::types::{PoliciesApply, PoliciesDifference, PolicySet, PolicySetLines};
@@ -15,14 +16,15 @@ const PATH: &str = "/v1/qos/policies";
 pub fn apply(client: &Client, file: &Path, is_dry_run: bool, force: bool) -> Result<(), CommandError> {
     let text = read(file)
         .map_err(|error| CommandError::Failed(format!("cannot read '{}': {error}", file.display())))?;
-    let in_file = |error: CommandError| match error {
-        CommandError::Failed(message) => CommandError::Failed(format!("'{}': {message}", file.display())),
-        error => error,
-    };
+    let in_file = |error: CommandError| error.within(&format_args!("'{}'", file.display()));
     let put = |dry_run| {
         let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run, force };
         client.put::<PoliciesDifference>(PATH, &[], &request)
     };
+    if client.options().output != Format::Table {
+        // A program is told the difference once, with what is done.
+        return put(is_dry_run).map(|_| ()).map_err(in_file);
+    }
     let difference = put(true).map_err(in_file)?;
     if difference.changes.is_empty() {
         return output::print("Everything is as the file says.");

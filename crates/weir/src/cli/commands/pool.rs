@@ -6,10 +6,11 @@ use weir_types::units::ByteRate;
 use super::super::arguments::{PoolChanges, PoolCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
-use super::drive::{labelled, state};
+use super::drive::{self, labelled};
 use super::volume::class;
 use crate::api::types::{
-    InFlightOrigin, LevelScope, Pool, PoolClaim, PoolInFlight, PoolList, PoolModify, PoolRates,
+    DriveState, InFlightOrigin, LevelScope, Pool, PoolClaim, PoolInFlight, PoolList, PoolModify, PoolRates,
+    PoolState,
 };
 
 /// Where pools are.
@@ -65,6 +66,17 @@ fn drives(pool: &Pool) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// Whether the drives of a pool can be used, and which cannot.
+pub fn state(pool: &Pool) -> String {
+    let missing = pool.drives.iter().filter(|drive| drive.state == DriveState::Missing);
+    let missing: Vec<&str> = missing.map(|drive| drive.name.as_str()).collect();
+    match pool.state {
+        PoolState::Online => drive::state(DriveState::Online).to_owned(),
+        PoolState::Degraded => format!("degraded, missing: {}", missing.join(", ")),
+        PoolState::Missing => drive::state(DriveState::Missing).to_owned(),
+    }
+}
+
 /// Whether all floors can be met.
 fn fitting(pool: &Pool) -> &'static str {
     match (pool.capacity, pool.is_over_committed) {
@@ -100,7 +112,7 @@ fn table(list: &PoolList) -> String {
             rough_size(pool.used_bytes),
             rough_size(pool.available_bytes),
             rough_size(pool.provisioned_bytes),
-            state(pool.state).to_owned(),
+            state(pool),
             either(pool.capacity),
             format!("{}%", pool.over_commit_percent),
             both(pool.floors),
@@ -143,7 +155,7 @@ fn description(pool: &Pool) -> String {
         ("Pool", pool.name.clone()),
         ("Class", class(pool.class)),
         ("Drives", drives(pool)),
-        ("Status", state(pool.state).to_owned()),
+        ("Status", state(pool)),
         ("Size", rough_size(pool.size_bytes)),
         ("Used", rough_size(pool.used_bytes)),
         ("Available", rough_size(pool.available_bytes)),

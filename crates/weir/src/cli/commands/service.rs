@@ -4,14 +4,27 @@ use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, rough_size};
 use super::drive::{location, media, state};
+use super::pool as pool_words;
 use super::volume::class;
-use crate::api::types::{Pool, PoolDrive, PoolList};
+use crate::api::types::{Logging, Pool, PoolDrive, PoolList};
 
 /// Does what was told about the service.
 pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError> {
-    let ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } = command;
+    let read = match command {
+        ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } => read,
+        ServiceCommand::LogLevel { level } => return log_level(client, level),
+    };
     let list: PoolList = client.get("/v1/pools", &[])?;
     output::show(&list, read.output, description)
+}
+
+/// Shows what is logged, or changes it.
+fn log_level(client: &Client, level: Option<String>) -> Result<(), CommandError> {
+    let logging: Logging = match level {
+        Some(level) => client.put("/v1/logging", &[], &Logging { level })?,
+        None => client.get("/v1/logging", &[])?,
+    };
+    client.tell(&logging.level)
 }
 
 fn description(list: &PoolList) -> String {
@@ -24,7 +37,7 @@ fn pool(pool: &Pool) -> String {
     let fields = [
         ("Class", class(pool.class)),
         ("Size", rough_size(pool.size_bytes)),
-        ("Status", state(pool.state).to_owned()),
+        ("Status", pool_words::state(pool)),
         ("Has metadata", if pool.has_metadata { "yes" } else { "no" }.to_owned()),
     ];
     let fields: String = fields.iter().map(|(label, value)| format!("\t{label}: {value}\n")).collect();

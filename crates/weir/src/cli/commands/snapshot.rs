@@ -27,11 +27,14 @@ pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError
         }
         SnapshotCommand::Restore { which, force } => {
             let (volume, snapshot) = named(&which)?;
+            let question =
+                format!("Restore '{volume}@{snapshot}' and lose what was written to '{volume}' since?");
+            client.options().confirm(&question)?;
             let path = format!("{}/restore", path(&volume, &snapshot));
             let query = [("tenant", which.tenant.tenant.as_deref())];
             let tenant = which.tenant.tenant.as_deref();
             with_progress(client, (tenant, &volume), || {
-                client.post_slowly::<Volume>(&path, &query, &SnapshotRestore { force }).map(|_| ())
+                client.post::<Volume>(&path, &query, &SnapshotRestore { force }).map(|_| ())
             })
         }
         SnapshotCommand::Delete { which, force } => {
@@ -55,9 +58,20 @@ fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), Comma
     let tenant = which.tenant.tenant.clone();
     let request = SnapshotCreate { name, tenant: which.tenant.tenant, volumes };
     let list = with_progress(client, (tenant.as_deref(), &first), || {
-        client.post_slowly::<SnapshotList>("/v1/snapshots", &[], &request)
+        client.create::<SnapshotList>("/v1/snapshots", &request, || existing(client, &request))
     })?;
-    list.snapshots.iter().try_for_each(|snapshot| output::print(&snapshot.export_name))
+    list.snapshots.iter().try_for_each(|snapshot| client.tell(&snapshot.export_name))
+}
+
+/// The snapshots that were asked for, if all of them exist.
+fn existing(client: &Client, request: &SnapshotCreate) -> Result<Option<SnapshotList>, CommandError> {
+    let of = |volume: &String| -> Result<Option<Snapshot>, CommandError> {
+        let query = [("tenant", request.tenant.as_deref()), ("volume", Some(volume.as_str()))];
+        let list: SnapshotList = client.get("/v1/snapshots", &query)?;
+        Ok(list.snapshots.into_iter().find(|snapshot| snapshot.name == request.name))
+    };
+    let found: Option<Vec<Snapshot>> = request.volumes.iter().map(of).collect::<Result<_, _>>()?;
+    Ok(found.map(|snapshots| SnapshotList { snapshots }))
 }
 
 /// Makes a clone of a volume.
@@ -75,10 +89,9 @@ pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), Co
     };
     let tenant = arguments.tenant.tenant.as_deref();
     let path = format!("/v1/volumes/{}/clone", segment(volume));
-    let made: Volume = with_progress(client, (tenant, volume), || {
-        client.post_slowly(&path, &[("tenant", tenant)], &request)
-    })?;
-    output::print(&made.name)
+    let made: Volume =
+        with_progress(client, (tenant, volume), || client.post(&path, &[("tenant", tenant)], &request))?;
+    client.tell(&made.name)
 }
 
 /// The volume and the name of a snapshot that was given by position or by options.

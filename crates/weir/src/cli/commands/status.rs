@@ -7,8 +7,9 @@ use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column, rough_size};
 use super::background::job_table;
 use super::drive::{location, media, optional_size, state};
+use super::pool;
 use super::volume::class;
-use crate::api::types::{Alarm, Health, Pool, PoolDrive, Severity, Status};
+use crate::api::types::{Alarm, Health, Pool, PoolDrive, Status};
 
 /// Shows how the daemon is.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -70,7 +71,7 @@ fn pool_table(status: &Status) -> String {
             class(pool.class),
             rough_size(pool.size_bytes),
             rough_size(pool.used_bytes),
-            state(pool.state).to_owned(),
+            pool::state(pool),
             place(&status.zone),
             place(&status.region),
         ]
@@ -158,10 +159,5 @@ fn sentence(alarm: &Alarm) -> String {
     let volume = alarm.volume.clone().or(alarm.volume_id.map(|id| id.to_string()));
     let volume = volume.map(|volume| format!("volume {volume}, ")).unwrap_or_default();
     let extent = alarm.extent.map(|extent| format!("extent {extent}: ")).unwrap_or_default();
-    let severity = match alarm.severity {
-        Severity::Critical => "critical",
-        Severity::Warning => "warning",
-    };
-    let Alarm { message, since, at_risk, remedy, .. } = alarm;
-    format!("{severity} since {since}: {volume}{extent}{message}. At risk: {at_risk}. Do: {remedy}.")
+    format!("{volume}{extent}{}", alarm.message)
 }

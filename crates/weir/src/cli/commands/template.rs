@@ -14,8 +14,9 @@ pub fn run(client: &Client, command: TemplateCommand) -> Result<(), CommandError
     match command {
         TemplateCommand::Create { name, replicas, read_from, qos_policy_group } => {
             let request = TemplateCreate { name, replicas: replicas.0, read_from, qos_policy_group };
-            let template: Template = client.post("/v1/templates", &[], &request)?;
-            output::print(&template.name)
+            let existing = || client.get(&path(&request.name), &[]).map(Some);
+            let template: Template = client.create("/v1/templates", &request, existing)?;
+            client.tell(&template.name)
         }
         TemplateCommand::List(read) => {
             let list: TemplateList = client.get("/v1/templates", &[])?;

@@ -12,8 +12,10 @@ const LABEL_WIDTH: usize = 24;
 pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> {
     match command {
         TenantCommand::Create { name } => {
-            let tenant: Tenant = client.post("/v1/tenants", &[], &TenantCreate { name })?;
-            output::print(&tenant.name)
+            let existing = path(&name);
+            let existing = || client.get(&existing, &[]).map(Some);
+            let tenant: Tenant = client.create("/v1/tenants", &TenantCreate { name }, existing)?;
+            client.tell(&tenant.name)
         }
         TenantCommand::Modify(arguments) => {
             let path = path(arguments.name.get());

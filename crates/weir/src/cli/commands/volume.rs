@@ -53,8 +53,13 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 qos_adaptive_policy_group,
                 force,
             };
-            let volume: Volume = client.post("/v1/volumes", &[], &request)?;
-            output::print(&volume.name)
+            let existing = || {
+                let query = [("tenant", request.tenant.as_deref())];
+                let found: Volume = client.get(&path(&request.name), &query)?;
+                Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))
+            };
+            let volume: Volume = client.create("/v1/volumes", &request, existing)?;
+            client.tell(&volume.name)
         }
         VolumeCommand::List { tenant, read } => {
             let list: VolumeList = client.get("/v1/volumes", &[("tenant", tenant.as_deref())])?;
@@ -75,8 +80,9 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
         VolumeCommand::Record(arguments) => record::record(client, arguments),
         VolumeCommand::Delete { name, tenant, force, with_snapshots, wait } => {
             let (path, tenant) = (path(name.get()), tenant.tenant.as_deref());
+            client.options().confirm(&format!("Delete volume '{}' and all its data?", name.get()))?;
             let volume: Option<Volume> =
-                wait.then(|| client.get(&path, &[("tenant", tenant)])).transpose()?;
+                wait.then(|| client.get(&path, &[("tenant", tenant)]).ok()).flatten();
             let (force, with) = (force.then_some("true"), with_snapshots.then_some("true"));
             client.delete(&path, &[("tenant", tenant), ("force", force), ("with_snapshots", with)])?;
             volume.map_or(Ok(()), |volume| background::wait(client, volume.id))
@@ -164,7 +170,7 @@ fn table(list: &VolumeList) -> String {
             volume.template.clone().unwrap_or_else(|| "-".to_owned()),
             by_copy(volume),
             short_class(volume),
-            state(volume.state).to_owned(),
+            short_state(volume).to_owned(),
             bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
             volume.connections.to_string(),
         ]
@@ -254,6 +260,21 @@ pub fn state(state: VolumeLife) -> &'static str {
     }
 }
 
+/// Where a volume is in its life, and how healthy it is once it can be used.
+fn short_state(volume: &Volume) -> &'static str {
+    match volume.state {
+        VolumeLife::Online => moving::health(volume),
+        life => state(life),
+    }
+}
+
+fn long_state(volume: &Volume) -> String {
+    match volume.state {
+        VolumeLife::Online => moving::long_health(volume),
+        life => state(life).to_owned(),
+    }
+}
+
 fn description(inspection: &Inspection) -> String {
     let Inspection { volume, statistics } = inspection;
     let size = Size(volume.size_bytes);
@@ -273,7 +294,7 @@ fn description(inspection: &Inspection) -> String {
     fields.extend(moving::fields(volume));
     fields.extend(scrub::fields(volume));
     fields.extend([
-        ("State", state(volume.state).to_owned()),
+        ("State", long_state(volume)),
         ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
         ("Class", long_class(volume)),
         ("Created", volume.created_at.to_string()),

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use weir_types::{DriveId, Name, VolumeId};
 
 use super::super::Control;
@@ -19,18 +20,34 @@ use super::{Drive, DriveView, device};
 use crate::store::extent_count;
 
 /// How far a drive is from being empty that is to be removed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeavingView {
     /// Copies of extents that are still recorded there.
     pub extents_left: u64,
+    /// Volumes that still have a write journal there.
+    pub journals_left: u64,
+    /// Deleted volumes, and parts of volumes, whose space there is still to be given back.
+    pub deletions_left: u64,
     /// Why it cannot go on, in words.
     pub stuck: Option<String>,
+    /// Since when nothing has become less.
+    pub unchanged_since: Timestamp,
 }
 
-/// Why drives that are to be removed could not be, when that was tried last; at most one for each drive.
+impl LeavingView {
+    fn is_as_far_as(&self, other: &LeavingView) -> bool {
+        let left = |view: &LeavingView| (view.extents_left, view.journals_left, view.deletions_left);
+        left(self) == left(other)
+    }
+}
+
+/// What is known of drives that are to be removed.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Leaving {
+    /// Why one could not be removed, when that was tried last.
     faults: Mutex<BTreeMap<DriveId, String>>,
+    /// How far each was when that changed last.
+    progress: Mutex<BTreeMap<DriveId, LeavingView>>,
 }
 
 impl Leaving {
@@ -45,6 +62,24 @@ impl Leaving {
             None => _ = faults.remove(&drive),
         }
     }
+
+    /// How far a drive is, with since when it is so.
+    fn progressed(&self, drive: DriveId, now: LeavingView) -> LeavingView {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress.get(&drive).filter(|before| before.is_as_far_as(&now)) {
+            Some(before) => LeavingView { unchanged_since: before.unchanged_since, ..now },
+            None => {
+                progress.insert(drive, now.clone());
+                now
+            }
+        }
+    }
+
+    /// A drive is gone, or stays.
+    fn forget(&self, drive: DriveId) {
+        self.note(drive, None);
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&drive);
+    }
 }
 
 impl Model {
@@ -58,7 +93,13 @@ impl Model {
         let extents =
             |volume: &VolumeRecord| volume.placement.extents_on(drive.id, volume.size_bytes).count();
         let extents_left = || self.volumes_on(drive.id).map(extents).sum::<usize>() as u64;
-        drive.is_leaving.then(|| LeavingView { extents_left: extents_left(), stuck: None })
+        drive.is_leaving.then(|| LeavingView {
+            extents_left: extents_left(),
+            journals_left: 0,
+            deletions_left: self.cleanups_on(drive.id).count() as u64,
+            stuck: None,
+            unchanged_since: Timestamp::now(),
+        })
     }
 
     /// True if no volume is on a drive, and nothing is to be given back there. What is to go from a drive that is missing
@@ -106,7 +147,7 @@ impl Control {
         let record = self.model().drive(name)?.record.clone();
         if record.is_leaving {
             tracing::info!(drive = %name, "the drive stays");
-            self.leaving.note(record.id, None);
+            self.leaving.forget(record.id);
             self.save_drive(DriveRecord { is_leaving: false, ..record })?;
         }
         self.drive(name)
@@ -135,7 +176,7 @@ impl Control {
         };
         for (volume, is_held) in volumes {
             match is_held {
-                true => self.begin_moves(volume),
+                true => self.keep_moving(volume),
                 false => self.forget_emptied(drive, volume)?,
             }
         }
@@ -205,7 +246,7 @@ impl Control {
             model.drives.remove(&id);
             model.cleanups.retain(|_, cleanup| cleanup.drive != id);
         });
-        self.leaving.note(id, None);
+        self.leaving.forget(id);
         self.data_plane.forget_drive(id);
         self.bring_drive_copy_up_to_date();
         tracing::info!(drive = %name, "the drive is removed");
@@ -214,21 +255,27 @@ impl Control {
 
     /// Why a drive that is to be removed is not empty yet, if something is in the way.
     pub(super) fn with_hindrance(&self, mut view: DriveView) -> DriveView {
-        if let Some(leaving) = &mut view.leaving {
-            let fault = self.leaving.faults().get(&view.record.id).cloned();
-            leaving.stuck = fault.or_else(|| self.stuck_moves_from(view.record.id));
+        if let Some(mut leaving) = view.leaving.take() {
+            let id = view.record.id;
+            leaving.journals_left = self.journals.volumes_on(id).len() as u64;
+            let leaving = self.leaving.progressed(id, leaving);
+            let fault = self.leaving.faults().get(&id).cloned();
+            let stuck = fault.or_else(|| self.stuck_moves_from(id));
+            view.leaving = Some(LeavingView { stuck, ..leaving });
         }
         view
     }
 
-    /// Why copies on a drive cannot be moved, by the first volume of which it is so.
+    /// Why copies on a drive, or behind a journal there, cannot be moved, by the first volume of which it is so.
     fn stuck_moves_from(&self, drive: DriveId) -> Option<String> {
+        let journaled = self.journals.volumes_on(drive);
         let model = self.model();
+        let journaled = journaled.iter().filter_map(|volume| Some(&model.volumes.get(volume)?.record));
         let why = |volume: &VolumeRecord| {
             let stuck = self.moves_of(volume.id)?.stuck?;
             Some(format!("volume '{}': {stuck}", volume.export_name()))
         };
-        model.volumes_on(drive).find_map(why)
+        model.volumes_on(drive).chain(journaled).find_map(why)
     }
 
     /// An alarm for each drive that is to be removed and could not be, when that was tried last. That copies cannot be
@@ -239,13 +286,7 @@ impl Control {
         let alarm = |(drive, why): (DriveId, String)| {
             let name = &model.drives.get(&drive)?.record.name;
             let message = format!("drive '{name}' cannot be removed yet: {why}");
-            Some(StandingAlarm {
-                source: AlarmSource::Control,
-                drive: None,
-                volume: None,
-                extent: None,
-                message,
-            })
+            Some(StandingAlarm { source: AlarmSource::Control, volume: None, extent: None, message })
         };
         faults.into_iter().filter_map(alarm).collect()
     }

@@ -4,7 +4,6 @@
 //! when the daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says
 //! why. One that is removed is emptied first.
 
-mod absence;
 mod class;
 mod copy;
 mod device;
@@ -32,7 +31,6 @@ use super::spread::Domain;
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, Marker, Store};
-pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
@@ -262,8 +260,7 @@ impl Control {
             let message = format!(
                 "{why}; its {lost} volumes are not served{others}: bring it back, and it is used again"
             );
-            let drive = Some(drive.record.id);
-            StandingAlarm { source: AlarmSource::Drive, drive, volume: None, extent: None, message }
+            StandingAlarm { source: AlarmSource::Control, volume: None, extent: None, message }
         };
         missing.map(alarm).collect()
     }
@@ -444,6 +441,7 @@ impl Control {
 }
 
 fn usage(store: &Store) -> Result<DriveUsage, String> {
+    store.look_whether_it_shares();
     store.usage().map_err(|error| error.to_string())
 }
 

@@ -7,6 +7,7 @@ use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId};
 use weir_volume::mirror::Standing;
 
+use super::Stranded;
 use super::plan::{Candidate, Unreachable, Wish, unreachable};
 use crate::control::Control;
 use crate::control::drives::{Drive, Usages};
@@ -98,6 +99,7 @@ impl Control {
         let volumes = self.model().volumes_held_by(&BTreeSet::from([drive.id]));
         self.refuse_last_copies(drive, &volumes)?;
         self.refuse_unserved(drive, &volumes)?;
+        self.refuse_stranded_journals(drive, &leaving)?;
         let usages = self.usages();
         let rooms: Vec<Room> =
             self.rooms().into_iter().filter(|room| !leaving.contains(&room.drive)).collect();
@@ -143,6 +145,24 @@ impl Control {
              says why they are not",
             drive.name
         )))
+    }
+
+    /// Refuses to empty a drive with a write journal of which the replicas could go nowhere.
+    fn refuse_stranded_journals(&self, drive: &DriveRecord, leaving: &BTreeSet<DriveId>) -> Outcome<()> {
+        for volume in self.journals.volumes_on(drive.id) {
+            let Some(Stranded { why, class }) = self.journal_strands(volume, drive.id, leaving) else {
+                continue;
+            };
+            let model = self.model();
+            let volume = model.volume_by_id(volume)?.record.export_name();
+            return Err(ControlError::refused(format!(
+                "drive '{}' cannot be emptied: the write journal of volume '{volume}' on it cannot go before the \
+                 replica behind it is on another drive: {why}; add a drive of {class}, or have the volume follow \
+                 another template",
+                drive.name
+            )));
+        }
+        Ok(())
     }
 
     /// What a volume has on drives that are to be emptied; refused if there are too few others.

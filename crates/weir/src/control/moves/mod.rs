@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use weir_types::bounds::COPIES_MAX;
 use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
-use weir_volume::mirror::{Standing, Standings};
+use weir_volume::mirror::{Slots, Standing, Standings};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
@@ -24,7 +24,7 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
-use crate::store::extent_count;
+use crate::store::{extent_count, witness};
 use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
@@ -53,19 +53,41 @@ struct Unsettled {
 /// How far the copies of a volume are from where they are wished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveView {
-    /// Extents whose copies are not all where they are wished, or not all up to date.
-    pub extents_left: u64,
+    /// Extents whose copies are not all where they are wished, or not all up to date though they could be; `None`
+    /// until they are counted.
+    pub extents_left: Option<u64>,
+    /// Those of them whose copies are where they are wished and only have to be brought up to date.
+    pub extents_resyncing: u64,
     /// Why it cannot go on, in words.
     pub stuck: Option<String>,
 }
 
-impl Moves {
-    /// Volumes of which copies move, and are not stuck.
-    pub fn under_way(&self) -> BTreeSet<VolumeId> {
-        let unsettled = self.unsettled();
-        unsettled.iter().filter(|(_, one)| one.view.stuck.is_none()).map(|(id, _)| *id).collect()
-    }
+/// What is being done about copies that may not be where they are wished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveState {
+    /// It was not looked yet what has to move.
+    Planning,
+    /// Copies come and go.
+    Moving,
+    /// All copies are where they are wished, and some are brought up to date.
+    Resyncing,
+    /// Journals go that nothing is behind any more.
+    RemovingJournals,
+}
 
+impl MoveView {
+    /// What is being done.
+    pub fn state(&self) -> MoveState {
+        match self.extents_left {
+            None => MoveState::Planning,
+            Some(0) => MoveState::RemovingJournals,
+            Some(left) if left == self.extents_resyncing => MoveState::Resyncing,
+            Some(_) => MoveState::Moving,
+        }
+    }
+}
+
+impl Moves {
     fn unsettled(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Unsettled>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,8 +104,24 @@ struct Look {
     leaving: BTreeSet<DriveId>,
     /// The drive of the journal that a copy is behind.
     seats: BTreeMap<(u32, usize), DriveId>,
+    /// Drives that are missing, by name.
+    missing: BTreeMap<DriveId, Name>,
+    /// Copies that cannot be reached though their drives are there.
+    away: BTreeMap<u32, Slots>,
     /// Copies whose files are damaged or gone, on drives that are there.
     damaged: BTreeSet<(u32, usize)>,
+}
+
+/// What an extent waits for.
+enum Wait {
+    /// A copy that cannot be reached: all are where they are wished, so nothing moves.
+    NothingToDo,
+    /// A copy that is being brought up to date, where it is wished.
+    Resync,
+    /// A new copy that is being brought up to date, after which another one goes.
+    Move,
+    /// A new copy that cannot be reached.
+    Blocked(String),
 }
 
 impl Look {
@@ -126,6 +164,7 @@ impl Look {
     /// How far it is, and the step to take now, if there is one.
     fn next(&self) -> (MoveView, Option<(u32, Step)>) {
         let (mut view, mut next) = (MoveView::default(), None);
+        let mut extents_left = 0;
         for extent in 0..extent_count(self.record.size_bytes) as u32 {
             let step = match self.gone(extent) {
                 Some(slot) => Step::Remove(slot),
@@ -133,16 +172,47 @@ impl Look {
             };
             match step {
                 Step::Done => continue,
-                Step::Wait => {}
+                Step::Wait => match self.wait(extent) {
+                    Wait::NothingToDo => continue,
+                    Wait::Resync => view.extents_resyncing += 1,
+                    Wait::Move => {}
+                    Wait::Blocked(why) => view.stuck = Some(why),
+                },
                 Step::Stuck(wish) => view.stuck = Some(stuck_words(wish, self.wishes.len())),
-                step if next.is_none() && view.extents_left < EXTENTS_AT_ONCE as u64 => {
+                step if next.is_none() && extents_left < EXTENTS_AT_ONCE as u64 => {
                     next = Some((extent, step));
                 }
                 _ => {}
             }
-            view.extents_left += 1;
+            extents_left += 1;
         }
+        view.extents_left = Some(extents_left);
         (view, next)
+    }
+
+    /// What an extent waits for whose copies are not all up to date.
+    fn wait(&self, extent: u32) -> Wait {
+        let copies = self.copies(extent);
+        let surplus = surplus_drives(&copies, &self.wishes);
+        let is_surplus = |copy: &&CopyNow| copy.drive.is_some_and(|drive| surplus.contains(&drive));
+        let lagging = copies.iter().filter(|copy| copy.standing != Standing::InSync);
+        let lagging: Vec<&CopyNow> = lagging.filter(|copy| !is_surplus(copy)).collect();
+        let is_reachable = |copy: &&&CopyNow| {
+            let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(copy.slot));
+            !is_away && copy.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
+        };
+        if lagging.iter().any(|copy| is_reachable(&copy)) {
+            return if surplus.is_empty() { Wait::Resync } else { Wait::Move };
+        }
+        if surplus.is_empty() {
+            return Wait::NothingToDo;
+        }
+        let missing = lagging.iter().find_map(|copy| self.missing.get(&copy.drive?));
+        let why = missing
+            .map(|name| format!("the new copies on drive '{name}' wait for it, because it is missing"));
+        Wait::Blocked(
+            why.unwrap_or_else(|| "the new copies failed, and it is tried to use them again".to_owned()),
+        )
     }
 
     /// A copy that is recorded and, by its account, no more.
@@ -199,6 +269,12 @@ impl Control {
         self.moves.unsettled().insert(volume, unsettled);
     }
 
+    /// Has it looked at a volume from time to time; if that is done already, what was found so far stays.
+    pub(super) fn keep_moving(&self, volume: VolumeId) {
+        let unsettled = || Unsettled { view: MoveView::default(), next_at: Instant::now() };
+        self.moves.unsettled().entry(volume).or_insert_with(unsettled);
+    }
+
     /// Has it looked at all volumes whose extents have, or had, several copies: a move may have been interrupted.
     pub(super) fn begin_all_moves(&self) {
         let model = self.model();
@@ -247,7 +323,7 @@ impl Control {
             let moved = self
                 .move_copies(volume)
                 .and_then(|moved| self.tidy_journals(volume, moved))
-                .unwrap_or_else(|error| Some(MoveView { extents_left: 1, stuck: Some(error.message) }));
+                .unwrap_or_else(|error| Some(MoveView { stuck: Some(error.message), ..MoveView::default() }));
             let mut unsettled = self.moves.unsettled();
             // What was asked for meanwhile is looked at at once.
             let Some(known) = unsettled.get_mut(&volume).filter(|known| known.next_at <= now) else {
@@ -283,7 +359,7 @@ impl Control {
                 break;
             }
         }
-        Ok((view.extents_left > 0).then_some(view))
+        Ok(view.extents_left.is_none_or(|left| left > 0).then_some(view))
     }
 
     /// Gives up journals that nothing is behind any more once all copies of a volume are where they are wished.
@@ -291,7 +367,30 @@ impl Control {
         let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
         let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
         let _change = self.begin_change();
-        Ok((!self.drop_unused_journals(&record)?).then(MoveView::default))
+        let is_releasing = !self.drop_unused_journals(&record)?;
+        Ok(is_releasing.then(|| MoveView { extents_left: Some(0), ..MoveView::default() }))
+    }
+
+    /// Why a copy of a volume that is behind a journal on a drive could go behind no other if some drives are emptied;
+    /// `None` if all could.
+    fn journal_strands(
+        &self,
+        volume: VolumeId,
+        journal: DriveId,
+        leaving: &BTreeSet<DriveId>,
+    ) -> Option<Stranded> {
+        let mut look = self.look_at_copies(volume)?;
+        look.leaving.extend(leaving);
+        look.candidates.retain(|candidate| !leaving.contains(&candidate.room.drive));
+        let behind = look.seats.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
+        behind.collect::<BTreeSet<u32>>().into_iter().find_map(|extent| {
+            match next_step(&look.copies(extent), &look.wishes, &look.candidates) {
+                Step::Stuck(wish) => {
+                    Some(Stranded { why: stuck_words(wish, look.wishes.len()), class: class_words(wish) })
+                }
+                _ => None,
+            }
+        })
     }
 
     fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
@@ -302,7 +401,7 @@ impl Control {
         let open = model.open.get(&volume)?;
         // Wherever their drives are.
         damaged.extend(open.journals.spent());
-        let standings = open.copies.snapshot().standings;
+        let (standings, away) = (open.copies.snapshot().standings, open.copies.away());
         let candidates = model.candidates(&record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -311,6 +410,8 @@ impl Control {
             classes: drives().map(|drive| (drive.id, drive.class)).collect(),
             leaving: drives().filter(|drive| drive.is_leaving).map(|drive| drive.id).collect(),
             seats: self.journals.seats(volume),
+            missing: drives_missing(&model),
+            away,
             damaged,
             revision,
             record,
@@ -330,6 +431,8 @@ impl Control {
     fn add_copy(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
         let mut record = look.record.clone();
         let count = extent_count(record.size_bytes);
+        // First of all: a full state folder keeps the copy from being added, and never a write waiting for it.
+        witness::prepare(&self.witnesses(record.id), count)?;
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
         let store = self.store(drive)?;
@@ -382,7 +485,6 @@ impl Control {
         let stuck = unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.stuck.clone()?)));
         let alarm = |(volume, why)| StandingAlarm {
             source: AlarmSource::Replicas,
-            drive: None,
             volume: Some(volume),
             extent: None,
             message: format!("copies are not where they should be: {why}"),
@@ -407,8 +509,23 @@ fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Out
     )))
 }
 
+/// Why a copy behind a journal could go nowhere.
+struct Stranded {
+    why: String,
+    class: String,
+}
+
+fn drives_missing(model: &Model) -> BTreeMap<DriveId, Name> {
+    let missing = model.drives.values().filter(|drive| drive.store.is_err());
+    missing.map(|drive| (drive.record.id, drive.record.name.clone())).collect()
+}
+
+fn class_words(wish: Wish) -> String {
+    wish.map_or("any class".to_owned(), |class| format!("class {class}"))
+}
+
 fn stuck_words(wish: Wish, replicas: usize) -> String {
-    let class = wish.map_or("any class".to_owned(), |class| format!("class {class}"));
+    let class = class_words(wish);
     format!(
         "no drive of {class} is free for one of {replicas} copies; copies of an extent are on distinct drives"
     )

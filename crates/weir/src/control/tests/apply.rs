@@ -72,23 +72,30 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
     control.create_policy_group(group(None, "surplus", 1, true)).unwrap();
     control.modify_volume(None, &name("vol1"), bind("surplus")).unwrap();
     let before = inventory(control);
-    let expected = [
-        "- policy group default/surplus",
-        "~ tenant default: policy none -> none, template none -> by-size",
+    let subjects = [
+        "~ tenant default",
         "+ adaptive policy group default/by-size",
         "+ policy group default/below",
+        "- policy group default/surplus",
         "+ policy group default/top",
-        "~ volume vol1: surplus -> below",
-        "~ volume vol2: none -> value",
+        "~ volume vol1",
+        "~ volume vol2",
     ];
-    let sorted = |mut lines: Vec<String>| {
-        lines.sort();
-        lines
-    };
-    let expected = sorted(expected.map(str::to_owned).to_vec());
-    assert_eq!(sorted(control.apply_policies(&set(), DRY).unwrap()), expected);
+    let expected = control.apply_policies(&set(), DRY).unwrap();
+    assert_eq!(expected.iter().map(|line| line.split(": ").next().unwrap()).collect::<Vec<_>>(), subjects);
+    assert!(
+        expected[2].contains("limits.total.iops 500, ") && expected[2].contains("parent top"),
+        "{expected:?}"
+    );
+    for line in [
+        "~ tenant default: template none -> by-size",
+        "~ volume vol1: qos_policy_group surplus -> below",
+        "~ volume vol2: qos_policy_group none -> value",
+    ] {
+        assert!(expected.iter().any(|other| other == line), "{line} in {expected:?}");
+    }
     assert_eq!(inventory(control), before, "a dry run changes nothing");
-    assert_eq!(sorted(control.apply_policies(&set(), PLAIN).unwrap()), expected);
+    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap(), expected);
     let levels = control.volume(None, &name("vol1")).unwrap().levels;
     let names: Vec<_> = levels.iter().map(|level| level.name.to_string()).collect();
     assert_eq!(names, ["top", "vol1"]);
@@ -116,7 +123,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
         world.control.apply_policies(&set, PLAIN)
     };
     assert_eq!(applied(&[weighing(10, 1)]).unwrap(), Vec::<String>::new(), "it is the built-in one");
-    assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy cleanup"]);
+    assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy cleanup: weight 10 -> 50"]);
     for (entries, words) in [
         (vec![weighing(0, 1)], "line 10 (background_policies entry 1): weight 0 is not accepted"),
         (
@@ -134,7 +141,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
     let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };
     let difference = world.control.apply_policies(&none, PLAIN).unwrap();
-    assert_eq!(difference, ["~ background policy cleanup: as built in"]);
+    assert_eq!(difference, ["~ background policy cleanup: weight 50 -> 10"]);
     assert!(policy().is_built_in);
 }
 
@@ -215,4 +222,17 @@ fn one_error_among_a_hundred_entries_is_named_and_nothing_changes() {
         assert!(message.contains(words), "{message}");
         assert_eq!(inventory(control), before, "{message}");
     }
+}
+
+#[test]
+fn changed_policy_group_is_told_field_by_field() {
+    let (_folder, state) = state();
+    let world = world(&state);
+    world.control.apply_policies(&set(), PLAIN).unwrap();
+    let mut changed = set();
+    let groups = changed.policy_groups.as_mut().unwrap();
+    groups[1] = GroupEntry { parent: None, ..entry(2, "below", 700) };
+    groups[1].is_shared = false;
+    let told = world.control.apply_policies(&changed, DRY).unwrap();
+    assert_eq!(told, ["~ policy group default/below: limits.total.iops 500 -> 700, parent top -> none"]);
 }

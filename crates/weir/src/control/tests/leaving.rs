@@ -6,7 +6,7 @@ use weir_types::BackgroundKind;
 use weir_volume::mirror::Standing;
 
 use super::*;
-use crate::control::drives::{AddDrive, LeavingView};
+use crate::control::drives::AddDrive;
 use crate::control::records::VolumeRecord;
 
 fn add(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
@@ -134,7 +134,8 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
     let before: usize = held().into_iter().sum();
     assert!(before > 0);
     let view = remove(&world, "one").unwrap().expect("it holds something");
-    assert_eq!(view.leaving, Some(LeavingView { extents_left: before as u64, stuck: None }));
+    let leaving = view.leaving.expect("it is being emptied");
+    assert_eq!((leaving.extents_left, leaving.journals_left, leaving.stuck), (before as u64, 0, None));
     assert!(view.record.is_leaving);
     assert!(remove(&world, "one").unwrap().is_some(), "asking again changes nothing");
     go_on_until(&world, || is_gone(&world, "one"));
@@ -393,4 +394,79 @@ fn places_of_drives_that_were_removed_count_until_the_next_start() {
     drop(world);
     let world = World::start(&state);
     world.control.add_drive(AddDrive::new(path)).unwrap();
+}
+
+/// The name of the drive that has a write journal of a volume, and no extent of it.
+fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
+    let journals = world.control.journals(None);
+    let holders = volume.placement.drives();
+    let model = world.control.model();
+    let is_free = |name: &&Name| {
+        let drive = model.drives.values().find(|drive| drive.record.name == **name).unwrap();
+        !holders.contains(&drive.record.id)
+    };
+    journals.iter().map(|journal| &journal.drive).find(is_free).expect("a journal lies there").to_string()
+}
+
+fn make_hybrid(world: &World, text: &str) -> VolumeRecord {
+    let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, text, GIB) };
+    world.control.create_volume(request).unwrap().record
+}
+
+#[test]
+fn removal_is_refused_at_once_if_a_write_journal_has_no_other_drive() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["f1", "f2", "f3"]);
+    ["s1", "s2"].iter().for_each(|text| _ = add(&world, &state, text, Class::Low));
+    let made = make_hybrid(&world, "vol1");
+    let drive = journal_drive(&world, &made);
+    let (kind, message) = error(remove(&world, &drive));
+    assert_eq!(kind, ErrorKind::Refused, "{message}");
+    for words in [
+        format!("drive '{drive}' cannot be emptied: the write journal of volume 'vol1' on it"),
+        "no drive of class low is free".to_owned(),
+        "add a drive of class low".to_owned(),
+    ] {
+        assert!(message.contains(&words), "{words} in {message}");
+    }
+    assert_eq!(world.control.drive(&name(&drive)).unwrap().leaving, None, "nothing has begun");
+    // The remedy that the message names helps.
+    add(&world, &state, "s3", Class::Low);
+    let view = remove(&world, &drive).unwrap().expect("a journal is there");
+    let left = view.leaving.expect("it is being emptied");
+    assert_eq!((left.extents_left, left.journals_left), (0, 1), "what is in the way is told");
+    go_on_until(&world, || is_gone(&world, &drive));
+    assert_whole(&world, "vol1", 3);
+}
+
+#[test]
+fn a_drain_that_becomes_blocked_by_a_write_journal_says_why_and_since_when() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["f1", "f2", "f3"]);
+    ["s1", "s2", "s3"].iter().for_each(|text| _ = add(&world, &state, text, Class::Low));
+    let made = make_hybrid(&world, "vol1");
+    let drive = journal_drive(&world, &made);
+    let begun = jiff::Timestamp::now();
+    // The only drive that could take the replica behind the journal is one that holds nothing, and goes.
+    let holders = made.placement.drives();
+    let spare = ["s1", "s2", "s3"].into_iter().find(|text| {
+        let id = world.control.drive(&name(text)).unwrap().record.id;
+        !holders.contains(&id)
+    });
+    assert!(remove(&world, &drive).unwrap().is_some());
+    assert!(remove(&world, spare.unwrap()).unwrap().is_none(), "it holds nothing");
+    let leaving = || world.control.drive(&name(&drive)).unwrap().leaving.expect("it is being emptied");
+    go_on_until(&world, || leaving().stuck.is_some());
+    let left = leaving();
+    assert!(
+        left.stuck.as_ref().unwrap().contains("volume 'vol1': no drive of class low is free"),
+        "{left:?}"
+    );
+    assert_eq!(left.journals_left, 1);
+    assert!(left.unchanged_since >= begun, "{left:?}");
+    add(&world, &state, "s4", Class::Low);
+    go_on_until(&world, || is_gone(&world, &drive));
+    assert_whole(&world, "vol1", 3);
 }

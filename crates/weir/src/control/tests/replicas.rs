@@ -52,7 +52,7 @@ fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
 fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
     let witnesses = witness::read_all(&world.control.witnesses(record.id), extents).unwrap();
-    assert_eq!(witnesses, vec![Witness { reserved: 1, known: 1 }; extents as usize]);
+    assert_eq!(witnesses, vec![Witness { reserved: 1, known: 1, is_failed: false }; extents as usize]);
     for extent in 0..extents {
         let copies: Vec<_> = record.placement.copies_of(extent).collect();
         assert_eq!(copies.len(), usize::from(record.replicas));

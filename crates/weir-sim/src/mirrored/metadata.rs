@@ -1,0 +1,295 @@
+//! Replica metadata and epoch records in the imagined machine. The order in which they are written is decided by
+//! [`MetadataWrites`], as in the daemon; here drives and the folder of the epoch records are full, or fail, or answer late,
+//! and the power fails between any two steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use weir_types::bounds::COPIES_MAX;
+use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
+use weir_volume::mirror::{
+    Account, Answer, MetadataAction, MetadataFault, MetadataRequest, Standing, Witness, Written,
+};
+use weir_volume::{Action, Fault};
+
+use super::{Pending, Sabotage, World};
+use crate::requests::EXTENTS;
+
+/// How long a step of the world lasts for those who look at a clock, in nanoseconds.
+const STEP_NS: u64 = 100_000_000;
+/// How long replica metadata may be on its way before a drive is given up for it, in steps.
+const STALL_STEPS: u64 = 100;
+
+/// Where epoch records lie, or replica metadata on a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetadataPlace {
+    Record,
+    Drive(usize),
+}
+
+/// The file of the epoch records behind a page cache, which takes pages for written once a sync of them has failed.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pages: BTreeMap<u64, RecordBlock>,
+    dirty: BTreeSet<u64>,
+    durable: BTreeMap<u64, RecordBlock>,
+    /// It cannot be written, for now.
+    fault: Option<MetadataFault>,
+    /// A sync that fails has written all the same.
+    is_kept: bool,
+}
+
+impl RecordBlocks for Record {
+    type Error = MetadataFault;
+
+    fn read(&mut self, block: u64) -> Result<RecordBlock, MetadataFault> {
+        Ok(self.pages.get(&block).copied().unwrap_or_default())
+    }
+
+    fn write(&mut self, block: u64, content: &RecordBlock) -> Result<(), MetadataFault> {
+        if self.fault == Some(MetadataFault::Shortage) {
+            return Err(MetadataFault::Shortage);
+        }
+        self.pages.insert(block, *content);
+        self.dirty.insert(block);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), MetadataFault> {
+        let written = std::mem::take(&mut self.dirty);
+        if self.fault.is_none() || self.is_kept {
+            written.into_iter().for_each(|block| _ = self.durable.insert(block, self.pages[&block]));
+        }
+        self.fault.map_or(Ok(()), Err)
+    }
+}
+
+impl Record {
+    fn found(&mut self) -> Vec<Witness> {
+        epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
+    }
+
+    /// The power fails: what was never synced, or failed to be, is gone.
+    pub(super) fn lose_power(&mut self) -> Vec<Witness> {
+        (self.pages, self.dirty) = (self.durable.clone(), BTreeSet::new());
+        self.found()
+    }
+}
+
+impl World {
+    fn now_ns(&self) -> u64 {
+        self.now * STEP_NS
+    }
+
+    /// Has drives and the folder of epoch records refuse metadata from now on, or take it again.
+    pub(super) fn change_metadata_faults(&mut self) {
+        let per_ten_thousand = self.settings.metadata_faults_per_ten_thousand;
+        if per_ten_thousand == 0 {
+            return;
+        }
+        let fault = match self.random.chance(1, 2) {
+            true => MetadataFault::Shortage,
+            false => MetadataFault::Broken,
+        };
+        let is_begun = self.random.chance(per_ten_thousand, 10_000);
+        let place = match self.random.below(COPIES_MAX as u64 + 1) as usize {
+            COPIES_MAX => MetadataPlace::Record,
+            slot => MetadataPlace::Drive(slot),
+        };
+        if is_begun {
+            *self.metadata_fault(place) = Some(fault);
+        } else if self.random.chance(1, 60) {
+            *self.metadata_fault(place) = None;
+        }
+    }
+
+    fn metadata_fault(&mut self, place: MetadataPlace) -> &mut Option<MetadataFault> {
+        match place {
+            MetadataPlace::Record => &mut self.record.fault,
+            MetadataPlace::Drive(slot) => &mut self.drives[slot].metadata_fault,
+        }
+    }
+
+    /// All metadata can be written again.
+    pub(super) fn end_metadata_faults(&mut self) {
+        self.record.fault = None;
+        self.drives.iter_mut().for_each(|drive| drive.metadata_fault = None);
+    }
+
+    /// True if metadata with a new epoch is on its way.
+    pub(super) fn is_changing_epoch(&self) -> bool {
+        self.pending.iter().any(|pending| match pending {
+            Pending::Record { .. } => true,
+            Pending::Metadata { extent, account, .. } => account.epoch > self.witness[*extent as usize].known,
+            _ => false,
+        })
+    }
+
+    pub(super) fn ask_for_metadata(&mut self, request: MetadataRequest) -> Result<(), String> {
+        let mut actions = Vec::new();
+        self.metadata.ask(request, &mut actions);
+        self.act_on_metadata(actions)
+    }
+
+    fn act_on_metadata(&mut self, actions: Vec<MetadataAction>) -> Result<(), String> {
+        for action in actions {
+            match action {
+                MetadataAction::Record { extent, epoch, is_committed } => {
+                    self.pending.push(Pending::Record { extent, epoch, is_committed });
+                }
+                MetadataAction::Write { extent, slots, account } => {
+                    self.metadata.expect(extent, self.now_ns());
+                    slots.iter().for_each(|slot| {
+                        self.pending.push(Pending::Metadata { slot, extent, account: Arc::clone(&account) });
+                    });
+                }
+                MetadataAction::GiveUp { extent, slots } => {
+                    let is_meant = |pending: &mut Pending| match pending {
+                        Pending::Metadata { slot, extent: of, .. } => *of == extent && slots.contains(*slot),
+                        _ => false,
+                    };
+                    let given_up: Vec<Pending> = self.pending.extract_if(.., is_meant).collect();
+                    for (slot, pending) in slots.iter().zip(given_up) {
+                        self.haunt(slot, extent, pending);
+                    }
+                }
+                MetadataAction::Ended { extent, written } => self.metadata_ended(extent, written)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn metadata_ended(&mut self, extent: u32, written: Written) -> Result<(), String> {
+        self.metadata_failed.extend(written.failed.iter().map(|slot| (slot, extent)));
+        let mut effects = Vec::new();
+        let before = self.mirror.standings(extent);
+        self.mirror.noted(extent, written, &mut effects);
+        let is_left = |slot: usize| before[slot] == Standing::InSync && !written.failed.contains(slot);
+        if !written.is_committed || !(0..COPIES_MAX).any(is_left) {
+            self.report.metadata_refused += 1;
+            self.refused_at.insert(extent, self.now);
+        }
+        self.take(effects)
+    }
+
+    /// The folder of epoch records answers.
+    pub(super) fn answer_record(
+        &mut self,
+        extent: u32,
+        epoch: u64,
+        is_committed: bool,
+    ) -> Result<(), String> {
+        let result = self.record(extent, epoch, is_committed);
+        let mut actions = Vec::new();
+        self.metadata.recorded(self.now_ns(), extent, result, &mut actions);
+        self.act_on_metadata(actions)
+    }
+
+    fn record(&mut self, extent: u32, epoch: u64, is_committed: bool) -> Result<(), MetadataFault> {
+        self.record.is_kept = self.random.chance(1, 2);
+        let result = epoch_record::raise(&mut self.record, extent, epoch, is_committed);
+        self.witness = self.record.found();
+        result
+    }
+
+    /// The folder of epoch records takes note that the last copy of an extent failed, or could not.
+    pub(super) fn answer_failure(&mut self, extent: u32) {
+        self.record.is_kept = self.random.chance(1, 2);
+        if epoch_record::fail(&mut self.record, extent).is_err() {
+            self.pending.push(Pending::Failure(extent));
+        }
+    }
+
+    /// Takes note that nobody knows any more what a copy holds.
+    pub(super) fn note_unknown(&mut self, slot: usize, action: &Action, answer: &Answer) {
+        let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
+        if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
+            (is_change, action.extent(), answer)
+        {
+            self.unknown.insert((slot, extent));
+        }
+    }
+
+    /// Extents that must not be served after the power fails now: their last copy in sync failed, nobody knows what it
+    /// holds, and that is recorded.
+    pub(super) fn failed_for_good(&self) -> Vec<u32> {
+        let is_unknown = |extent: u32| {
+            let standings = self.mirror.standings(extent);
+            let is_good = |slot: &usize| standings[*slot] == Standing::InSync;
+            let is_unknown = |slot: usize| self.unknown.contains(&(slot, extent));
+            (0..COPIES_MAX).filter(is_good).any(is_unknown)
+        };
+        let is_recorded = |extent: u32| {
+            !self.pending.iter().any(|pending| matches!(pending, Pending::Failure(of) if *of == extent))
+        };
+        let is_lost = |extent: &u32| self.mirror.is_lost(*extent);
+        (0..EXTENTS).filter(is_lost).filter(|extent| is_unknown(*extent) && is_recorded(*extent)).collect()
+    }
+
+    /// None of these is served; then somebody decides to use them as they are. True if anybody has to.
+    pub(super) fn accept_failures(&mut self, failed: &[u32]) -> Result<bool, String> {
+        let served = |extent: &&u32| !self.mirror.is_lost(**extent);
+        if let Some(extent) = failed.iter().find(served) {
+            return Err(format!("extent {extent} is served though its last copy failed before the start"));
+        }
+        let marked = (0..).zip(self.record.found()).filter(|(_, witness)| witness.is_failed);
+        let marked: Vec<u32> = marked.map(|(extent, _)| extent).collect();
+        for extent in &marked {
+            epoch_record::accept(&mut self.record, *extent).expect("nothing fails after a start");
+        }
+        Ok(!marked.is_empty())
+    }
+
+    /// A drive answers whether it has replica metadata.
+    pub(super) fn answer_metadata(
+        &mut self,
+        slot: usize,
+        extent: u32,
+        account: &Arc<Account>,
+    ) -> Result<(), String> {
+        let drive = &self.drives[slot];
+        let fault = if drive.is_broken { Some(MetadataFault::Broken) } else { drive.metadata_fault };
+        let is_torn = fault == Some(MetadataFault::Broken) && !drive.is_broken && self.random.chance(1, 2);
+        let is_lied_about = self.settings.sabotage == Sabotage::NotesLate && self.random.chance(1, 2);
+        if (fault.is_none() || is_torn) && !is_lied_about {
+            self.drives[slot].accounts[extent as usize] = Some(Account::clone(account));
+        }
+        let mut actions = Vec::new();
+        self.metadata.written(extent, slot, fault.map_or(Ok(()), Err), &mut actions);
+        self.act_on_metadata(actions)
+    }
+
+    /// Writes again what could not be written.
+    pub(super) fn retry_metadata(&mut self) -> Result<(), String> {
+        let (mut actions, mut effects) = (Vec::new(), Vec::new());
+        self.metadata.retry(self.now_ns(), &mut actions);
+        self.act_on_metadata(actions)?;
+        self.mirror.retry_refused(&mut effects);
+        self.take(effects)
+    }
+
+    /// Gives up drives that metadata was on its way to for too long.
+    pub(super) fn give_up_metadata(&mut self) -> Result<(), String> {
+        let mut actions = Vec::new();
+        let before_ns = self.now.saturating_sub(STALL_STEPS) * STEP_NS;
+        self.metadata.give_up_stalled(before_ns, &mut actions);
+        self.act_on_metadata(actions)
+    }
+
+    /// The power fails: what was on its way may have been written or not.
+    pub(super) fn write_metadata_or_not(&mut self, pending: Pending) {
+        match pending {
+            Pending::Record { extent, epoch, is_committed } if self.random.chance(1, 2) => {
+                // What the caller would have been told is nobody's any more.
+                let _ = self.record(extent, epoch, is_committed);
+            }
+            Pending::Failure(extent) => self.answer_failure(extent),
+            Pending::Metadata { slot, extent, account } => {
+                if !self.drives[slot].is_broken && self.random.chance(1, 2) {
+                    self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
+                }
+            }
+            _ => {}
+        }
+    }
+}

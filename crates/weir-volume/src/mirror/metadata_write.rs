@@ -1,0 +1,398 @@
+//! Writing replica metadata in the order that recovery relies on: a new epoch is allocated in the epoch record, then the
+//! metadata is written beside the replicas, then the epoch is committed in the record.
+//!
+//! The steps fail one by one, and nothing here fails a replica: [`Mirror::noted`](super::Mirror::noted) decides what
+//! follows. There is one write for each extent at a time, which the mirror sees to. The executor carries the actions out
+//! and tells how each ended; it gives up a drive that does not answer when [`MetadataWrites::give_up_stalled`] says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::extent::Slots;
+use super::standing::{Account, Standing};
+
+/// How often the epoch record is written again before a write is given up that cannot be deferred.
+const RECORD_TRIES_MAX: u32 = 10;
+/// Pause before the epoch record is written again, in nanoseconds.
+const RECORD_PAUSE_NS: u64 = 1_000_000_000;
+
+/// Why replica metadata or an epoch record could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum MetadataFault {
+    /// Space, quota, inodes, memory or descriptors are short, or the filesystem is read-only: the drive is whole.
+    #[error("the drive is full or read-only")]
+    Shortage,
+    /// The drive failed or did not answer: nobody knows what the file holds.
+    #[error("input/output error")]
+    Broken,
+}
+
+/// Replica metadata that a mirror wants written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MetadataRequest {
+    /// Which extent.
+    pub extent: u32,
+    /// Beside which replicas.
+    pub slots: Slots,
+    /// What to write.
+    pub account: Box<Account>,
+    /// It only adds replicas, which can be done later: the first failure of the epoch record ends the write.
+    pub is_deferrable: bool,
+}
+
+/// How a write of replica metadata ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Written {
+    /// Replicas beside which it could not be written.
+    pub failed: Slots,
+    /// The worst of what went wrong.
+    pub fault: Option<MetadataFault>,
+    /// Some replicas may have it, also of those that failed.
+    pub has_begun: bool,
+    /// Its epoch is committed: it may be relied on if a replica in sync has it.
+    pub is_committed: bool,
+}
+
+/// What the executor must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetadataAction {
+    /// Write an epoch to the epoch record, durably: as allocated, or as committed → [`MetadataWrites::recorded`].
+    Record {
+        /// Which extent.
+        extent: u32,
+        /// Which epoch.
+        epoch: u64,
+        /// Whether metadata with this epoch counts by now.
+        is_committed: bool,
+    },
+    /// Write metadata beside these replicas, durably → [`MetadataWrites::written`] for each.
+    Write {
+        /// Which extent.
+        extent: u32,
+        /// Which replicas.
+        slots: Slots,
+        /// What to write.
+        account: Arc<Account>,
+    },
+    /// Nobody waits any more for these replicas' answers, which may come at any later time.
+    GiveUp {
+        /// Which extent.
+        extent: u32,
+        /// Which replicas.
+        slots: Slots,
+    },
+    /// The write has ended → [`Mirror::noted`](super::Mirror::noted).
+    Ended {
+        /// Which extent.
+        extent: u32,
+        /// How.
+        written: Written,
+    },
+}
+
+/// How far a write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The epoch record takes the new epoch.
+    Allocating,
+    /// Replicas take the metadata.
+    Writing,
+    /// The epoch record takes note that the metadata counts.
+    Committing,
+}
+
+#[derive(Debug)]
+struct MetadataWrite {
+    slots: Slots,
+    account: Arc<Account>,
+    is_deferrable: bool,
+    /// The epoch has to be allocated before and committed after.
+    is_new: bool,
+    stage: Stage,
+    /// Replicas that have not answered.
+    waiting: Slots,
+    failed: Slots,
+    fault: Option<MetadataFault>,
+    /// When the last replica should have answered, in nanoseconds.
+    due_ns: u64,
+    record_tries: u32,
+    /// When the epoch record is written again, in nanoseconds.
+    retry_ns: Option<u64>,
+}
+
+impl MetadataWrite {
+    fn has_it(&self) -> Slots {
+        let is_done = |slot: &usize| !self.failed.contains(*slot) && !self.waiting.contains(*slot);
+        self.slots.iter().filter(is_done).collect()
+    }
+
+    fn record(&self, extent: u32) -> MetadataAction {
+        let is_committed = self.stage == Stage::Committing;
+        MetadataAction::Record { extent, epoch: self.account.epoch, is_committed }
+    }
+}
+
+/// The replica metadata of a volume that is being written.
+#[derive(Debug, Default)]
+pub struct MetadataWrites {
+    under_way: BTreeMap<u32, MetadataWrite>,
+    /// The epoch of each extent that this process has committed.
+    committed: BTreeMap<u32, u64>,
+}
+
+impl MetadataWrites {
+    /// Begins a write. The extent has none under way.
+    pub fn ask(&mut self, request: MetadataRequest, actions: &mut Vec<MetadataAction>) {
+        let MetadataRequest { extent, slots, account, is_deferrable } = request;
+        let is_new = self.committed.get(&extent) != Some(&account.epoch);
+        let write = MetadataWrite {
+            slots,
+            account: Arc::from(account),
+            is_deferrable,
+            is_new,
+            stage: Stage::Allocating,
+            waiting: Slots::default(),
+            failed: Slots::default(),
+            fault: None,
+            due_ns: 0,
+            record_tries: 0,
+            retry_ns: None,
+        };
+        let known = self.under_way.insert(extent, write);
+        assert!(known.is_none(), "an extent's metadata is written once at a time");
+        match is_new {
+            true => actions.push(self.write(extent).record(extent)),
+            false => self.begin_writing(extent, actions),
+        }
+    }
+
+    fn write(&mut self, extent: u32) -> &mut MetadataWrite {
+        self.under_way.get_mut(&extent).expect("a write is known until it has ended")
+    }
+
+    fn begin_writing(&mut self, extent: u32, actions: &mut Vec<MetadataAction>) {
+        let write = self.write(extent);
+        (write.stage, write.waiting, write.record_tries) = (Stage::Writing, write.slots, 0);
+        let (slots, account) = (write.slots, Arc::clone(&write.account));
+        actions.push(MetadataAction::Write { extent, slots, account });
+    }
+
+    /// A drive is known not to answer before an instant: it is not late until then.
+    pub fn expect(&mut self, extent: u32, due_ns: u64) {
+        let write = self.write(extent);
+        write.due_ns = write.due_ns.max(due_ns);
+    }
+
+    /// The epoch record was written, or could not be.
+    pub fn recorded(
+        &mut self,
+        now_ns: u64,
+        extent: u32,
+        result: Result<(), MetadataFault>,
+        actions: &mut Vec<MetadataAction>,
+    ) {
+        let write = self.write(extent);
+        match (result, write.stage) {
+            (Ok(()), Stage::Allocating) => self.begin_writing(extent, actions),
+            (Ok(()), _) => {
+                let epoch = write.account.epoch;
+                self.committed.insert(extent, epoch);
+                self.end(extent, true, actions);
+            }
+            (Err(fault), _) => {
+                write.record_tries += 1;
+                write.fault = write.fault.max(Some(fault));
+                if write.is_deferrable || write.record_tries >= RECORD_TRIES_MAX {
+                    self.end(extent, false, actions);
+                } else {
+                    write.retry_ns = Some(now_ns + RECORD_PAUSE_NS);
+                }
+            }
+        }
+    }
+
+    /// A replica has the metadata beside it, or could not get it. Nothing happens if its answer was given up.
+    pub fn written(
+        &mut self,
+        extent: u32,
+        slot: usize,
+        result: Result<(), MetadataFault>,
+        actions: &mut Vec<MetadataAction>,
+    ) {
+        let Some(write) = self.under_way.get_mut(&extent).filter(|write| write.waiting.contains(slot)) else {
+            return;
+        };
+        write.waiting.remove(slot);
+        if let Err(fault) = result {
+            write.failed.insert(slot);
+            write.fault = write.fault.max(Some(fault));
+        }
+        self.go_on(extent, actions);
+    }
+
+    fn go_on(&mut self, extent: u32, actions: &mut Vec<MetadataAction>) {
+        let write = self.write(extent);
+        if !write.waiting.is_empty() {
+            return;
+        }
+        // Metadata that no replica in sync has does not count: its epoch must not outdate what does.
+        let counts = write.account.counts_beside(write.has_it());
+        match write.is_new && counts {
+            true => {
+                write.stage = Stage::Committing;
+                actions.push(write.record(extent));
+            }
+            false => self.end(extent, counts, actions),
+        }
+    }
+
+    fn end(&mut self, extent: u32, is_committed: bool, actions: &mut Vec<MetadataAction>) {
+        let write = self.under_way.remove(&extent).expect("a write ends once");
+        let has_begun = write.stage != Stage::Allocating;
+        let written = Written { failed: write.failed, fault: write.fault, has_begun, is_committed };
+        actions.push(MetadataAction::Ended { extent, written });
+    }
+
+    /// Writes epoch records again whose pause is over.
+    pub fn retry(&mut self, now_ns: u64, actions: &mut Vec<MetadataAction>) {
+        for (extent, write) in &mut self.under_way {
+            if write.retry_ns.is_some_and(|retry_ns| retry_ns <= now_ns) {
+                write.retry_ns = None;
+                actions.push(write.record(*extent));
+            }
+        }
+    }
+
+    /// Gives up replicas that should have answered before an instant, if another one that is in sync has the metadata.
+    pub fn give_up_stalled(&mut self, before_ns: u64, actions: &mut Vec<MetadataAction>) {
+        let is_late = |write: &MetadataWrite| {
+            let is_late = !write.waiting.is_empty() && write.due_ns < before_ns;
+            is_late && write.account.counts_beside(write.has_it())
+        };
+        let late: Vec<u32> =
+            self.under_way.iter().filter(|(_, write)| is_late(write)).map(|(extent, _)| *extent).collect();
+        for extent in late {
+            let write = self.write(extent);
+            let slots = std::mem::take(&mut write.waiting);
+            slots.iter().for_each(|slot| write.failed.insert(slot));
+            write.fault = Some(MetadataFault::Broken);
+            actions.push(MetadataAction::GiveUp { extent, slots });
+            self.go_on(extent, actions);
+        }
+    }
+
+    /// True if a replica in sync has the metadata of an extent that is being written, by its own answer.
+    pub fn is_taken(&self, extent: u32) -> bool {
+        let write = self.under_way.get(&extent);
+        write.is_some_and(|write| {
+            write.has_it().iter().any(|s| write.account.standings[s] == Standing::InSync)
+        })
+    }
+
+    /// True if nothing is being written.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Extents from this one on are no more.
+    pub fn truncate(&mut self, count: u32) {
+        self.committed.retain(|extent, _| *extent < count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(epoch: u64, is_deferrable: bool) -> MetadataRequest {
+        let mut account = Account { epoch, ..Account::default() };
+        account.standings[..3].copy_from_slice(&[Standing::InSync, Standing::InSync, Standing::Stale]);
+        let slots = [0, 1, 2].into_iter().collect();
+        MetadataRequest { extent: 7, slots, account: Box::new(account), is_deferrable }
+    }
+
+    fn asked(epoch: u64, is_deferrable: bool) -> (MetadataWrites, Vec<MetadataAction>) {
+        let (mut writes, mut actions) = (MetadataWrites::default(), Vec::new());
+        writes.ask(request(epoch, is_deferrable), &mut actions);
+        (writes, actions)
+    }
+
+    fn record(epoch: u64, is_committed: bool) -> MetadataAction {
+        MetadataAction::Record { extent: 7, epoch, is_committed }
+    }
+
+    fn end_of(actions: &[MetadataAction]) -> Written {
+        match actions.last() {
+            Some(MetadataAction::Ended { written, .. }) => *written,
+            other => panic!("the write has not ended: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn epoch_is_allocated_before_metadata_and_committed_after_it() {
+        let (mut writes, mut actions) = asked(3, false);
+        assert_eq!(std::mem::take(&mut actions), [record(3, false)]);
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        assert!(matches!(std::mem::take(&mut actions)[..], [MetadataAction::Write { extent: 7, .. }]));
+        for slot in 0..3 {
+            assert!(actions.is_empty());
+            writes.written(7, slot, Ok(()), &mut actions);
+        }
+        assert_eq!(std::mem::take(&mut actions), [record(3, true)]);
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        assert!(end_of(&actions).is_committed && writes.is_idle());
+        actions.clear();
+        writes.ask(request(3, false), &mut actions);
+        assert!(matches!(actions[..], [MetadataAction::Write { .. }]), "the epoch is known");
+    }
+
+    #[test]
+    fn epoch_of_metadata_that_no_replica_in_sync_has_is_never_committed() {
+        let (mut writes, mut actions) = asked(3, false);
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.written(7, 0, Err(MetadataFault::Broken), &mut actions);
+        writes.written(7, 1, Err(MetadataFault::Shortage), &mut actions);
+        writes.written(7, 2, Ok(()), &mut actions);
+        let written = end_of(&actions);
+        assert_eq!(written.failed, [0, 1].into_iter().collect());
+        assert_eq!(written.fault, Some(MetadataFault::Broken));
+        assert!(written.has_begun && !written.is_committed);
+    }
+
+    #[test]
+    fn write_ends_after_a_bound_where_the_epoch_record_cannot_be_written() {
+        let (mut writes, mut actions) = asked(3, false);
+        for second in 0..u64::from(RECORD_TRIES_MAX) {
+            assert_eq!(std::mem::take(&mut actions), [record(3, false)]);
+            writes.recorded(second * RECORD_PAUSE_NS, 7, Err(MetadataFault::Shortage), &mut actions);
+            writes.retry((second + 1) * RECORD_PAUSE_NS - 1, &mut actions);
+            if second + 1 < u64::from(RECORD_TRIES_MAX) {
+                assert!(actions.is_empty());
+            }
+            writes.retry((second + 1) * RECORD_PAUSE_NS, &mut actions);
+        }
+        assert!(!end_of(&actions).has_begun);
+        let (mut writes, mut actions) = asked(3, true);
+        writes.recorded(0, 7, Err(MetadataFault::Shortage), &mut actions);
+        assert!(!end_of(&actions).has_begun, "a replica that can be added later is not waited for");
+    }
+
+    #[test]
+    fn stalled_drive_is_given_up_if_a_replica_in_sync_has_the_metadata() {
+        let (mut writes, mut actions) = asked(3, false);
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.expect(7, 10);
+        writes.written(7, 2, Ok(()), &mut actions);
+        actions.clear();
+        writes.give_up_stalled(11, &mut actions);
+        assert!(actions.is_empty(), "only a stale replica has it");
+        writes.written(7, 1, Ok(()), &mut actions);
+        writes.give_up_stalled(10, &mut actions);
+        assert!(actions.is_empty(), "it is not late yet");
+        writes.give_up_stalled(11, &mut actions);
+        let slots = std::iter::once(0).collect();
+        assert_eq!(actions, [MetadataAction::GiveUp { extent: 7, slots }, record(3, true)]);
+        writes.written(7, 0, Ok(()), &mut actions);
+        assert_eq!(actions.len(), 2, "a late answer is nobody's");
+    }
+}

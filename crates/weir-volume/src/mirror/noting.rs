@@ -1,0 +1,416 @@
+//! What follows from how a write of replica metadata ended.
+//!
+//! The last replicas in sync are never failed because metadata could not be written beside them:
+//!
+//! * Beside some of those in sync it was written: the others are failed, which the next write records.
+//! * Beside none of them, or its epoch could not be allocated or committed: no replica is failed. Replicas that it was to
+//!   add are taken back. If there were none, requests that wait for the metadata fail, because nothing was promised to
+//!   them: writes before any replica has them, or with replicas that differ in a range that is marked. Whatever else it
+//!   was to say is written again by [`Mirror::retry_refused`], and before the next request that needs it.
+//!
+//! A write that ended so may have reached some replicas all the same. So until one succeeds, only what all of them say
+//! is relied on, and each has a higher epoch than an earlier one that says something else of replicas.
+
+use super::extent::MirroredExtent;
+use super::metadata_write::{MetadataFault, MetadataRequest, Written};
+use super::regions::RegionSet;
+use super::standing::{Account, Standing};
+use super::{Effect, Mirror, MirrorId, Purpose, Slots, Stage};
+use crate::action::{Content, Fault};
+
+impl Mirror {
+    /// Brings accounts to what follows from who is there. To be called once, before anything is started.
+    pub fn begin(&mut self, effects: &mut Vec<Effect>) {
+        (0..self.extents.len() as u32).for_each(|extent| self.note(extent, effects));
+    }
+
+    /// Writes the account if it is not as it should be, one writing at a time.
+    pub(super) fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        // Once no copy is left that has everything, there is nothing to keep account of.
+        if extent.noting.is_some() || !extent.needs_noting() || extent.in_sync().next().is_none() {
+            return;
+        }
+        // Beside stale copies too: so that none of them takes itself for the newest.
+        let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
+        extent.noting = Some(extent.wanted.clone());
+        let account = Box::new(extent.wanted.clone());
+        let is_deferrable = extent.only_adds();
+        let request = MetadataRequest { extent: index, slots, account, is_deferrable };
+        effects.push(Effect::Note(Box::new(request)));
+    }
+
+    /// The writing of an account has ended.
+    pub fn noted(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        let account = extent.noting.take().expect("an account is noted once");
+        let took_it =
+            |slot: usize| !written.failed.contains(slot) && account.standings[slot] == Standing::InSync;
+        if written.is_committed && extent.in_sync().any(took_it) {
+            self.metadata_taken(index, account, written.failed, effects);
+        } else {
+            self.metadata_refused(index, account, written, effects);
+        }
+    }
+
+    /// A replica in sync has the account; those that could not get it are of no use any more.
+    fn metadata_taken(&mut self, index: u32, account: Account, failed: Slots, effects: &mut Vec<Effect>) {
+        let extent = &mut self.extents[index as usize];
+        let has_changed = account.epoch != extent.noted.epoch;
+        let (epoch, standings) = (account.epoch, account.standings);
+        (extent.noted, extent.doubtful, extent.is_confirmed) = (account, None, true);
+        self.refused.remove(&index);
+        if has_changed {
+            effects.push(Effect::Stands { extent: index, epoch, standings });
+        }
+        // Only now: what follows looks at the account as it is.
+        for slot in failed.iter() {
+            let mut actions = Vec::new();
+            self.copies[slot].retire(index, &mut actions);
+            self.take(slot, actions, effects);
+        }
+        self.note(index, effects);
+        self.look_again(index, effects);
+        self.finish_flushes(effects);
+    }
+
+    /// No replica in sync has the account, or nobody may rely on it.
+    fn metadata_refused(
+        &mut self,
+        index: u32,
+        account: Account,
+        written: Written,
+        effects: &mut Vec<Effect>,
+    ) {
+        let extent = &mut self.extents[index as usize];
+        extent.epoch_reserved = extent.epoch_reserved.max(account.epoch);
+        if written.has_begun {
+            extent.doubt(account);
+        }
+        let added = extent.take_back_additions(written.has_begun);
+        if extent.needs_noting() {
+            self.refused.insert(index);
+        }
+        added.iter().for_each(|slot| effects.push(Effect::Refused { extent: index, slot }));
+        let is_lost = self.extents[index as usize].in_sync().next().is_none();
+        if added.is_empty() && !is_lost {
+            return self.fail_waiting(index, written.fault, effects);
+        }
+        // The next attempt says less, so it ends otherwise or adds nothing.
+        self.note(index, effects);
+        self.look_again(index, effects);
+        self.finish_flushes(effects);
+    }
+
+    /// Writes accounts again that could not be written.
+    pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
+        for index in self.refused.clone() {
+            match self.extents.get(index as usize).is_some_and(MirroredExtent::needs_noting) {
+                true => self.note(index, effects),
+                false => _ = self.refused.remove(&index),
+            }
+        }
+    }
+
+    /// Fails what waits for an account that could not be written.
+    fn fail_waiting(&mut self, index: u32, fault: Option<MetadataFault>, effects: &mut Vec<Effect>) {
+        let fault = match fault {
+            Some(MetadataFault::Shortage) => Fault::NoSpace,
+            _ => Fault::Broken,
+        };
+        for id in std::mem::take(&mut self.extents[index as usize].reads_waiting) {
+            let request = self.operation(id).request;
+            match self.extents[index as usize].is_open(&request) {
+                true => self.finish(id, Err(Fault::Broken), effects),
+                false => self.read(id, effects),
+            }
+        }
+        self.fail_flushes(index, effects);
+        let is_waiting = |id: &MirrorId| {
+            let stage = self.operations[id.0 as usize].map(|operation| operation.stage);
+            matches!(stage, Some(Stage::Marking | Stage::Recording))
+        };
+        let running = self.extents[index as usize].running.iter().copied();
+        let waiting: Vec<MirrorId> = running.filter(is_waiting).collect();
+        waiting.into_iter().for_each(|id| self.conclude(id, Err(fault), effects));
+    }
+
+    /// Flushes of clients fail that wait until it is recorded which copies of an extent could not make them stable.
+    fn fail_flushes(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let has_fallen = self.fallen.iter().any(|(_, extent)| *extent == index);
+        if !has_fallen || self.extents[index as usize].is_recorded() {
+            return;
+        }
+        let waits = |purpose: &Purpose| matches!(purpose, Purpose::Client(_));
+        let failed = self.flushes.extract_if(.., |flush| flush.left == 0 && waits(&flush.purpose));
+        for flush in failed {
+            if let Purpose::Client(flush) = flush.purpose {
+                effects.push(Effect::Flushed { flush, result: Err(Fault::Broken) });
+            }
+        }
+    }
+
+    /// Lets requests go on that waited for the account.
+    pub(super) fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
+        reads.into_iter().for_each(|id| self.read(id, effects));
+        for id in self.extents[index as usize].running.clone() {
+            let Some(operation) = self.operations[id.0 as usize] else { continue };
+            let extent = &self.extents[index as usize];
+            let is_lost = extent.in_sync().next().is_none();
+            match operation.stage {
+                Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
+                Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
+                // Who can take it may have changed since it was marked.
+                Stage::Marking => self.begin_change(id, effects),
+                Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
+                    self.conclude(id, Ok(Content::Data), effects);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl MirroredExtent {
+    /// True if the account is not durably as it should be, as far as it matters.
+    fn needs_noting(&self) -> bool {
+        self.wanted != self.noted || self.doubtful.is_some() && !self.is_alone()
+    }
+
+    /// True if all that the account says of copies beyond what is durable is that there are more of them.
+    fn only_adds(&self) -> bool {
+        let (wanted, noted) = (&self.wanted.standings, &self.noted.standings);
+        let mut pairs = wanted.iter().zip(noted);
+        let is_other = wanted != noted;
+        is_other && self.is_confirmed && pairs.all(|(new, old)| new == old || *old == Standing::Absent)
+    }
+
+    /// An account may lie beside some copies, or not: of both only what they have in common is relied on.
+    fn doubt(&mut self, account: Account) {
+        let Some(doubtful) = &mut self.doubtful else {
+            self.doubtful = Some(account);
+            return;
+        };
+        intersect(&mut doubtful.marked, &account.marked);
+        for (one, other) in doubtful.lacking.iter_mut().zip(&account.lacking) {
+            intersect(one, other);
+        }
+        for (one, other) in doubtful.standings.iter_mut().zip(account.standings) {
+            *one = match (*one, other) {
+                (Standing::InSync, _) | (_, Standing::InSync) => Standing::InSync,
+                (Standing::Absent, other) => other,
+                (one, _) => one,
+            };
+        }
+    }
+
+    /// Takes back copies that are not durably known of. A copy that is alone then needs no account, whatever lies beside
+    /// others: it is the only one that counts by each of them. Otherwise the next account outdates what may lie there,
+    /// unless nothing does.
+    fn take_back_additions(&mut self, has_begun: bool) -> Slots {
+        let is_new = |slot: &usize| self.noted.standings[*slot] == Standing::Absent;
+        let is_added = |slot: &usize| self.wanted.standings[*slot] != Standing::Absent && is_new(slot);
+        let added: Slots = (0..self.is_there.len()).filter(is_added).collect();
+        for slot in added.iter() {
+            self.stand(slot, Standing::Absent);
+            self.is_there[slot] = false;
+            self.incarnations[slot] += 1;
+        }
+        if !added.is_empty() && self.wanted.standings == self.noted.standings && self.is_confirmed {
+            let copies = self.noted.standings.iter().filter(|standing| **standing != Standing::Absent);
+            match copies.count() {
+                1 if self.noted.marked.is_empty() => self.wanted = self.noted.clone(),
+                _ if !has_begun && self.doubtful.is_none() => self.wanted.epoch = self.noted.epoch,
+                _ => {}
+            }
+        }
+        added
+    }
+}
+
+/// Leaves in a set what another one has too.
+fn intersect(set: &mut RegionSet, other: &RegionSet) {
+    let mut lost = set.clone();
+    lost.subtract(other);
+    set.subtract(&lost);
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
+
+    use super::super::{Answer, Beginning};
+    use super::*;
+    use crate::action::{Action, Kind, Request};
+
+    /// A mirror of one extent with so many replicas in sync, and an executor that counts.
+    struct World {
+        mirror: Mirror,
+        effects: Vec<Effect>,
+        asked: Vec<MetadataRequest>,
+        done: Vec<Result<Content, Fault>>,
+        refused: Vec<usize>,
+        fell: Vec<usize>,
+    }
+
+    fn slots(slots: &[usize]) -> Slots {
+        slots.iter().copied().collect()
+    }
+
+    fn failed(slots: Slots, fault: MetadataFault) -> Written {
+        Written { failed: slots, fault: Some(fault), has_begun: true, is_committed: false }
+    }
+
+    fn taken_but_by(failed: Slots) -> Written {
+        Written { failed, fault: None, has_begun: true, is_committed: true }
+    }
+
+    impl World {
+        fn new(copies: usize) -> World {
+            let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+            beginning.account.standings[..copies].fill(Standing::InSync);
+            beginning.is_there[..copies].fill(true);
+            let mirror = Mirror::new(EXTENT_BYTES, copies, vec![beginning]);
+            let (asked, done, refused, fell) = Default::default();
+            World { mirror, effects: Vec::new(), asked, done, refused, fell }
+        }
+
+        /// Carries out all but the writing of metadata.
+        fn carry_out(&mut self) {
+            while !self.effects.is_empty() {
+                for effect in std::mem::take(&mut self.effects) {
+                    self.carry_out_one(effect);
+                }
+            }
+        }
+
+        fn carry_out_one(&mut self, effect: Effect) {
+            match effect {
+                Effect::Act { slot, action, .. } => {
+                    let answer = match action {
+                        Action::Open { extent } => Answer::Opened(extent, Ok(Default::default())),
+                        Action::Allocate { extent, piece } => Answer::Allocated(extent, piece),
+                        Action::Sync { extent } => Answer::Synced(extent, Ok(())),
+                        Action::Write { operation, length, .. } | Action::Read { operation, length, .. } => {
+                            Answer::Completed(operation, Ok(length))
+                        }
+                        other => panic!("{other:?} is not asked for here"),
+                    };
+                    self.mirror.answer(slot, answer, &mut self.effects);
+                }
+                Effect::Note(request) => self.asked.push(*request),
+                Effect::Done { operation, result, .. } => {
+                    self.done.push(result);
+                    self.mirror.forget(operation);
+                }
+                Effect::Refused { slot, .. } => self.refused.push(slot),
+                Effect::Fell { slot, .. } => self.fell.push(slot),
+                _ => {}
+            }
+        }
+
+        fn write(&mut self, region: u32) -> usize {
+            let kind = Kind::Write { is_durable: false };
+            let offset = region * REGION_BYTES as u32;
+            self.mirror.start(Request { kind, extent: 0, offset, length: 4096 }, &mut self.effects);
+            self.carry_out();
+            self.done.len()
+        }
+
+        fn noted(&mut self, written: Written) {
+            self.asked.pop().expect("metadata was asked for");
+            self.mirror.noted(0, written, &mut self.effects);
+            self.carry_out();
+        }
+
+        fn add(&mut self, slot: usize) {
+            self.mirror.add(0, slot, &mut self.effects);
+            self.carry_out();
+        }
+    }
+
+    #[test]
+    fn adding_a_replica_never_fails_the_last_one_in_sync() {
+        for fault in [MetadataFault::Shortage, MetadataFault::Broken] {
+            let mut world = World::new(1);
+            assert_eq!(world.write(0), 1);
+            world.add(1);
+            assert_eq!(world.write(1), 1, "it waits until it is known who can take it");
+            world.noted(failed(slots(&[0]), fault));
+            assert_eq!((&world.refused[..], &world.fell[..]), (&[1][..], &[][..]));
+            assert_eq!(world.done, [Ok(Content::Data); 2]);
+            assert!(world.asked.is_empty(), "a replica that is alone needs no metadata");
+            assert!(world.mirror.can_add(0, 1));
+            world.add(1);
+            assert!(world.asked[0].account.epoch > 1, "another epoch than what may lie there");
+            world.noted(taken_but_by(slots(&[])));
+            assert_eq!(world.mirror.standings(0)[1], Standing::Stale);
+        }
+    }
+
+    #[test]
+    fn metadata_of_a_replica_with_dirty_regions_outdates_a_refused_addition() {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        (beginning.account.standings[0], beginning.is_there[0]) = (Standing::InSync, true);
+        beginning.account.marked.insert(3);
+        let mut world = World::new(1);
+        world.mirror = Mirror::new(EXTENT_BYTES, 1, vec![beginning]);
+        world.add(1);
+        let refused = world.asked[0].account.epoch;
+        // The replica has it, and so has the epoch record, though neither said so.
+        world.noted(failed(slots(&[0]), MetadataFault::Broken));
+        assert!(world.asked[0].account.epoch > refused, "what is older would not be found after a crash");
+    }
+
+    #[test]
+    fn write_whose_region_no_replica_can_record_fails_and_replicas_stay() {
+        let mut world = World::new(2);
+        world.write(0);
+        world.noted(failed(slots(&[0, 1]), MetadataFault::Shortage));
+        assert_eq!((&world.done[..], world.fell.len()), (&[Err(Fault::NoSpace)][..], 0));
+        world.write(0);
+        world.noted(failed(slots(&[0, 1]), MetadataFault::Broken));
+        assert_eq!(world.done[1..], [Err(Fault::Broken)]);
+        world.write(0);
+        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.done[2..], [Ok(Content::Data)]);
+    }
+
+    #[test]
+    fn replica_that_lacks_metadata_fails_if_another_in_sync_has_it() {
+        let mut world = World::new(2);
+        world.write(0);
+        world.noted(taken_but_by(slots(&[1])));
+        assert_eq!((&world.fell[..], world.done.len()), (&[1][..], 0), "not before it is recorded");
+        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.done, [Ok(Content::Data)]);
+    }
+
+    #[test]
+    fn write_that_failed_may_have_reached_replicas_and_is_not_relied_on() {
+        let mut world = World::new(2);
+        world.write(0);
+        world.noted(taken_but_by(slots(&[])));
+        world.mirror.tidy_up(0, &mut world.effects);
+        world.carry_out();
+        // The region leaves the metadata, or not: nobody knows.
+        world.noted(failed(slots(&[0, 1]), MetadataFault::Broken));
+        assert_eq!(world.write(0), 1, "the region may not be marked everywhere");
+        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.done.len(), 2);
+    }
+
+    #[test]
+    fn replica_is_added_later_where_the_epoch_record_cannot_be_written() {
+        let mut world = World::new(2);
+        world.add(2);
+        assert!(world.asked[0].is_deferrable);
+        world.write(0);
+        world.noted(Written { fault: Some(MetadataFault::Shortage), ..Written::default() });
+        assert_eq!((&world.refused[..], world.done.len()), (&[2][..], 0));
+        assert_eq!(world.asked[0].account.epoch, 0, "marking a region needs no new epoch");
+        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.done, [Ok(Content::Data)]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Options that all changes have: how the answer is written, what is asked before, and what is no error.
+//!
+//! They are added to the commands in one place, so that a new command has them without further words.
+
+use std::io::{IsTerminal, Write};
+
+use clap::builder::EnumValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::arguments::Format;
+use super::client::CommandError;
+
+/// Names of the options.
+const OUTPUT: &str = "output";
+const YES: &str = "yes";
+const IF_EXISTS: &str = "if-exists";
+const IF_NOT_EXISTS: &str = "if-not-exists";
+/// Commands that change nothing and have no answer to format.
+const WITHOUT_ANSWER: [&str; 6] = ["serve", "top", "completion", "man", "openapi", "export"];
+/// Commands that destroy data: they ask before they do it where a person sits at a terminal.
+const DESTRUCTIVE: [[&str; 2]; 3] = [["volume", "delete"], ["snapshot", "restore"], ["drive", "add"]];
+
+/// How a change is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeOptions {
+    /// How the answer, or the error, is written.
+    pub output: Format,
+    /// Nothing is asked.
+    pub is_confirmed: bool,
+    /// It is no error that what should be removed does not exist.
+    pub if_exists: bool,
+    /// It is no error that what should be made exists.
+    pub if_not_exists: bool,
+}
+
+/// A command with the options added to all commands below it that change something.
+pub fn add_to(command: Command) -> Command {
+    command.mut_subcommands(|below| add_below(below, &[]))
+}
+
+fn add_below(command: Command, above: &[&str]) -> Command {
+    let name = command.get_name().to_owned();
+    if command.has_subcommands() {
+        let path = [above, &[&name]].concat();
+        return command.mut_subcommands(|below| add_below(below, &path));
+    }
+    let has_output = command.get_arguments().any(|argument| argument.get_id() == OUTPUT);
+    if has_output || WITHOUT_ANSWER.contains(&name.as_str()) {
+        return command;
+    }
+    let command = command.arg(output());
+    let command = match name.as_str() {
+        "delete" | "remove" => command.arg(flag(IF_EXISTS, "Do nothing, and succeed, if it does not exist")),
+        "create" | "add" => command.arg(flag(IF_NOT_EXISTS, "Do nothing, and succeed, if it exists already")),
+        _ => command,
+    };
+    let path = [above, &[&name]].concat();
+    match DESTRUCTIVE.iter().any(|destructive| path == *destructive) {
+        true => command.arg(flag(YES, "Ask nothing: without it, a person at a terminal is asked first")),
+        false => command,
+    }
+}
+
+fn output() -> Arg {
+    let output = Arg::new(OUTPUT).short('o').long(OUTPUT).value_name("FORMAT").ignore_case(true);
+    let output = output.value_parser(EnumValueParser::<Format>::new()).default_value("table");
+    output.help("How to write the answer, and an error")
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+impl ChangeOptions {
+    /// What was told to the innermost command.
+    pub fn of(matches: &ArgMatches) -> ChangeOptions {
+        let mut innermost = matches;
+        while let Some((_, next)) = innermost.subcommand() {
+            innermost = next;
+        }
+        let is_set = |id| matches!(innermost.try_get_one::<bool>(id), Ok(Some(true)));
+        // The option of this name of a command that only looks is of the same type; any other is none of ours.
+        let output = innermost.try_get_one::<Format>(OUTPUT).ok().flatten().copied();
+        ChangeOptions {
+            output: output.unwrap_or_default(),
+            is_confirmed: is_set(YES),
+            if_exists: is_set(IF_EXISTS),
+            if_not_exists: is_set(IF_NOT_EXISTS),
+        }
+    }
+
+    /// Asks a person at a terminal whether something should be done; a program is not asked.
+    ///
+    /// # Errors
+    /// If the answer is not yes: nothing is done then.
+    pub fn confirm(&self, question: &str) -> Result<(), CommandError> {
+        let is_asked = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if self.is_confirmed || !is_asked {
+            return Ok(());
+        }
+        let mut prompt = std::io::stderr();
+        write!(prompt, "{question} [y/N] ")?;
+        prompt.flush()?;
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        match is_yes(&answer) {
+            true => Ok(()),
+            false => Err(CommandError::Failed(
+                "it was not confirmed, so nothing was changed; --yes does it unasked".to_owned(),
+            )),
+        }
+    }
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command;
+    use super::*;
+
+    fn options(line: &str) -> ChangeOptions {
+        let line = line.split(' ').map(std::ffi::OsString::from);
+        let command = command();
+        let line = super::super::normalise::normalise(&command, line);
+        ChangeOptions::of(&command.try_get_matches_from(line).unwrap())
+    }
+
+    #[test]
+    fn every_change_takes_the_common_options() {
+        let json = ChangeOptions { output: Format::Json, ..ChangeOptions::default() };
+        for line in [
+            "weir volume create v --size 1 -o json",
+            "weir volume list -o json",
+            "weir qos policy-group modify p --max-throughput 5IOPS --output JSON",
+            "weir drive remove d -o json --wait",
+            "weir qos apply f.yaml -o json",
+        ] {
+            assert_eq!(options(line), json, "{line}");
+        }
+        let none = ChangeOptions::default();
+        assert_eq!(options("weir volume record v --seconds 5 --output f.trace"), none, "that is a file");
+        assert_eq!(options("weir volume delete v"), none);
+        let confirmed = ChangeOptions { is_confirmed: true, ..none };
+        assert_eq!(options("weir snapshot restore v@s --yes"), confirmed);
+        assert_eq!(options("weir drive add /dev/x --format -yes"), confirmed);
+        let if_exists = ChangeOptions { if_exists: true, ..confirmed };
+        assert_eq!(options("weir vol delete v --yes --if-exists"), if_exists);
+        let if_not_exists = ChangeOptions { if_not_exists: true, ..none };
+        assert_eq!(options("weir tenant create t -if_not_exists"), if_not_exists);
+    }
+
+    #[test]
+    fn only_a_clear_yes_confirms() {
+        for (answer, expected) in
+            [("y\n", true), (" YES \n", true), ("\n", false), ("n\n", false), ("", false), ("yep\n", false)]
+        {
+            assert_eq!(is_yes(answer), expected, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! How healthy a volume is. This is the one place that decides it: lists, `inspect`, status and metrics show the same
+//! value. It follows from the placement, the drives and the data plane's replica states; nothing is stored.
+
+use std::collections::BTreeSet;
+
+use weir_types::VolumeId;
+use weir_volume::mirror::Standing;
+
+use super::Control;
+use super::model::Model;
+use super::records::VolumeRecord;
+use crate::store::extent_count;
+
+/// What clients of a volume can expect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolumeCondition {
+    /// Each extent has as many replicas in sync as the volume should have.
+    Online,
+    /// All data can be read and written, but some extents have fewer replicas in sync than they should.
+    Degraded,
+    /// Some extents have no replica that can be used: I/O there fails.
+    #[default]
+    Offline,
+}
+
+/// Extent replicas by their state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaCounts {
+    /// They have every acknowledged write and can be reached.
+    pub in_sync: u64,
+    /// They can be reached and lack acknowledged writes, so they are not read.
+    pub stale: u64,
+    /// Their drive is missing, or they failed: they can be neither read nor written.
+    pub missing: u64,
+}
+
+/// How healthy a volume is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeHealth {
+    /// What clients can expect.
+    pub condition: VolumeCondition,
+    /// Its extent replicas by their state.
+    pub replicas: ReplicaCounts,
+    /// Extents with fewer replicas in sync than the volume should have, but at least one.
+    pub extents_degraded: u64,
+    /// Extents with no replica in sync that can be reached.
+    pub extents_offline: u64,
+}
+
+/// Extents whose only replica failed, by volume.
+pub(super) type FailedExtents = BTreeSet<(VolumeId, u64)>;
+
+impl VolumeHealth {
+    /// Counts one extent with these replicas, of which there should be `wanted`.
+    fn add_extent(&mut self, replicas: ReplicaCounts, wanted: u64) {
+        self.replicas.in_sync += replicas.in_sync;
+        self.replicas.stale += replicas.stale;
+        self.replicas.missing += replicas.missing;
+        match replicas.in_sync {
+            0 => self.extents_offline += 1,
+            in_sync if in_sync < wanted => self.extents_degraded += 1,
+            _ => {}
+        }
+    }
+
+    /// The same with its condition, which follows from the extents.
+    fn concluded(self) -> VolumeHealth {
+        let condition = match (self.extents_offline, self.extents_degraded) {
+            (0, 0) => VolumeCondition::Online,
+            (0, _) => VolumeCondition::Degraded,
+            _ => VolumeCondition::Offline,
+        };
+        VolumeHealth { condition, ..self }
+    }
+}
+
+impl Model {
+    /// How healthy a volume is. `failed` has the extents without a second replica whose file failed.
+    pub(super) fn health(&self, volume: &VolumeRecord, failed: &FailedExtents) -> VolumeHealth {
+        let open = self.open.get(&volume.id);
+        let states = open.map(|open| (open.copies.snapshot().standings, open.copies.away()));
+        let (standings, away) = states.unwrap_or_default();
+        let mut health = VolumeHealth::default();
+        for extent in 0..extent_count(volume.size_bytes) {
+            let mut replicas = ReplicaCounts::default();
+            let told = usize::try_from(extent).ok().and_then(|extent| standings.get(extent));
+            // An extent that always had one replica has no recorded states: that replica has everything.
+            let told = told.filter(|states| states.iter().any(|state| *state != Standing::Absent));
+            let away = u32::try_from(extent).ok().and_then(|extent| away.get(&extent));
+            for (slot, drive) in volume.placement.copies_of(extent) {
+                let is_reachable = open.is_some()
+                    && self.is_there(drive)
+                    && away.is_none_or(|slots| !slots.contains(slot))
+                    && (told.is_some() || !failed.contains(&(volume.id, extent)));
+                match told.map_or(Standing::InSync, |states| states[slot]) {
+                    _ if !is_reachable => replicas.missing += 1,
+                    Standing::InSync => replicas.in_sync += 1,
+                    // A replica that is being removed is neither wanted nor counted.
+                    Standing::Absent => {}
+                    _ => replicas.stale += 1,
+                }
+            }
+            health.add_extent(replicas, volume.replicas.into());
+        }
+        health.concluded()
+    }
+}
+
+impl Control {
+    /// Extents whose I/O or file failed, by what the data plane and the check of extent files found.
+    pub(super) fn failed_extents(&self) -> FailedExtents {
+        let failed = self.data_plane.alarms().into_iter().map(|alarm| (alarm.volume, alarm.extent));
+        failed.chain(self.alarms.faulty_extents()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(extents: &[(u64, u64, u64)], wanted: u64) -> VolumeHealth {
+        let mut health = VolumeHealth::default();
+        for (in_sync, stale, missing) in extents {
+            health.add_extent(ReplicaCounts { in_sync: *in_sync, stale: *stale, missing: *missing }, wanted);
+        }
+        health.concluded()
+    }
+
+    #[test]
+    fn condition_is_that_of_the_worst_extent() {
+        use VolumeCondition::{Degraded, Offline, Online};
+        for (extents, wanted, expected) in [
+            (&[(1, 0, 0), (1, 0, 0)][..], 1, Online),
+            (&[(3, 0, 0), (3, 1, 0)], 3, Online),
+            (&[(3, 0, 0), (2, 0, 1)], 3, Degraded),
+            (&[(2, 1, 0)], 3, Degraded),
+            (&[(1, 0, 0)], 2, Degraded),
+            (&[(3, 0, 0), (0, 1, 2)], 3, Offline),
+            (&[(0, 0, 1)], 1, Offline),
+        ] {
+            assert_eq!(health(extents, wanted).condition, expected, "{extents:?} of {wanted}");
+        }
+        let mixed = health(&[(2, 0, 0), (1, 1, 0), (0, 0, 2)], 2);
+        assert_eq!(mixed.replicas, ReplicaCounts { in_sync: 3, stale: 1, missing: 2 });
+        assert_eq!((mixed.extents_degraded, mixed.extents_offline), (1, 1));
+    }
+}

@@ -1,0 +1,338 @@
+//! What an operator and an operator's programs rely on: changes and errors as objects, exit statuses, questions before
+//! data are destroyed, and states that tell the truth everywhere at once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+
+use common::daemon::{Daemon, State, WEIR};
+use common::loops::{self, Loop};
+use common::program::{PYTHON, Ran, find, has, run, tool};
+use common::wait_until;
+use serde_json::{Value, json};
+
+/// Runs a command at a terminal of its own and types an answer; what it printed, and its exit status.
+const AT_TERMINAL: &str = "
+import os, pty, sys
+answer, arguments = sys.argv[1], sys.argv[2:]
+process, terminal = pty.fork()
+if process == 0:
+    os.execv(arguments[0], arguments)
+os.write(terminal, answer.encode())
+shown = b''
+while True:
+    try:
+        piece = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not piece:
+        break
+    shown += piece
+sys.stdout.write(shown.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+";
+
+fn words(command: &str) -> Vec<&str> {
+    command.split(' ').collect()
+}
+
+fn object(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// Adds drives of class high.
+fn add_drives(daemon: &Daemon, names: &[&str]) {
+    for name in names {
+        let path = daemon.state().beside(name);
+        std::fs::create_dir_all(&path).unwrap();
+        daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", "high", "--no-measurement"]);
+    }
+}
+
+fn volume(daemon: &Daemon, name: &str) -> Value {
+    daemon.json(&["volume", "inspect", name])
+}
+
+#[test]
+fn changes_and_errors_are_told_as_objects() {
+    let daemon = Daemon::fresh();
+    let made = daemon.json(&words("volume create v --size 1"));
+    assert_eq!(
+        (&made["name"], &made["size_bytes"], &made["health"]),
+        (&json!("v"), &json!(1 << 30), &json!("online"))
+    );
+    let changed = daemon.json(&words("volume modify v --new-name w"));
+    assert_eq!((&changed["id"], &changed["name"]), (&made["id"], &json!("w")));
+    let group = daemon.json(&words("qos policy-group create p --max-throughput 10IOPS"));
+    assert_eq!(group["limits"]["total"]["iops"], 10);
+    let error = |code: i32, command: &str| {
+        let Ran { stdout, stderr, .. } = {
+            let ran = daemon.state().weir(&words(command));
+            assert_eq!(ran.code, Some(code), "{command}: {ran:?}");
+            ran
+        };
+        assert_eq!(stdout, "", "{command}");
+        let error = object(&stderr)["error"].clone();
+        assert_eq!(error["exit_status"], code);
+        (error["kind"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+    };
+    let (kind, message) = error(4, "volume inspect v -o json");
+    assert!(kind == "not_found" && message.contains("unknown volume 'v'"), "{message}");
+    assert_eq!(error(4, "volume delete v -o json").0, "not_found");
+    assert_eq!(error(1, "volume create w --size 1 -o json").0, "conflict");
+    assert_eq!(error(1, "volume resize w --size 4096B -o json").0, "refused");
+    assert_eq!(error(2, "volume create -o json").0, "usage");
+    assert_eq!(daemon.json(&words("volume delete w")), json!({"result": "removed"}));
+    let state = daemon.stop();
+    let gone = state.weir(&words("volume list -o json"));
+    assert_eq!((gone.code, &object(&gone.stderr)["error"]["kind"]), (Some(5), &json!("no_daemon")));
+}
+
+#[test]
+fn what_is_there_or_gone_already_is_no_error_if_that_is_said() {
+    let daemon = Daemon::fresh();
+    for command in
+        ["volume create v --size 1", "tenant create t", "qos policy-group create p --max-throughput 5IOPS"]
+    {
+        let conditional = format!("{command} --if-not-exists");
+        let first = daemon.json(&words(&conditional));
+        assert_eq!(daemon.json(&words(&conditional))["name"], first["name"], "{command}");
+        daemon.refused(1, &words(command));
+    }
+    let other_size = daemon.refused(1, &words("volume create v --size 2 --if-not-exists"));
+    assert!(other_size.contains("exists"), "{other_size}");
+    for _ in 0..2 {
+        daemon.ok(&words("snapshot create v@s --if-not-exists"));
+    }
+    daemon.ok(&words("snapshot delete v@s"));
+    for command in ["snapshot delete v@s", "volume delete v", "tenant delete t", "qos policy-group delete p"]
+    {
+        let conditional = format!("{command} --if-exists");
+        daemon.ok(&words(&conditional));
+        assert_eq!(daemon.json(&words(&conditional)), json!({"result": "absent"}), "{command}");
+        daemon.refused(4, &words(command));
+    }
+}
+
+#[test]
+fn data_are_destroyed_at_a_terminal_only_after_a_yes() {
+    if !has(&["python3"]) {
+        return;
+    }
+    let daemon = Daemon::fresh();
+    let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
+    let typed = |answer: &str, command: &str| {
+        let mut terminal = Command::new(PYTHON);
+        terminal.args(["-c", AT_TERMINAL, answer, WEIR]).args(words(command)).env("WEIR_SERVER", &server);
+        run(&mut terminal)
+    };
+    daemon.create("v", "1");
+    daemon.ok(&words("snapshot create v@s"));
+    for (command, question) in [
+        ("snapshot restore v@s", "Restore 'v@s' and lose what was written to 'v' since? [y/N]"),
+        ("volume delete v --with-snapshots", "Delete volume 'v' and all its data? [y/N]"),
+    ] {
+        let refused = typed("n\n", command);
+        assert!(refused.code == Some(1) && refused.stdout.contains(question), "{refused:?}");
+        assert!(refused.stdout.contains("nothing was changed"), "{refused:?}");
+        assert_eq!(volume(&daemon, "v")["snapshots"], 1);
+        let done = typed("y\n", command);
+        assert!(done.code == Some(0) && done.stdout.contains(question), "{done:?}");
+    }
+    daemon.refused(4, &words("volume inspect v"));
+    daemon.create("v", "1");
+    let unasked = typed("n\n", "volume delete v --yes");
+    assert!(unasked.code == Some(0) && !unasked.stdout.contains("[y/N]"), "{unasked:?}");
+    // A program is not asked.
+    daemon.create("v", "1");
+    daemon.ok(&words("volume delete v"));
+}
+
+#[test]
+fn drive_that_is_missing_shows_everywhere_at_once() {
+    let daemon = Daemon::fresh();
+    add_drives(&daemon, &["one", "two", "three"]);
+    daemon.ok(&words("volume create double --size 3 --io-priority high --repl 3"));
+    for (name, drive) in [("on-one", "one"), ("on-two", "two")] {
+        daemon.ok(&["volume", "create", name, "--size", "1", "--drive", drive]);
+    }
+    let state = daemon.stop();
+    std::fs::rename(state.beside("one"), state.beside("away")).unwrap();
+    let daemon = state.start(&["--reactors", "1"]);
+    wait_until("nothing is planned any more", || volume(&daemon, "double").get("moving").is_none());
+    let double = volume(&daemon, "double");
+    assert_eq!((&double["health"], &double["extents_degraded"]), (&json!("degraded"), &json!(3)));
+    let replicas = &double["replication"];
+    assert_eq!((&replicas["in_sync"], &replicas["missing"]), (&json!(6), &json!(3)), "{replicas}");
+    assert!(double["used_bytes"].is_u64(), "other replicas tell it: {double}");
+    assert_eq!(volume(&daemon, "on-one")["health"], "offline");
+    assert_eq!(volume(&daemon, "on-two")["health"], "online");
+    let list = daemon.ok(&["volume", "list"]);
+    let state_of = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    for (name, state) in [("double", " degraded "), ("on-one", " offline "), ("on-two", " online ")] {
+        assert!(state_of(name).contains(state), "{name} is not{state}in:\n{list}");
+    }
+    let told = daemon.ok(&["volume", "inspect", "double"]);
+    let extents = "State: degraded: 3 extents with too few replicas in sync\n";
+    assert!(told.contains(extents) && told.contains("Extent Replicas: 6 in sync, 3 missing\n"), "{told}");
+    assert!(!told.contains("Moving:"), "nothing moves: {told}");
+    let pool = daemon.json(&["pool", "inspect", "high"]);
+    assert_eq!(pool["state"], "degraded");
+    assert!(pool["used_bytes"].as_u64().unwrap() > 0);
+    assert!(daemon.ok(&["pool", "list"]).contains("degraded, missing: one"));
+}
+
+/// An XFS filesystem that shares, mounted where a daemon keeps everything.
+fn with_state_on_xfs() -> (State, Loop) {
+    let state = State::new();
+    let device = Loop::blank(&state, "device");
+    tool("mkfs.xfs", &["-q", "-m", "reflink=1", device.path()]);
+    std::fs::create_dir_all(state.path()).unwrap();
+    let folder = state.path();
+    tool("mount", &[device.path(), folder.to_str().unwrap()]);
+    (state, device)
+}
+
+#[test]
+fn default_drive_on_a_filesystem_that_shares_says_so_from_the_first_start() {
+    if !loops::can_be_tested() {
+        return;
+    }
+    let (state, device) = with_state_on_xfs();
+    let shares = |daemon: &Daemon| daemon.json(&["drive", "show", "default"])["shares_space"].clone();
+    let daemon = state.start(&["--reactors", "1"]);
+    assert_eq!(shares(&daemon), true, "it is found by trying, and at the first start too");
+    daemon.stop();
+    let daemon = state.start(&["--reactors", "1"]);
+    assert_eq!(shares(&daemon), true);
+    daemon.stop();
+    drop(device);
+}
+
+/// The audit lines in the log of a daemon that writes JSON.
+fn audit_lines(state: &State) -> Vec<Value> {
+    let log = std::fs::read_to_string(state.beside("log")).unwrap();
+    let lines = log.lines().map(object);
+    lines.filter(|line| line["target"] == "audit").collect()
+}
+
+#[test]
+fn every_change_has_one_audit_line_and_reads_have_none() {
+    // Also where nothing else is logged.
+    let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
+    daemon.create("v", "1");
+    daemon.ok(&["volume", "list"]);
+    daemon.ok(&words("volume modify v --new-name w"));
+    daemon.refused(4, &words("volume delete absent"));
+    daemon.refused(1, &words("volume create w --size 1"));
+    daemon.ok(&words("volume delete w"));
+    let lines = audit_lines(daemon.state());
+    let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            assert!(line["timestamp"].is_string() && text("who").starts_with(&who), "{line}");
+            (text("method"), text("object"), text("result"))
+        })
+        .collect();
+    let expected = [
+        ("POST", "/v1/volumes", "done"),
+        ("PATCH", "/v1/volumes/v", "done"),
+        ("DELETE", "/v1/volumes/absent", "not_found"),
+        ("POST", "/v1/volumes", "conflict"),
+        ("DELETE", "/v1/volumes/w", "done"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{lines:?}");
+    for ((method, object, result), expected) in told.iter().zip(expected) {
+        let object = object.split('?').next().unwrap();
+        assert_eq!((method.as_str(), object, result.as_str()), expected);
+    }
+    assert!(lines[0]["request"].as_str().unwrap().contains("\"name\":\"v\""), "{}", lines[0]);
+}
+
+#[test]
+fn log_level_is_changed_while_the_daemon_runs() {
+    let daemon = State::new().start(&["--reactors", "1", "--log-level", "warn"]);
+    assert_eq!(daemon.ok(&words("service log-level")), "warn\n");
+    assert_eq!(daemon.ok(&words("service log-level debug")), "debug\n");
+    assert_eq!(daemon.ok(&words("service log-level")), "debug\n");
+    let refused = daemon.refused(1, &words("service log-level loud=loud"));
+    assert!(refused.contains("is accepted"), "{refused}");
+    assert_eq!(daemon.ok(&words("service log-level")), "debug\n");
+}
+
+/// What a daemon tells its service manager, as far as it has told it.
+fn notifications(socket: &UnixDatagram) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut bytes = [0; 256];
+    while let Ok(length) = socket.recv(&mut bytes) {
+        told.extend(String::from_utf8_lossy(&bytes[..length]).lines().map(str::to_owned));
+    }
+    told
+}
+
+#[test]
+fn service_manager_hears_when_the_daemon_is_ready_alive_and_ending() {
+    let state = State::new();
+    let path = state.beside("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut command = state.serve(&["--reactors", "1"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000").env_remove("WATCHDOG_PID");
+    let daemon = Daemon::spawn(&state, command).ready();
+    let mut told = Vec::new();
+    wait_until("the daemon is ready and alive", || {
+        told.extend(notifications(&socket));
+        ["READY=1", "WATCHDOG=1"].iter().all(|word| told.iter().any(|other| other == word))
+    });
+    assert!(!told.contains(&"STOPPING=1".to_owned()), "{told:?}");
+    daemon.stop();
+    assert!(notifications(&socket).contains(&"STOPPING=1".to_owned()));
+}
+
+/// The unit file in the tree, with the program under test.
+fn unit() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/weir.service");
+    let unit = std::fs::read_to_string(path).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/weir serve "), "{unit}");
+    unit.replace("/usr/bin/weir", WEIR)
+}
+
+#[test]
+fn unit_file_starts_the_daemon_and_restricts_it() {
+    let unit = unit();
+    for line in [
+        "Type=notify",
+        "WatchdogSec=",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=",
+        "SystemCallFilter=",
+        "Restart=",
+    ] {
+        assert!(unit.lines().any(|other| other.starts_with(line)), "{line} in:\n{unit}");
+    }
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let mut arguments = start.split(' ');
+    let mut command = Command::new(arguments.next().unwrap());
+    run(command.args(arguments).arg("--help")).ok();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weir.service");
+    std::fs::write(&path, unit).unwrap();
+    // Where there is no systemd, what is above has to do.
+    if find("systemd-analyze").is_some() {
+        tool("systemd-analyze", &["verify", path.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn request_to_a_daemon_that_is_not_there_has_its_own_exit_status() {
+    let state = State::new();
+    for command in ["volume list", "volume delete v", "status"] {
+        let message = state.weir(&words(command)).refused(5);
+        assert!(message.contains("cannot reach the daemon"), "{message}");
+    }
+}
