@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
+use crate::fence::fence;
+
 /// A file or socket. It closes once the last clone is gone, and every operation in flight holds one, so the
 /// kernel never sees its number reused.
 #[derive(Clone, Debug)]
@@ -53,16 +55,19 @@ impl Placement {
 
 impl Descriptor {
     /// Opens an existing file for reading and writing past the page cache, or, where the filesystem has no
-    /// direct I/O, through it.
+    /// direct I/O, through it. Waits until everything that an earlier process asked of the file by such a descriptor has
+    /// been carried out, see [`fence`](mod@crate::fence).
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// Those of `open(2)`, and of locking it.
     pub fn open_direct(path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
-            Err(rustix::io::Errno::INVAL) => Ok(rustix::fs::open(path, flags, Mode::empty())?),
-            result => Ok(result?),
-        }
+        let file = match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+            Err(rustix::io::Errno::INVAL) => rustix::fs::open(path, flags, Mode::empty())?,
+            result => result?,
+        };
+        fence(&file)?;
+        Ok(file)
     }
 
     /// Takes over an open file. Where its filesystem is memory, the ring reads and writes it in place.

@@ -7,6 +7,7 @@
 pub mod buffer;
 pub mod clock;
 pub mod descriptor;
+pub mod fence;
 mod in_flight;
 pub mod ring;
 pub mod send;
@@ -15,6 +16,7 @@ pub mod wake;
 pub use buffer::{Buffer, BufferPool};
 pub use clock::Clock;
 pub use descriptor::{Descriptor, Placement};
+pub use fence::fence;
 pub use in_flight::{Carried, Payload};
 pub use ring::{Completion, Ring, RingConfig, RingError};
 pub use send::SendBatch;

@@ -166,12 +166,13 @@ impl Store {
     /// If it cannot be read, or cannot be relied on: then the copies behind it are worth nothing.
     pub fn open_journal(&self, volume: VolumeId) -> Result<ReadyJournal, StoreError> {
         let path = self.journal(volume).join(LOG_FILE);
+        // First: what an earlier daemon wrote may land until this is open.
+        let direct = Descriptor::open_direct(&path).context("open", &path)?;
         let file = OpenOptions::new().read(true).write(true).open(&path).context("open", &path)?;
         let size_bytes = file.metadata().context("examine", &path)?.len();
         let id = identity_in(&file).context("use the journal", &path)?;
         let core = recover(&file, (id, volume), size_bytes).context("use the journal", &path)?;
-        let file = Descriptor::open_direct(&path).context("open", &path)?;
-        Ok(ReadyJournal { id, core, file })
+        Ok(ReadyJournal { id, core, file: direct })
     }
 
     /// Removes a volume's journal, if there is one. No copy may be behind it any more.
