@@ -1,8 +1,10 @@
 //! The file of checksums beside a copy of an extent; it knows bytes and files, and not what follows from a checksum.
 //!
-//! It begins with two blocks that are written in turn, each whole in itself: a magic, a format, a number that grows with
-//! each writing, which sections are sealed and which blocks damaged, and a checksum of all that. So a write that was torn
-//! leaves what was said before it. Behind them lies a record for each section: a magic, which section it is, the
+//! It begins with two heads that are written in turn: a magic, a format, which sections are sealed and which blocks damaged.
+//! Each sector of a head ends with a number that grows by one with each writing, and a checksum of its own. A write that
+//! was torn leaves whole sectors of two writings; then what the other head says counts, because nothing that relies on the
+//! new one has begun. A sector that is not whole has rotted: what it said is not known, and may have taken back what the
+//! other head says, so nothing counts. Behind the heads lies a record for each section: a magic, which section it is, the
 //! checksum of each of its blocks, and one of all that. A record counts only while its section is sealed.
 //!
 //! The file comes with the first seal, and is sparse: an extent of which little is sealed takes little.
@@ -18,8 +20,12 @@ use weir_volume::mirror::{Damaged, SECTION_BLOCKS, Seals, Sections};
 use super::account::read_up_to;
 use super::{extent_file_name, sync_folder};
 
-/// Size of a head, in bytes: what drives write at once or not at all.
+/// Size of a head, in bytes.
 const HEAD_BYTES: usize = 4096;
+/// Size of a sector, in bytes: what every drive writes at once or not at all.
+const SECTOR_BYTES: usize = 512;
+/// Sectors of a head.
+const SECTORS_PER_HEAD: usize = HEAD_BYTES / SECTOR_BYTES;
 /// Number of heads.
 const HEADS: usize = 2;
 /// What a head begins with.
@@ -27,21 +33,25 @@ const HEAD_MAGIC: [u8; 8] = *b"WEIRSUMS";
 /// What a record begins with.
 const RECORD_MAGIC: [u8; 8] = *b"WEIRSECT";
 /// Version of the form of heads and records.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Suffix of the file.
 const SUFFIX: &str = "sums";
 /// Suffix of the file while it is being made.
 const NEW_SUFFIX: &str = "sums.new";
 
+/// Where the number of the writing lies in a sector of a head, and the checksum of all before it.
+const SEQUENCE_START: usize = SECTOR_BYTES - 12;
+const SECTOR_CHECKSUM_START: usize = SECTOR_BYTES - 4;
+/// Bytes of a sector of a head that say something.
+const SECTOR_CONTENT_BYTES: usize = SEQUENCE_START;
+const HEAD_CONTENT_BYTES: usize = SECTORS_PER_HEAD * SECTOR_CONTENT_BYTES;
+
 const FORMAT_START: usize = HEAD_MAGIC.len();
-const SEQUENCE_START: usize = 16;
-const SEALED_START: usize = 24;
-const COUNT_START: usize = 32;
-const DAMAGED_START: usize = 64;
+const COUNT_START: usize = 12;
+const SEALED_START: usize = 16;
+const DAMAGED_START: usize = 24;
 /// Bytes of a damaged block: which it is, whether its checksum is known, and that.
 const DAMAGED_BYTES: usize = 12;
-/// Where the checksum of all before it lies in a head.
-const HEAD_CHECKSUM_START: usize = HEAD_BYTES - 4;
 
 const SECTION_START: usize = 12;
 const SUMS_START: usize = 16;
@@ -50,7 +60,7 @@ const RECORD_BYTES: usize = RECORD_CHECKSUM_START + 4;
 /// From one record to the next, in bytes: whole blocks, so that writing one touches no other.
 const RECORD_STRIDE: usize = RECORD_BYTES.next_multiple_of(HEAD_BYTES);
 
-const _: () = assert!(DAMAGED_START + DAMAGED_BLOCKS_MAX * DAMAGED_BYTES <= HEAD_CHECKSUM_START);
+const _: () = assert!(DAMAGED_START + DAMAGED_BLOCKS_MAX * DAMAGED_BYTES <= HEAD_CONTENT_BYTES);
 
 /// A head as it lies in the file.
 type Head = [u8; HEAD_BYTES];
@@ -98,59 +108,120 @@ fn number(bytes: &[u8], start: usize) -> u32 {
 }
 
 fn encode_head(seals: &Seals, sequence: u64) -> Head {
-    let mut head = [0; HEAD_BYTES];
-    put(&mut head, 0, &HEAD_MAGIC);
-    put(&mut head, FORMAT_START, &FORMAT.to_le_bytes());
-    put(&mut head, SEQUENCE_START, &sequence.to_le_bytes());
-    put(&mut head, SEALED_START, &seals.sealed.0.to_le_bytes());
+    let mut content = [0; HEAD_CONTENT_BYTES];
+    put(&mut content, 0, &HEAD_MAGIC);
+    put(&mut content, FORMAT_START, &FORMAT.to_le_bytes());
+    put(&mut content, SEALED_START, &seals.sealed.0.to_le_bytes());
     let damaged = &seals.damaged[..seals.damaged.len().min(DAMAGED_BLOCKS_MAX)];
-    put(&mut head, COUNT_START, &(damaged.len() as u32).to_le_bytes());
+    put(&mut content, COUNT_START, &(damaged.len() as u32).to_le_bytes());
     for (index, damaged) in damaged.iter().enumerate() {
         let start = DAMAGED_START + index * DAMAGED_BYTES;
-        put(&mut head, start, &damaged.block.to_le_bytes());
-        put(&mut head, start + 4, &u32::from(damaged.expected.is_some()).to_le_bytes());
-        put(&mut head, start + 8, &damaged.expected.unwrap_or(0).to_le_bytes());
+        put(&mut content, start, &damaged.block.to_le_bytes());
+        put(&mut content, start + 4, &u32::from(damaged.expected.is_some()).to_le_bytes());
+        put(&mut content, start + 8, &damaged.expected.unwrap_or(0).to_le_bytes());
     }
-    let checksum = crc32c::crc32c(&head[..HEAD_CHECKSUM_START]);
-    put(&mut head, HEAD_CHECKSUM_START, &checksum.to_le_bytes());
+    let mut head = [0; HEAD_BYTES];
+    for (sector, part) in head.chunks_exact_mut(SECTOR_BYTES).zip(content.chunks_exact(SECTOR_CONTENT_BYTES))
+    {
+        put(sector, 0, part);
+        put(sector, SEQUENCE_START, &sequence.to_le_bytes());
+        let checksum = crc32c::crc32c(&sector[..SECTOR_CHECKSUM_START]);
+        put(sector, SECTOR_CHECKSUM_START, &checksum.to_le_bytes());
+    }
     head
 }
 
-/// What a head says, with its number; `None` if it is not whole, or not of this format.
-fn decode_head(head: &Head) -> Option<(Seals, u64)> {
-    let is_whole = number(head, HEAD_CHECKSUM_START) == crc32c::crc32c(&head[..HEAD_CHECKSUM_START]);
-    if head[..HEAD_MAGIC.len()] != HEAD_MAGIC || !is_whole || number(head, FORMAT_START) != FORMAT {
+/// What a head says; `None` if it is not of this format.
+fn decode_head(head: &Head) -> Option<Seals> {
+    let mut content = [0; HEAD_CONTENT_BYTES];
+    for (sector, part) in head.chunks_exact(SECTOR_BYTES).zip(content.chunks_exact_mut(SECTOR_CONTENT_BYTES))
+    {
+        part.copy_from_slice(&sector[..SECTOR_CONTENT_BYTES]);
+    }
+    if content[..HEAD_MAGIC.len()] != HEAD_MAGIC || number(&content, FORMAT_START) != FORMAT {
         return None;
     }
     let damaged = |index: usize| {
         let start = DAMAGED_START + index * DAMAGED_BYTES;
-        let expected = (number(head, start + 4) != 0).then(|| number(head, start + 8));
-        Damaged { block: number(head, start), expected }
+        let expected = (number(&content, start + 4) != 0).then(|| number(&content, start + 8));
+        Damaged { block: number(&content, start), expected }
     };
-    let count = (number(head, COUNT_START) as usize).min(DAMAGED_BLOCKS_MAX);
-    let seals = Seals {
-        sealed: Sections(u64::from_le_bytes(array(head, SEALED_START))),
+    let count = (number(&content, COUNT_START) as usize).min(DAMAGED_BLOCKS_MAX);
+    Some(Seals {
+        sealed: Sections(u64::from_le_bytes(array(&content, SEALED_START))),
         damaged: (0..count).map(damaged).collect(),
-    };
-    Some((seals, u64::from_le_bytes(array(head, SEQUENCE_START))))
+    })
 }
 
-/// The newest head of a file, with its place and number.
-fn newest_head(file: &File) -> io::Result<Option<(usize, Seals, u64)>> {
-    let mut newest: Option<(usize, Seals, u64)> = None;
-    for index in 0..HEADS {
-        let mut head = [0; HEAD_BYTES];
-        read_up_to(file, &mut head, (index * HEAD_BYTES) as u64)?;
-        if let Some((seals, sequence)) = decode_head(&head)
-            && newest.as_ref().is_none_or(|(_, _, known)| *known < sequence)
-        {
-            newest = Some((index, seals, sequence));
+/// What is found in the place of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// All of one writing.
+    Whole(u64),
+    /// Whole sectors of two writings, the earlier and the later.
+    Torn(u64, u64),
+    /// Something that no writing leaves.
+    Damaged,
+}
+
+fn state_of(head: &Head) -> State {
+    let mut sequences = [0; SECTORS_PER_HEAD];
+    for (sequence, sector) in sequences.iter_mut().zip(head.chunks_exact(SECTOR_BYTES)) {
+        match sequence_of(sector) {
+            Some(found) => *sequence = found,
+            None => return State::Damaged,
         }
     }
-    Ok(newest)
+    let (earlier, later) = sequences.iter().fold((u64::MAX, 0), |(a, b), s| (a.min(*s), b.max(*s)));
+    match sequences.iter().all(|sequence| [earlier, later].contains(sequence)) {
+        true if earlier == later => State::Whole(later),
+        true => State::Torn(earlier, later),
+        false => State::Damaged,
+    }
 }
 
-/// What is said beside a copy of an extent: nothing if there is no file, or it has no whole head.
+/// By which writing a sector is; `None` if it is not whole.
+fn sequence_of(sector: &[u8]) -> Option<u64> {
+    let is_whole = number(sector, SECTOR_CHECKSUM_START) == crc32c::crc32c(&sector[..SECTOR_CHECKSUM_START]);
+    is_whole.then(|| u64::from_le_bytes(array(sector, SEQUENCE_START)))
+}
+
+/// Both heads of a file.
+struct Heads {
+    content: [Head; HEADS],
+    states: [State; HEADS],
+}
+
+impl Heads {
+    fn read(file: &File) -> io::Result<Heads> {
+        let mut content = [[0; HEAD_BYTES]; HEADS];
+        read_up_to(file, content.as_flattened_mut(), 0)?;
+        Ok(Heads { content, states: content.each_ref().map(state_of) })
+    }
+
+    /// What counts: nothing if a head that may be newer cannot be understood.
+    fn seals(&self) -> Option<Seals> {
+        let (index, sequence) = self.last_whole()?;
+        let (before, after) = (sequence.checked_sub(1)?, sequence.checked_add(1)?);
+        let is_explained = match self.states[HEADS - 1 - index] {
+            State::Whole(other) => other == before,
+            State::Torn(earlier, later) => (earlier, later) == (before, after),
+            State::Damaged => false,
+        };
+        if is_explained { decode_head(&self.content[index]) } else { None }
+    }
+
+    /// The last head that is whole, with its number.
+    fn last_whole(&self) -> Option<(usize, u64)> {
+        let whole = |(index, state): (usize, &State)| match state {
+            State::Whole(sequence) => Some((index, *sequence)),
+            State::Torn(..) | State::Damaged => None,
+        };
+        self.states.iter().enumerate().filter_map(whole).max_by_key(|(_, sequence)| *sequence)
+    }
+}
+
+/// What is said beside a copy of an extent: nothing if there is no file, or it is in doubt what its newest head says.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -159,7 +230,7 @@ pub fn read_seals(path: &Path) -> io::Result<Seals> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seals::default()),
         result => result?,
     };
-    Ok(newest_head(&file)?.map(|(_, seals, _)| seals).unwrap_or_default())
+    Ok(Heads::read(&file)?.seals().unwrap_or_default())
 }
 
 /// Says something else beside a copy of an extent, durably. Where there is no file and nothing is to be said, none is
@@ -174,12 +245,23 @@ pub fn write_seals(path: &Path, seals: &Seals) -> io::Result<()> {
         }
         result => result?,
     };
-    let (index, sequence) = match newest_head(&file)? {
-        Some((index, _, sequence)) => (HEADS - 1 - index, sequence + 1),
-        None => (0, 1),
-    };
-    file.write_all_at(&encode_head(seals, sequence), (index * HEAD_BYTES) as u64)?;
+    match Heads::read(&file)?.last_whole() {
+        // Also over a head that was newer and rotted: the next one after the one that stays.
+        Some((index, sequence)) => {
+            let start = (HEADS - 1 - index) * HEAD_BYTES;
+            file.write_all_at(&encode_head(seals, sequence.wrapping_add(1)), start as u64)?;
+        }
+        None => file.write_all_at(&first_heads(seals), 0)?,
+    }
     file.sync_data()
+}
+
+/// The heads of a new file: the older one says nothing. None is left empty, so that one that reads as zeroes has rotted.
+fn first_heads(seals: &Seals) -> [u8; HEADS * HEAD_BYTES] {
+    let mut content = [0; HEADS * HEAD_BYTES];
+    put(&mut content, 0, &encode_head(seals, 2));
+    put(&mut content, HEAD_BYTES, &encode_head(&Seals::default(), 1));
+    content
 }
 
 /// Makes the file, so that a crash leaves it whole or not at all. Both heads have their space from the beginning: a seal
@@ -188,9 +270,7 @@ fn make(path: &Path, seals: &Seals) -> io::Result<()> {
     let new = path.with_extension(NEW_SUFFIX);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    let mut content = [0; HEADS * HEAD_BYTES];
-    content[..HEAD_BYTES].copy_from_slice(&encode_head(seals, 1));
-    file.write_all_at(&content, 0)?;
+    file.write_all_at(&first_heads(seals), 0)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -296,19 +376,60 @@ mod tests {
 
         #[test]
         fn a_torn_write_leaves_what_was_said_before_it(
-            before in seals(), torn in seals(), cut in 0..HEAD_BYTES,
+            first in seals(), before in seals(), torn in seals(), sectors in any::<[bool; SECTORS_PER_HEAD]>(),
         ) {
             let (_folder, path) = file();
             write_section(&path, 0, &sums(3)).unwrap();
+            write_seals(&path, &first).unwrap();
             write_seals(&path, &before).unwrap();
             let old = fs::read(&path).unwrap();
             write_seals(&path, &torn).unwrap();
             let mut content = fs::read(&path).unwrap();
             let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
-            content[start + cut..start + HEAD_BYTES].copy_from_slice(&old[start + cut..start + HEAD_BYTES]);
+            for (index, _) in sectors.iter().enumerate().filter(|(_, is_written)| !**is_written) {
+                let sector = start + index * SECTOR_BYTES..start + (index + 1) * SECTOR_BYTES;
+                content[sector.clone()].copy_from_slice(&old[sector]);
+            }
             fs::write(&path, content).unwrap();
             let found = read_seals(&path).unwrap();
-            prop_assert!(found == before || found == torn);
+            let expected = if sectors.iter().all(|is_written| *is_written) { &torn } else { &before };
+            prop_assert_eq!(&found, expected);
+            write_seals(&path, &first).unwrap();
+            prop_assert_eq!(read_seals(&path).unwrap(), first);
+        }
+
+        #[test]
+        fn older_head_does_not_count_once_the_newest_has_rotted(
+            older in seals(), newest in seals(), later in seals(), at in 0..HEAD_BYTES, by in 1u8..,
+        ) {
+            let (_folder, path) = file();
+            write_seals(&path, &Seals { sealed: Sections(1), damaged: vec![] }).unwrap();
+            write_seals(&path, &older).unwrap();
+            let old = fs::read(&path).unwrap();
+            write_seals(&path, &newest).unwrap();
+            let mut content = fs::read(&path).unwrap();
+            let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
+            content[start + at] ^= by;
+            fs::write(&path, &content).unwrap();
+            prop_assert_eq!(read_seals(&path).unwrap(), Seals::default());
+            write_seals(&path, &later).unwrap();
+            prop_assert_eq!(read_seals(&path).unwrap(), later);
+        }
+
+        #[test]
+        fn head_whose_sector_reads_as_zeroes_is_not_a_torn_one(
+            older in seals(), newest in seals(), sector in 0..SECTORS_PER_HEAD,
+        ) {
+            let (_folder, path) = file();
+            write_seals(&path, &Seals { sealed: Sections(1), damaged: vec![] }).unwrap();
+            write_seals(&path, &older).unwrap();
+            let old = fs::read(&path).unwrap();
+            write_seals(&path, &newest).unwrap();
+            let mut content = fs::read(&path).unwrap();
+            let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
+            content[start + sector * SECTOR_BYTES..][..SECTOR_BYTES].fill(0);
+            fs::write(&path, &content).unwrap();
+            prop_assert_eq!(read_seals(&path).unwrap(), Seals::default());
         }
 
         #[test]
