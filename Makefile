@@ -29,6 +29,7 @@ demo: setup
 test: setup
 	cargo xtask tidy
 	cargo test --workspace
+	cargo xtask guest
 
 bench: setup
 	cargo xtask bench all

@@ -7,6 +7,7 @@
 mod arguments;
 mod bench;
 mod demo;
+mod guest;
 mod numbers;
 mod report;
 mod repository;
@@ -26,6 +27,7 @@ usage: cargo xtask COMMAND
   tidy --list-tests                print every test by the name that SPECIFICATION.md may use
   demo [--keep] [--output DIR] [--disk DIR]
                                    show classes of service, and what policies do about a noisy neighbour
+  guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
                                    classes, snapshots
@@ -36,9 +38,12 @@ fn run(mut arguments: Arguments) -> Result<()> {
     match arguments.word().as_deref() {
         Some("bench") => bench::run(arguments),
         Some("demo") => demo::run(arguments),
+        Some("guest") => guest::run(arguments),
+        Some("guest-case") => guest::run_inside(arguments),
         Some("setup") => {
             arguments.finish()?;
-            world::tools::setup()
+            world::tools::setup()?;
+            guest::setup()
         }
         Some("sabotage") => sabotage::run(arguments),
         Some("tidy") => tidy::run(arguments),

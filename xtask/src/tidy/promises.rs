@@ -1,4 +1,4 @@
-//! Every numbered promise in `SPECIFICATION.md` names the tests or benches that show it, and they exist.
+//! Every numbered promise in `SPECIFICATION.md` names the tests, guest cases or benches that show it, and they exist.
 
 use anyhow::Result;
 
@@ -67,6 +67,9 @@ fn exists(name: &str, tests: &[String]) -> bool {
     if let Some(bench) = name.strip_prefix("bench ") {
         return crate::bench::exists(bench);
     }
+    if let Some(case) = name.strip_prefix("guest ") {
+        return crate::guest::exists(case);
+    }
     let parts: Vec<String> = name.split("::").map(|part| part.replace('-', "_")).collect();
     tests.contains(&normalise(&parts))
 }
@@ -87,6 +90,8 @@ mod tests {
         assert_eq!(section("Shown by: `e2e::serves`."), 0);
         assert_eq!(section("Shown by: `e2e::dreams`, `e2e::serves`."), 1);
         assert_eq!(section("Shown by: `bench dreams`."), 1);
+        assert_eq!(section("Shown by: `guest snapshot_whose_writeback_failed_is_refused`."), 0);
+        assert_eq!(section("Shown by: `guest dreams`."), 1);
         assert_eq!(section("Shown by: hope."), 1);
         assert_eq!(section("Text.\n## Other\nShown by: `e2e::serves`."), 1);
         assert_eq!(complaints("No promise at all."), 1);

@@ -6,7 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Programs with the Debian package that holds each.
-const PACKAGES: [(&str, &str); 15] = [
+const PACKAGES: [(&str, &str); 21] = [
+    ("busybox", "busybox-static"),
+    ("cpio", "cpio"),
+    ("dmsetup", "dmsetup"),
     ("fio", "fio"),
     ("losetup", "mount"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -19,8 +22,11 @@ const PACKAGES: [(&str, &str); 15] = [
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("qemu-storage-daemon", "qemu-system-common"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
     ("setpriv", "util-linux"),
     ("sqlite3", "sqlite3"),
+    ("strip", "binutils"),
+    ("xz", "xz-utils"),
     ("xfs_io", "xfsprogs"),
 ];
 /// libnbd's Python module belongs to the system's own interpreter, whichever `python3` comes first in PATH.

@@ -20,7 +20,7 @@ use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
 use crate::dataplane::{CaptureProgress, CaptureSpec};
-use crate::store::{Store, extent_count, witness};
+use crate::store::{Store, WriteScope, extent_count, witness};
 
 /// How long a capture waits for another one of the same volume.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +91,8 @@ impl Drop for Entered<'_> {
 pub(super) struct Begun<'a> {
     pairs: Vec<Pair>,
     specs: Vec<CaptureSpec>,
+    /// The writes to each drive since before the first file was made there.
+    writes: BTreeMap<DriveId, WriteScope>,
     _entered: Entered<'a>,
 }
 
@@ -118,10 +120,11 @@ impl Control {
             let entries = pairwise.chain(others_too).collect();
             if let Some(entered) = self.captures.enter(entries) {
                 self.refuse_without_space(&pairs)?;
+                let writes = self.begin_writes(&pairs)?;
                 let specs = pairs.iter().zip(all).map(|(pair, (.., progress))| self.prepare(pair, progress));
                 let specs: Outcome<Vec<CaptureSpec>> = specs.collect();
                 let specs = specs.inspect_err(|_| self.undo_captures(&pairs))?;
-                return Ok(Begun { pairs, specs, _entered: entered });
+                return Ok(Begun { pairs, specs, writes, _entered: entered });
             }
             drop(change);
             let sources = pairs.iter().map(|pair| pair.source.id);
@@ -195,9 +198,12 @@ impl Control {
         let captured = self.data_plane.capture(&begun.specs);
         let captured = captured.map_err(|error| ControlError::refused(error.to_string()));
         // Nobody should wait for all of it to become durable: what is left for later is little.
-        self.settle_files(&begun.pairs);
+        let settled = captured.and_then(|captured| {
+            begun.writes.values().try_for_each(WriteScope::make_durable)?;
+            Ok(captured)
+        });
         let _change = self.begin_change();
-        let in_place = captured.and_then(|captured| self.put_in_place(&begun.pairs, &captured));
+        let in_place = settled.and_then(|captured| self.put_in_place(&begun, &captured));
         let published = in_place.and_then(|pairs| {
             let published = publish(&pairs)?;
             // Copies that could not be captured are made anew.
@@ -220,29 +226,27 @@ impl Control {
         }
     }
 
-    fn settle_files(&self, pairs: &[Pair]) {
-        // Each drive once, however many of the volumes are on it.
+    /// Opens the scope of writes to each drive that volumes are captured on, once however many of them are there.
+    fn begin_writes(&self, pairs: &[Pair]) -> Outcome<BTreeMap<DriveId, WriteScope>> {
         let stores: BTreeMap<DriveId, Store> =
             pairs.iter().flat_map(|pair| self.stores_there(&pair.source)).collect();
-        for (drive, store) in stores {
-            if let Err(error) = store.make_stable() {
-                // Whoever makes it durable under the lock finds that too, and says so to the one who asked.
-                tracing::warn!(%drive, %error, "what was captured could not be made durable");
-            }
-        }
+        stores.into_iter().map(|(drive, store)| Ok((drive, store.begin_writes()?))).collect()
     }
 
     /// Makes volumes of what was captured, durably.
-    fn put_in_place(&self, pairs: &[Pair], captured: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
+    fn put_in_place(&self, begun: &Begun<'_>, captured: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
         let complete = |(pair, captured): (&Pair, &Vec<Slots>)| self.complete_pair(pair, captured);
-        let pairs: Vec<Pair> = pairs.iter().zip(captured).map(complete).collect::<Outcome<_>>()?;
+        let pairs: Vec<Pair> = begun.pairs.iter().zip(captured).map(complete).collect::<Outcome<_>>()?;
         let mut by_drive: BTreeMap<DriveId, (Store, Vec<VolumeId>)> = BTreeMap::new();
         for target in pairs.iter().map(|pair| &pair.target) {
             for (drive, store) in self.stores_of(target)? {
                 by_drive.entry(drive).or_insert_with(|| (store, Vec::new())).1.push(target.id);
             }
         }
-        by_drive.values().try_for_each(|(store, volumes)| store.adopt_captures(volumes))?;
+        for (drive, (store, volumes)) in &by_drive {
+            let writes = begun.writes.get(drive).ok_or_else(|| came_late(*drive))?;
+            store.adopt_captures(writes, volumes)?;
+        }
         Ok(pairs)
     }
 
@@ -286,6 +290,11 @@ impl Control {
 fn busy(volume: &VolumeRecord) -> ControlError {
     let title = volume.title();
     ControlError::refused(format!("a snapshot or clone of {title} is being made; try again when it is done"))
+}
+
+/// Nothing was captured on a drive that was away when the files were made, so nothing should be there.
+fn came_late(drive: DriveId) -> ControlError {
+    ControlError::refused(format!("drive {drive} came back while it was captured; try again"))
 }
 
 /// Where the extents of a volume that is made of another are: where those are, and on no drive beside.

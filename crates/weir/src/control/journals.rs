@@ -209,7 +209,7 @@ impl Control {
         let Some(account) = first_account(volume) else { return Ok(()) };
         for drive in fast {
             let store = self.store(drive)?;
-            let folder = store.journal(volume.id);
+            let (folder, writes) = (store.journal(volume.id), store.begin_writes()?);
             for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
                 let path = journaled_account_path(&folder, *extent, *slot);
                 account::write_new(&path, &account).map_err(|source| StoreError {
@@ -218,7 +218,7 @@ impl Control {
                     source,
                 })?;
             }
-            store.make_stable()?;
+            writes.make_durable()?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use weir_volume::mirror::Account;
 
 use super::extent_file::{next_data, next_hole, open_whole};
 use super::{
-    Context, NEW_SUFFIX, Store, StoreError, account, create_extents, extent_file_name, record,
+    Context, NEW_SUFFIX, Store, StoreError, WriteScope, account, create_extents, extent_file_name, record,
     remove_if_there, sync_folder,
 };
 
@@ -155,12 +155,12 @@ impl Store {
     }
 
     /// Makes volumes of what was captured and completed here, durably. All of it becomes durable at once, because each time
-    /// costs whoever writes here.
+    /// costs whoever writes here. The scope was opened before the first of the files was made.
     ///
     /// # Errors
-    /// Those of the files; some may be volumes then.
-    pub fn adopt_captures(&self, volumes: &[VolumeId]) -> Result<(), StoreError> {
-        self.make_stable()?;
+    /// Those of the files, also such that were reported to the scope before; some may be volumes then.
+    pub fn adopt_captures(&self, writes: &WriteScope, volumes: &[VolumeId]) -> Result<(), StoreError> {
+        writes.make_durable()?;
         for volume in volumes {
             let (new, folder) = (self.folder_with(*volume, NEW_SUFFIX), self.folder(*volume));
             fs::rename(&new, &folder).context("rename", &new)?;

@@ -14,6 +14,7 @@ pub mod account;
 pub mod capture;
 mod check;
 mod condemned;
+mod durability;
 pub mod extent_file;
 pub mod journal;
 mod marker;
@@ -28,7 +29,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::FallocateFlags;
 use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::Account;
@@ -38,6 +39,7 @@ pub use check::check_extents;
 pub use check::{ExtentFault, Faults, extent_fault};
 pub use condemned::{Condemned, Given, Survey};
 use condemned::{index_of, surplus};
+pub use durability::WriteScope;
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use record::{RECORD_FILE, RecordUpdate};
 use sharing::Sharing;
@@ -115,14 +117,8 @@ impl Store {
         store.look_whether_it_shares();
         // What an earlier daemon wrote and did not live to flush: a client that comes back may ask for a flush of writes
         // that were acknowledged before the crash, and the volumes no longer know which extents those touched.
-        store.make_stable()?;
+        store.settle_earlier_writes()?;
         Ok(store)
-    }
-
-    /// Makes everything stable that was ever written here.
-    pub fn make_stable(&self) -> Result<(), StoreError> {
-        let folder = File::open(&self.drive).context("open", &self.drive)?;
-        rustix::fs::syncfs(&folder).context("make durable", &self.drive)
     }
 
     /// The drive's folder.
@@ -189,8 +185,9 @@ impl Store {
     ) -> Result<(), StoreError> {
         let extents = folder.join("extents");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&extents).context("create", &extents)?;
+        let writes = self.begin_writes()?;
         create_extents(&extents, indices, account)?;
-        settle_extents(&extents, indices, account.is_some())?;
+        settle_extents(&writes, &extents, indices, account.is_some())?;
         record::write_durably(folder, record)?;
         sync_folder(folder)
     }
@@ -214,9 +211,9 @@ impl Store {
         if !self.folder(volume).exists() {
             return self.create(volume, indices, record, account);
         }
-        let extents = self.extents(volume);
+        let (extents, writes) = (self.extents(volume), self.begin_writes()?);
         let made = create_extents(&extents, indices, account)
-            .and_then(|()| settle_extents(&extents, indices, account.is_some()));
+            .and_then(|()| settle_extents(&writes, &extents, indices, account.is_some()));
         if made.is_err() {
             let _ = remove_surplus(&extents, first.into());
         }
@@ -233,8 +230,9 @@ impl Store {
         remove_if_there(&account::account_path(&extents, index.into()))?;
         remove_if_there(&sums::sums_path(&extents, index.into()))?;
         remove_if_there(&journal::marker_path(&extents, index.into()))?;
-        let made =
-            create_extents(&extents, &[index], None).and_then(|()| settle_extents(&extents, &[index], false));
+        let writes = self.begin_writes()?;
+        let made = create_extents(&extents, &[index], None)
+            .and_then(|()| settle_extents(&writes, &extents, &[index], false));
         if made.is_err() {
             let _ = remove_if_there(&extents.join(extent_file_name(index.into())));
         }
@@ -298,10 +296,14 @@ fn create_extents(extents: &Path, indices: &[u32], account: Option<&Account>) ->
 }
 
 /// Makes new extent files durable, with the accounts beside them if they have some.
-fn settle_extents(extents: &Path, indices: &[u32], has_accounts: bool) -> Result<(), StoreError> {
+fn settle_extents(
+    writes: &WriteScope,
+    extents: &Path,
+    indices: &[u32],
+    has_accounts: bool,
+) -> Result<(), StoreError> {
     if indices.len() as u64 > SINGLE_SYNC_FILES_MAX {
-        let folder = File::open(extents).context("open", extents)?;
-        rustix::fs::syncfs(&folder).context("make durable", extents)?;
+        writes.make_durable()?;
         return sync_folder(extents);
     }
     for index in indices.iter().copied().map(u64::from) {
@@ -329,7 +331,9 @@ fn punch_tail(extents: &Path, index: u64, offset: u64) -> Result<(), StoreError>
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         result => result.context("open", path)?,
     };
-    if rustix::fs::seek(&file, SeekFrom::Data(offset)).is_err() {
+    // What an earlier daemon wrote to the tail may still land.
+    weir_reactor::fence(&file).context("lock", path)?;
+    if extent_file::next_data(&file, offset).context("look for data in", path)?.is_none() {
         return Ok(());
     }
     let sums = sums::sums_path(extents, index);

@@ -1,6 +1,6 @@
 //! The copy of a volume's record beside its extents, from which a lost catalogue is rebuilt.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -64,15 +64,16 @@ impl Store {
         if updates.len() as u64 <= SINGLE_SYNC_FILES_MAX {
             return updates.iter().try_for_each(|u| write_durably(&self.folder(u.volume), &u.content));
         }
+        let writes = self.begin_writes()?;
         for update in updates {
             write_temporary(&self.folder(update.volume), &update.content, false)?;
         }
         // The content must be durable before the names that make it count.
-        self.sync_all()?;
+        writes.make_durable()?;
         for update in updates {
             replace(&self.folder(update.volume))?;
         }
-        self.sync_all()
+        writes.make_durable()
     }
 
     /// Reads the record copy of a volume; `None` if there is none.
@@ -82,11 +83,5 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             result => result.map(Some).context("read", &path),
         }
-    }
-
-    fn sync_all(&self) -> Result<(), StoreError> {
-        let volumes = self.volumes();
-        let folder = File::open(&volumes).context("open", &volumes)?;
-        rustix::fs::syncfs(&folder).context("make durable", &volumes)
     }
 }

@@ -230,3 +230,17 @@ fn records_are_replaced_one_by_one_and_in_bulk() {
     assert!(many.iter().all(|u| store.read_record(u.volume).unwrap().unwrap() == b"3"));
     assert_eq!(store.read_record(VolumeId(uuid::Uuid::nil())).unwrap(), None);
 }
+
+#[test]
+fn tail_is_not_taken_for_empty_when_data_cannot_be_looked_for() {
+    let (_folder, store, volume) = store();
+    store.create(volume, &[0], b"{}", None).unwrap();
+    let path = store.extents(volume).join("00000000");
+    fs::remove_file(&path).unwrap();
+    // A pipe opens, and fails `SEEK_DATA` as a failing drive does: with another error than "no data".
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)
+        .unwrap();
+    let error = store.trim_to_size(volume, 4096).unwrap_err();
+    assert_eq!(error.action, "look for data in", "{error}");
+}

@@ -1,0 +1,36 @@
+//! The cases, by name. A case begins with empty disks and no daemon, and ends with the guest.
+
+mod fence;
+mod flush;
+mod snapshot;
+
+use anyhow::{Result, bail};
+
+type Case = fn() -> Result<()>;
+
+/// All cases: a name that says what holds, and what shows it.
+const CASES: [(&str, Case); 3] = [
+    ("snapshot_whose_writeback_failed_is_refused", snapshot::writeback_failed),
+    ("write_of_a_killed_daemon_lands_before_the_next_one_reads", fence::killed),
+    ("start_flushes_the_cache_of_the_disk_that_holds_the_data", flush::start),
+];
+
+/// The names of all cases, or the one that is wanted.
+pub fn names(wanted: Option<&str>) -> Result<Vec<&'static str>> {
+    let names: Vec<&str> = CASES.iter().map(|(name, _)| *name).collect();
+    match wanted {
+        None => Ok(names),
+        Some(wanted) if names.contains(&wanted) => {
+            Ok(names.into_iter().filter(|name| *name == wanted).collect())
+        }
+        Some(wanted) => bail!("unknown guest case '{wanted}'; cases: {}", names.join(", ")),
+    }
+}
+
+/// Runs a case in the guest.
+pub fn run(name: &str) -> Result<()> {
+    match CASES.iter().find(|(known, _)| *known == name) {
+        Some((_, case)) => case(),
+        None => bail!("unknown guest case '{name}'"),
+    }
+}

@@ -1,0 +1,107 @@
+//! A client of the daemon's NBD server: whole requests, and writes whose replies nobody waits for.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+const OPTION_GO: u32 = 7;
+const REPLY_ACKNOWLEDGED: u32 = 1;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const REPLY_MAGIC: u32 = 0x6744_6698;
+/// Length of the server's greeting, in bytes.
+const GREETING_BYTES: usize = 18;
+/// Fixed newstyle, no zeroes.
+const CLIENT_FLAGS: u32 = 3;
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
+
+/// A connection to one volume.
+pub struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    /// Attaches a volume.
+    pub fn attach(socket: &Path, export: &str) -> Result<Client> {
+        let mut stream = UnixStream::connect(socket).context("cannot reach the NBD server")?;
+        stream.read_exact(&mut [0; GREETING_BYTES])?;
+        let name = export.as_bytes();
+        let mut bytes = CLIENT_FLAGS.to_be_bytes().to_vec();
+        bytes.extend(OPTION_MAGIC.to_be_bytes());
+        bytes.extend(OPTION_GO.to_be_bytes());
+        bytes.extend((name.len() as u32 + 6).to_be_bytes());
+        bytes.extend((name.len() as u32).to_be_bytes());
+        bytes.extend(name);
+        bytes.extend(0_u16.to_be_bytes());
+        stream.write_all(&bytes)?;
+        while Client::option_reply(&mut stream)? != REPLY_ACKNOWLEDGED {}
+        Ok(Client { stream })
+    }
+
+    /// Reads one reply to an option; its type.
+    fn option_reply(stream: &mut UnixStream) -> Result<u32> {
+        let mut head = [0; 20];
+        stream.read_exact(&mut head)?;
+        let (kind, length) = (word(&head, 12), word(&head, 16));
+        stream.read_exact(&mut vec![0; length as usize])?;
+        ensure!(kind < 1 << 31, "the server refused the volume with {kind:#x}");
+        Ok(kind)
+    }
+
+    /// Sends a write and does not wait for its reply.
+    pub fn send_write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.send(WRITE, offset, bytes.len(), bytes)
+    }
+
+    /// Writes.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.send_write(offset, bytes)?;
+        self.reply()
+    }
+
+    /// Reads.
+    pub fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        self.send(READ, offset, length, &[])?;
+        self.reply()?;
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Makes what was written stable.
+    pub fn flush(&mut self) -> Result<()> {
+        self.send(FLUSH, 0, 0, &[])?;
+        self.reply()
+    }
+
+    fn send(&mut self, command: u16, offset: u64, length: usize, payload: &[u8]) -> Result<()> {
+        let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(0_u16.to_be_bytes());
+        bytes.extend(command.to_be_bytes());
+        bytes.extend(0_u64.to_be_bytes());
+        bytes.extend(offset.to_be_bytes());
+        bytes.extend(u32::try_from(length)?.to_be_bytes());
+        bytes.extend(payload);
+        Ok(self.stream.write_all(&bytes)?)
+    }
+
+    fn reply(&mut self) -> Result<()> {
+        let mut head = [0; 16];
+        self.stream.read_exact(&mut head)?;
+        ensure!(word(&head, 0) == REPLY_MAGIC, "the server's reply has a wrong magic");
+        match word(&head, 4) {
+            0 => Ok(()),
+            error => bail!("the server answered error {error}"),
+        }
+    }
+}
+
+fn word(bytes: &[u8], start: usize) -> u32 {
+    let word = bytes[start..start + 4].try_into().expect("a word has four bytes");
+    u32::from_be_bytes(word)
+}

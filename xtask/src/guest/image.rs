@@ -1,0 +1,120 @@
+//! The guest's root filesystem: an initramfs with the daemon, this program, and the programs of the system that cases run.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::commands::{output_of, run};
+use super::kernel::Kernel;
+use crate::world::tools;
+
+/// Programs of the system that cases run, with the libraries that they need.
+const PROGRAMS: [&str; 3] = ["dmsetup", "mkfs.ext4", "mkfs.xfs"];
+/// Where the guest has its programs.
+const DAEMON: &str = "weir";
+const SELF: &str = "xtask";
+/// What the guest's first process does: the names of the modules come from the kernel's package.
+const INIT: &str = "\
+#!/bin/busybox sh
+b=/bin/busybox
+$b mkdir -p /proc /sys /dev /tmp /run /mnt /etc
+$b mount -t proc proc /proc
+$b mount -t sysfs sysfs /sys
+$b mount -t devtmpfs devtmpfs /dev
+$b mount -t tmpfs tmpfs /tmp
+$b --install -s /bin
+export PATH=/bin
+for module in $(cat /modules/order); do insmod /modules/$module; done
+/bin/xtask guest-case $weir_case
+poweroff -f
+";
+
+/// Builds the initramfs at `image`.
+pub fn build(folder: &Path, image: &Path, kernel: &Kernel, weir: &Path) -> Result<()> {
+    let root = folder.join("root");
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    for name in ["bin", "modules"] {
+        fs::create_dir_all(root.join(name))?;
+    }
+    let busybox = tools::find("busybox").context("busybox is not there")?;
+    copy_program(&root, &busybox, "busybox")?;
+    copy_stripped(&root, weir, DAEMON)?;
+    copy_stripped(&root, &std::env::current_exe()?, SELF)?;
+    for program in PROGRAMS {
+        let path = tools::find(program).with_context(|| format!("{program} is not there"))?;
+        copy_program(&root, &path, program)?;
+    }
+    add_modules(&root, kernel)?;
+    write_executable(&root.join("init"), INIT.as_bytes())?;
+    pack(&root, image)
+}
+
+fn add_modules(root: &Path, kernel: &Kernel) -> Result<()> {
+    let mut order = String::new();
+    for module in &kernel.modules {
+        let name = module.file_name().unwrap_or_default();
+        fs::copy(module, root.join("modules").join(name))?;
+        order.push_str(&format!("{}\n", name.to_string_lossy()));
+    }
+    Ok(fs::write(root.join("modules/order"), order)?)
+}
+
+fn copy_program(root: &Path, from: &Path, name: &str) -> Result<()> {
+    fs::copy(from, root.join("bin").join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
+    copy_libraries(root, from)
+}
+
+/// Without what only a debugger needs, which is most of a program that was built for tests.
+fn copy_stripped(root: &Path, from: &Path, name: &str) -> Result<()> {
+    let to = root.join("bin").join(name);
+    run(Command::new("strip").arg("--strip-all").arg("-o").arg(&to).arg(from))?;
+    copy_libraries(root, from)
+}
+
+fn copy_libraries(root: &Path, program: &Path) -> Result<()> {
+    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    // A static program has no libraries, and is an error to ldd.
+    let listing = String::from_utf8_lossy(&output.stdout);
+    for library in listing.split_whitespace().filter(|word| word.starts_with('/')) {
+        let to = root.join(library.trim_start_matches('/'));
+        if !to.exists() {
+            fs::create_dir_all(to.parent().context("a library lies in a folder")?)?;
+            fs::copy(library, &to).with_context(|| format!("cannot copy {library}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_executable(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+}
+
+/// Packs a folder as the kernel reads it.
+fn pack(root: &Path, image: &Path) -> Result<()> {
+    let list = output_of(Command::new("find").arg(".").current_dir(root))?;
+    let names = root.with_extension("names");
+    fs::write(&names, list)?;
+    let mut command = Command::new("cpio");
+    command.args(["--quiet", "--create", "--format=newc"]).current_dir(root);
+    command.stdin(Stdio::from(File::open(&names)?)).stdout(Stdio::from(File::create(image)?));
+    let status = command.status().context("cannot run cpio")?;
+    ensure!(status.success(), "cpio: {status}");
+    Ok(())
+}
+
+/// The daemon that the guest runs, built as tests build it. `WEIR_BINARY` names another one.
+pub fn daemon(root: &Path) -> Result<PathBuf> {
+    if let Some(binary) = std::env::var_os("WEIR_BINARY") {
+        return Ok(PathBuf::from(binary));
+    }
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--package=weir", "--bins"]).current_dir(root);
+    ensure!(command.status().context("cannot run cargo")?.success(), "cannot build weir");
+    Ok(super::target(root).join("debug/weir"))
+}

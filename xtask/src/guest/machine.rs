@@ -1,0 +1,102 @@
+//! One guest: QEMU without hardware virtualisation, so that it runs wherever tests do.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::kernel::Kernel;
+
+/// What a guest prints when its case holds.
+pub const HOLDS: &str = "guest-case: holds";
+/// What a guest prints, with the reason, when its case does not hold.
+pub const FAILS: &str = "guest-case: fails: ";
+/// Size of each of the guest's disks, sparse on the host, in bytes.
+const DISK_BYTES: u64 = 2 << 30;
+/// Number of the guest's disks: `vda`, `vdb`.
+const DISKS: usize = 2;
+/// A guest that has not ended after this long hangs.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Lines of the console that are shown of a case that failed.
+const CONSOLE_LINES_SHOWN: usize = 40;
+
+/// Boots a guest for a case; an error if it does not hold.
+pub fn run(folder: &Path, kernel: &Kernel, image: &Path, case: &str) -> Result<()> {
+    let console = folder.join(format!("{case}.log"));
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(["-accel", "tcg", "-cpu", "max", "-m", "1536", "-smp", "2"]);
+    command.args(["-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none"]);
+    command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(image);
+    // What the kernel does not know as its own it hands to the first process as a variable.
+    let line = format!("console=ttyS0 quiet loglevel=4 panic=-1 random.trust_cpu=on weir_case={case}");
+    command.arg("-append").arg(line);
+    command.arg("-serial").arg(format!("file:{}", console.display()));
+    for index in 0..DISKS {
+        let disk = empty_disk(folder, case, index)?;
+        let drive = format!("if=none,id=d{index},format=raw,cache=unsafe,file={}", disk.display());
+        command.args(["-drive", &drive, "-device", &format!("virtio-blk-pci,drive=d{index}")]);
+    }
+    let child = command.stdin(Stdio::null()).spawn().context("cannot start qemu-system-x86_64")?;
+    let ended = wait(child);
+    for index in 0..DISKS {
+        std::fs::remove_file(disk_path(folder, case, index))?;
+    }
+    let printed = std::fs::read(&console).unwrap_or_default();
+    judge(&String::from_utf8_lossy(&printed), ended)
+}
+
+fn disk_path(folder: &Path, case: &str, index: usize) -> PathBuf {
+    folder.join(format!("{case}.{index}.disk"))
+}
+
+fn empty_disk(folder: &Path, case: &str, index: usize) -> Result<PathBuf> {
+    let path = disk_path(folder, case, index);
+    File::create(&path)?.set_len(DISK_BYTES)?;
+    Ok(path)
+}
+
+fn wait(mut child: Child) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => bail!("qemu-system-x86_64 ended with {status}"),
+            None if start.elapsed() > PATIENCE => {
+                // It may have ended by itself this moment.
+                let _ = child.kill();
+                child.wait()?;
+                bail!("the guest did not end within {PATIENCE:?}");
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// What a guest's console says of its case.
+fn judge(console: &str, ended: Result<()>) -> Result<()> {
+    let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
+    if lines.contains(&HOLDS) {
+        return Ok(());
+    }
+    if let Some(reason) = lines.iter().find_map(|line| line.strip_prefix(FAILS)) {
+        bail!("{reason}");
+    }
+    let last = lines[lines.len().saturating_sub(CONSOLE_LINES_SHOWN)..].join("\n");
+    ended.with_context(|| format!("the console's last lines:\n{last}"))?;
+    bail!("the guest ended without a result; the console's last lines:\n{last}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn console_without_a_result_is_a_failure() {
+        assert!(judge("noise\r\nguest-case: holds\r\n", Ok(())).is_ok());
+        let fails = judge("guest-case: fails: block 3 changed\r\n", Ok(())).unwrap_err();
+        assert_eq!(fails.to_string(), "block 3 changed");
+        assert!(judge("Kernel panic", Ok(())).unwrap_err().to_string().contains("Kernel panic"));
+    }
+}
