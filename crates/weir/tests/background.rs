@@ -66,7 +66,7 @@ fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_bac
     create_on(&daemon, "w", "8GiB");
     daemon.ok(&["volume", "delete", "w"]);
     let told = daemon.ok(&["drive", "remove", "drive1"]);
-    assert!(told.contains("is being emptied, 0 extents left"), "{told}");
+    assert!(told.contains("is being emptied, 0 extents and 1 pending deletion left"), "{told}");
     let is_there = || daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len() == 2;
     assert!(is_there(), "space is still to be given back there");
     daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);

@@ -40,8 +40,9 @@ impl Sharing {
         let Ok(filesystem) = std::fs::metadata(folder).map(|metadata| metadata.dev()) else {
             return self.found();
         };
-        if self.known().filesystem == Some(filesystem) {
-            return self.found();
+        let known = *self.known();
+        if known.filesystem == Some(filesystem) {
+            return known.can_share;
         }
         let outcome = share_in(folder);
         self.learn(filesystem, &outcome);
@@ -100,7 +101,10 @@ mod tests {
     fn only_an_answer_of_the_same_filesystem_is_kept() {
         let sharing = Sharing::default();
         let failed = |errno: Errno| Err(errno.into());
-        let known = |sharing: &Sharing| (sharing.known().filesystem, sharing.found());
+        let known = |sharing: &Sharing| {
+            let known = *sharing.known();
+            (known.filesystem, known.can_share)
+        };
         for (filesystem, outcome, expected) in [
             (1, failed(Errno::NOSPC), (None, false)),
             (1, Ok(()), (Some(1), true)),
