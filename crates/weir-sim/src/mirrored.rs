@@ -516,7 +516,11 @@ impl World {
                 );
                 Answer::Opened(extent, result)
             }
-            Action::Allocate { extent, piece } => Answer::Allocated(extent, piece),
+            // A full drive has no space for the piece, or the daemon keeps what is left for itself.
+            Action::Allocate { extent, piece } => match fault {
+                Some(Fault::NoSpace) => Answer::Refused(extent, piece, Fault::NoSpace),
+                _ => Answer::Allocated(extent, piece),
+            },
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let result = transfer::broken_only(fault)
                     .map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);

@@ -231,6 +231,10 @@ impl World {
                 );
                 self.volume.opened(extent, result, actions);
             }
+            // A full drive has no space for the piece, or the daemon keeps what is left for itself.
+            Action::Allocate { extent, piece } if fault == Some(Fault::NoSpace) => {
+                self.volume.refused(extent, piece, Fault::NoSpace, actions);
+            }
             Action::Allocate { extent, piece } => self.volume.allocated(extent, piece, actions),
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let result = transfer::broken_only(fault)

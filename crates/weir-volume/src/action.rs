@@ -48,6 +48,10 @@ pub enum Fault {
     /// The extent lies beyond the end of the volume.
     #[error("beyond the end of the volume")]
     OutOfRange,
+    /// The drive is away at present. Nothing is broken, and nothing that was acknowledged is lost: the same may succeed
+    /// once the drive is back.
+    #[error("the drive is away")]
+    Away,
     /// The drive failed, or the extent's file is missing, shortened or unreadable.
     #[error("input/output error")]
     Broken,

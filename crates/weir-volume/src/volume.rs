@@ -225,6 +225,22 @@ impl Volume {
         self.retry_waiting(extent, actions);
     }
 
+    /// The other answer to [`Action::Allocate`]: the piece gets no space, or not now. Writes that wait for it fail.
+    pub fn refused(&mut self, extent: u32, piece: u32, fault: Fault, actions: &mut Vec<Action>) {
+        let state = &mut self.extents[extent as usize];
+        state.allocating.retain(|&other| other != piece);
+        let needs_it = |id: &OperationId| {
+            let request = self.operations.get(*id).request;
+            matches!(request.kind, Kind::Write { .. }) && piece_of(request.offset) == piece
+        };
+        let waiting = std::mem::take(&mut state.waiting);
+        let (failing, waiting): (Vec<OperationId>, Vec<OperationId>) =
+            waiting.into_iter().partition(needs_it);
+        state.waiting = waiting.into();
+        failing.into_iter().for_each(|id| self.finish(id, Err(fault), actions));
+        self.retry_waiting(extent, actions);
+    }
+
     /// The [`Action::Zero`] of an operation that is one and runs, for executors that need more than one step.
     pub fn zeroing(&self, id: OperationId) -> Option<Action> {
         let Request { kind, extent, offset, length } = self.operations.get(id).request;

@@ -232,6 +232,17 @@ pub fn default_state() -> PathBuf {
     state.unwrap_or_else(std::env::temp_dir).join("weir")
 }
 
+/// The folder of the sockets of the daemon of a state folder. Those of the default state folder lie in memory, where the
+/// system has a folder for that: listening needs no space on a disk then. Those of any other lie in it.
+pub fn sockets_folder(state: &Path) -> PathBuf {
+    let runtime = match rustix::process::geteuid().is_root() {
+        true => Some(PathBuf::from("/run")),
+        false => std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()),
+    };
+    let runtime = runtime.filter(|folder| state == default_state() && folder.is_dir());
+    runtime.map_or_else(|| state.to_owned(), |folder| folder.join("weir"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

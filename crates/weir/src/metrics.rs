@@ -132,7 +132,7 @@ impl Snapshot {
             scrubs: volumes.iter().filter_map(|volume| volume.scrub.clone()).collect(),
             volumes: volumes.into_iter().map(Subject::volume).collect(),
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
-            alarms: control.alarms().len() as u64,
+            alarms: control.shown_alarms().len() as u64,
             drives: control.drives(),
             pools: control.pools(),
             bounds: control.bound_limits(),

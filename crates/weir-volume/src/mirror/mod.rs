@@ -173,6 +173,8 @@ pub enum Answer {
     Opened(u32, Result<crate::AllocationMap, Fault>),
     /// To [`Action::Allocate`].
     Allocated(u32, u32),
+    /// To [`Action::Allocate`]: the piece gets no space, or not now.
+    Refused(u32, u32, Fault),
     /// To everything that names an operation.
     Completed(OperationId, Result<u32, Fault>),
     /// To [`Action::Sync`].
@@ -505,6 +507,7 @@ impl Mirror {
         match answer {
             Answer::Opened(extent, result) => copy.opened(extent, result, &mut actions),
             Answer::Allocated(extent, piece) => copy.allocated(extent, piece, &mut actions),
+            Answer::Refused(extent, piece, fault) => copy.refused(extent, piece, fault, &mut actions),
             Answer::Completed(operation, result) => copy.completed(operation, result, &mut actions),
             Answer::Synced(extent, result) => copy.synced(extent, result, &mut actions),
         }

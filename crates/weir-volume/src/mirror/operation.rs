@@ -92,7 +92,9 @@ impl Operation {
 fn worse(known: Option<Fault>, fault: Fault) -> Fault {
     match known {
         Some(Fault::Unsupported) => Fault::Unsupported,
-        Some(shortage @ (Fault::NoSpace | Fault::NoMemory)) if fault == Fault::Broken => shortage,
+        Some(shortage @ (Fault::NoSpace | Fault::NoMemory | Fault::Away)) if fault == Fault::Broken => {
+            shortage
+        }
         _ => fault,
     }
 }

@@ -52,6 +52,16 @@ pub enum ListenError {
     },
 }
 
+impl ListenError {
+    /// The system's error, if it refused.
+    pub fn system_error(&self) -> Option<&io::Error> {
+        match self {
+            ListenError::System { source, .. } => Some(source),
+            ListenError::InUse { .. } | ListenError::NotLoopback(_) => None,
+        }
+    }
+}
+
 /// The sockets of the API, bound but not yet served. They outlive the thread that serves them.
 pub struct ApiListeners {
     unix: UnixListener,

@@ -10,7 +10,7 @@ use weir_types::VolumeId;
 use super::answer::Answer;
 use super::types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
 use super::{Context, Facts};
-use crate::control::alarms::StandingAlarm;
+use crate::control::alarms::ShownAlarm;
 use crate::control::bounds::{ALARMS_SHOWN_MAX, JOBS_SHOWN_MAX};
 use crate::control::{Control, Outcome, VolumeView};
 use crate::store::DriveUsage;
@@ -28,7 +28,7 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
     let views = control.volumes(None)?;
-    let (alarms, drives) = (control.alarms(), control.drives());
+    let (alarms, drives) = (control.shown_alarms(), control.drives());
     let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
@@ -66,13 +66,17 @@ fn summary(views: &[VolumeView]) -> VolumeSummary {
 }
 
 /// Alarms with the names of their volumes, as many as one answer shows.
-fn named(alarms: Vec<StandingAlarm>, names: &BTreeMap<VolumeId, String>) -> Vec<Alarm> {
-    let alarm = |alarm: StandingAlarm| Alarm {
+fn named(alarms: Vec<ShownAlarm>, names: &BTreeMap<VolumeId, String>) -> Vec<Alarm> {
+    let alarm = |ShownAlarm { alarm, severity, since, at_risk, remedy }: ShownAlarm| Alarm {
         source: alarm.source,
+        severity,
+        since,
         volume: alarm.volume.and_then(|id| names.get(&id).cloned()),
         volume_id: alarm.volume.map(|id| id.0),
         extent: alarm.extent,
         message: alarm.message,
+        at_risk: at_risk.to_owned(),
+        remedy: remedy.to_owned(),
     };
     alarms.into_iter().take(ALARMS_SHOWN_MAX).map(alarm).collect()
 }

@@ -19,7 +19,7 @@ use weir_types::{Class, ClassPolicy, Limits, Throughput};
 
 pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
-pub use crate::control::alarms::AlarmSource;
+pub use crate::control::alarms::{AlarmSource, Severity};
 pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
@@ -572,17 +572,26 @@ pub struct PolicyGroupStatistics {
 pub struct Alarm {
     /// Who noticed it.
     pub source: AlarmSource,
+    /// How severe it is.
+    pub severity: Severity,
+    /// When it was seen first.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
     /// The export name of the volume that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// The identity of that volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<Uuid>,
-    /// The extent within the volume.
+    /// The extent within the volume, or the first of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
     /// What is wrong, in words.
     pub message: String,
+    /// What is at risk while it stands.
+    pub at_risk: String,
+    /// What to do.
+    pub remedy: String,
 }
 
 /// Counts of volumes.

@@ -12,7 +12,7 @@ use super::arguments::Format;
 use super::change_options::ChangeOptions;
 use super::output;
 use crate::api::types::{ErrorBody, ErrorDetail, ErrorKind};
-use crate::config::default_state;
+use crate::config::{default_state, sockets_folder};
 
 /// How long it may take until the daemon takes a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -330,7 +330,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn default_socket() -> PathBuf {
-    default_state().join("api.sock")
+    sockets_folder(&default_state()).join("api.sock")
 }
 
 /// A name as one segment of a path; what cannot be in a name is escaped, so that the daemon can say so.

@@ -18,19 +18,31 @@ use super::client::CommandError;
 use super::notify;
 use super::output;
 use super::supervise::Supervised;
-use crate::api::{ApiListeners, Facts};
-use crate::config::{Config, ConfiguredDrive, default_state};
+use crate::api::{ApiListeners, Facts, ListenError};
+use crate::config::{Config, ConfiguredDrive, default_state, sockets_folder};
+use crate::control::catalogue::Reserve;
 use crate::control::{Control, ControlConfig};
 use crate::dataplane::{DataPlane, DataPlaneConfig};
 use crate::exports::ListenAddress;
-use crate::exports::listener;
+use crate::exports::listener::{self, Listeners};
 use crate::exports::table::ExportTable;
 use crate::logging;
+use crate::store::space::{Obstacle, explain};
+
+/// Name of the API's socket.
+const API_SOCKET: &str = "api.sock";
+/// Name of the socket for NBD clients.
+const NBD_SOCKET: &str = "nbd.sock";
+
+/// Digits of a process's number in the lock file.
+const HOLDER_DIGITS: usize = 10;
 
 /// Everything that the daemon was told, by options and configuration file together.
 #[derive(Debug)]
 struct Settings {
     state: PathBuf,
+    /// Where the sockets lie.
+    sockets: PathBuf,
     reactors: usize,
     nbd_listen: Vec<ListenAddress>,
     api_listen: Option<SocketAddr>,
@@ -49,7 +61,8 @@ pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     logging::start(&arguments.log_level, arguments.log_format).map_err(CommandError::Usage)?;
     let settings = Settings::new(arguments)?;
     settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    make_state_folder(&settings.state)?;
+    make_folder(&settings.state, 0o700)?;
+    make_folder(&settings.sockets, 0o755)?;
     let lock = lock_state(&settings.state)?;
     allow_many_files();
     // Caught from here on, so that an early SIGTERM also ends the daemon cleanly.
@@ -77,10 +90,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
-    let api = ApiListeners::bind(&settings.state.join("api.sock"), settings.api_listen);
-    let api = api.map_err(CommandError::failed)?;
-    let listeners = listener::start(exports, data_plane.clone(), &settings.nbd_listen);
-    let listeners = listeners.map_err(CommandError::failed)?;
+    let (api, listeners) = listen(settings, &exports, &data_plane)?;
     let facts = settings.facts(&api);
     let ready = ready_line(&facts);
     let supervised = Supervised::start(control, api, facts).map_err(CommandError::failed)?;
@@ -93,6 +103,51 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     data_plane.shutdown();
     remove_sockets(&settings.nbd_listen);
     Ok(())
+}
+
+/// Binds all sockets. Where there is no space for them, the state folder's reserve gives some.
+fn listen(
+    settings: &Settings,
+    exports: &Arc<ExportTable>,
+    data_plane: &Arc<DataPlane>,
+) -> Result<(ApiListeners, Listeners), CommandError> {
+    let reserve = Reserve::of_state(&settings.state);
+    let socket = settings.sockets.join(API_SOCKET);
+    let is_full = |error: &ListenError| error.system_error().and_then(Obstacle::of) == Some(Obstacle::Full);
+    let api = reserve.help(is_full, || ApiListeners::bind(&socket, settings.api_listen));
+    let api = api.map_err(|error| match error.system_error() {
+        Some(source) => CommandError::Failed(format!(
+            "cannot listen on {}: {}",
+            socket.display(),
+            explain(&socket, source)
+        )),
+        None => CommandError::failed(error),
+    })?;
+    let start = || listener::start(exports.clone(), data_plane.clone(), &settings.nbd_listen);
+    let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+    let listeners = reserve.help(is_full, start).map_err(CommandError::failed)?;
+    reserve.refill();
+    link_sockets(settings);
+    Ok((api, listeners))
+}
+
+/// Lets the sockets be found in the state folder too, where they lie elsewhere. The links stay when the daemon ends, so
+/// that they are made once.
+fn link_sockets(settings: &Settings) {
+    if settings.sockets == settings.state {
+        return;
+    }
+    for name in [API_SOCKET, NBD_SOCKET] {
+        let (link, socket) = (settings.state.join(name), settings.sockets.join(name));
+        if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
+            continue;
+        }
+        // What a daemon left there that listened in the state folder.
+        let _ = std::fs::remove_file(&link);
+        if let Err(error) = std::os::unix::fs::symlink(&socket, &link) {
+            tracing::warn!(%error, "{} does not lead to {}", link.display(), socket.display());
+        }
+    }
 }
 
 fn ready_line(facts: &Facts) -> String {
@@ -120,10 +175,11 @@ impl Settings {
         let classes = config.classes.thresholds().map_err(CommandError::Failed)?;
         let journal_bytes = config.journal_bytes().map_err(CommandError::failed)?;
         let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
+        let sockets = sockets_folder(&state);
         let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
         let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
         if nbd_listen.is_empty() {
-            nbd_listen.push(ListenAddress::Unix(state.join("nbd.sock")));
+            nbd_listen.push(ListenAddress::Unix(sockets.join(NBD_SOCKET)));
         }
         Ok(Settings {
             reactors: reactors(arguments.reactors.or(config.reactors))?,
@@ -137,6 +193,7 @@ impl Settings {
             classes,
             journal_bytes,
             warnings,
+            sockets,
             state,
         })
     }
@@ -187,17 +244,22 @@ fn parse_listen(text: &str) -> Result<ListenAddress, CommandError> {
     })
 }
 
-fn make_state_folder(state: &Path) -> Result<(), CommandError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(|error| {
-        CommandError::Failed(format!("cannot make the state folder {}: {error}", state.display()))
+fn make_folder(folder: &Path, mode: u32) -> Result<(), CommandError> {
+    DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(|error| {
+        CommandError::Failed(format!(
+            "cannot make the folder {}: {}",
+            folder.display(),
+            explain(folder, &error)
+        ))
     })
 }
 
 /// Makes this the only daemon of a state folder, for as long as the file lives.
 fn lock_state(state: &Path) -> Result<File, CommandError> {
     let path = state.join("lock");
-    let failed =
-        |error: std::io::Error| CommandError::Failed(format!("cannot lock {}: {error}", path.display()));
+    let failed = |error: std::io::Error| {
+        CommandError::Failed(format!("cannot lock {}: {}", path.display(), explain(&path, &error)))
+    };
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = file.map_err(failed)?;
@@ -208,14 +270,18 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
         let mut holder = String::new();
         // Who it is only helps the message.
         let _ = file.read_to_string(&mut holder);
-        let (state, holder) = (state.display(), holder.trim());
+        let (state, holder) = (state.display(), holder.lines().next().unwrap_or_default().trim());
         return Err(CommandError::Failed(format!(
             "another weir daemon (process {holder}) uses the state folder {state}; \
              stop it, or name another folder with --state"
         )));
     }
-    let written = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
-    written.and_then(|_| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    // In place, and always as long: it takes no space that the file does not have. Who it is only helps a message.
+    let holder = format!("{:<width$}\n", std::process::id(), width = HOLDER_DIGITS);
+    let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(holder.as_bytes()));
+    if let Err(error) = written {
+        tracing::warn!("{} does not say which process holds it: {}", path.display(), explain(&path, &error));
+    }
     Ok(file)
 }
 

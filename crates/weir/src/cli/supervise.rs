@@ -26,6 +26,8 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 const CHECK_PAUSE_FACTOR: u32 = 4;
 /// How often it is looked which background work, and which measurements of drives, are finished.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked how much space volumes may still take where the state folder is.
+const SPACE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked which copies of extents come or go next, while any do.
 const MOVE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often missing drives and copies that failed are looked for.
@@ -58,6 +60,7 @@ impl Supervised {
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
+            Repeated::start("space", SPACE_INTERVAL, control.clone(), Control::set_space_aside)?,
             Repeated::start("scrub", SETTLE_INTERVAL, control.clone(), Control::settle_scrubs)?,
             Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
             Repeated::start("move", MOVE_INTERVAL, control.clone(), Control::settle_moves)?,

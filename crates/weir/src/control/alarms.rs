@@ -1,6 +1,8 @@
 //! Faults that an operator must see: those that the data plane met, and those that a look at the extent
 //! files finds before anybody reads them.
 
+mod shown;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +12,8 @@ use weir_types::{DriveId, VolumeId};
 
 use super::Control;
 use crate::store::{ExtentFault, Faults};
+pub(super) use shown::Since;
+pub use shown::{Severity, ShownAlarm};
 
 /// Who noticed a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -17,6 +21,8 @@ use crate::store::{ExtentFault, Faults};
 pub enum AlarmSource {
     /// The daemon, when it started or changed something.
     Control,
+    /// The look whether drives are where they should be.
+    Drive,
     /// The look at extent files that is taken every second.
     ExtentCheck,
     /// An I/O that failed.
@@ -42,6 +48,8 @@ pub struct StandingAlarm {
     pub source: AlarmSource,
     /// The volume, if it concerns one.
     pub volume: Option<VolumeId>,
+    /// The drive, if it concerns one.
+    pub drive: Option<DriveId>,
     /// The extent within the volume, if it concerns one.
     pub extent: Option<u64>,
     /// What is wrong, in words.
@@ -146,6 +154,7 @@ impl Alarms {
         let alarm = |source, volume, extent, message: &String| StandingAlarm {
             source,
             volume,
+            drive: None,
             extent,
             message: message.clone(),
         };
@@ -169,8 +178,9 @@ impl Control {
         alarms.extend(self.data_plane.alarms().into_iter().map(|alarm| StandingAlarm {
             source: AlarmSource::DataPlane,
             volume: Some(alarm.volume),
+            drive: alarm.drive,
             extent: Some(alarm.extent),
-            message: alarm.message,
+            message: self.with_drive_name(alarm.drive, alarm.message),
         }));
         alarms.extend(self.missing_drive_alarms());
         alarms.extend(self.leaving_alarms());
@@ -183,6 +193,15 @@ impl Control {
         alarms
     }
 
+    /// The message of an alarm that concerns a drive, with its name.
+    fn with_drive_name(&self, drive: Option<DriveId>, message: String) -> String {
+        let model = self.model();
+        match drive.and_then(|drive| model.drives.get(&drive)) {
+            Some(drive) => format!("{message}, on drive '{}'", drive.record.name),
+            None => message,
+        }
+    }
+
     /// Raises a fault of the daemon as a whole.
     pub fn raise_alarm(&self, message: String) {
         self.alarms.raise(message);
@@ -190,6 +209,7 @@ impl Control {
 
     /// Looks once at the extent files of all volumes.
     pub fn check_extent_files(&self) {
+        self.look_for_absences();
         let volumes: Vec<_> = self.model().volumes.keys().copied().collect();
         for id in volumes {
             let faults = self.extent_faults(id);
@@ -199,7 +219,10 @@ impl Control {
                 true => faults,
                 false => {
                     let _change = self.begin_change();
-                    self.extent_faults(id)
+                    let mut faults = self.extent_faults(id);
+                    // A drive may have gone meanwhile, whose files are away then and not damaged.
+                    faults.retain(|(drive, _)| self.is_in_place(*drive));
+                    faults
                 }
             };
             self.retire_copies(id, &faults);
@@ -207,6 +230,8 @@ impl Control {
             faults.into_iter().for_each(|(_, fault)| shown.push(fault));
             self.alarms.set_extents(id, shown.into_vec());
         }
+        // Since when an alarm stands is known whether anybody asks for it or not.
+        self.shown_alarms();
     }
 
     /// Has the data plane use damaged extent files no more: a file that was shortened would otherwise grow again under

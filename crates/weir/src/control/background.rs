@@ -270,6 +270,16 @@ impl Control {
         self.update(|model| model.cleanups.insert((id, cleanup.drive), cleanup));
     }
 
+    /// Begins what has waited for a drive that was missing.
+    pub(super) fn begin_waiting_cleanups(&self, drive: DriveId) {
+        let waiting: Vec<(VolumeId, Cleanup)> = {
+            let model = self.model();
+            let waiting = model.cleanups_on(drive).filter(|(_, cleanup)| cleanup.progress.is_none());
+            waiting.map(|(id, cleanup)| (id, cleanup.clone())).collect()
+        };
+        waiting.into_iter().for_each(|(id, cleanup)| self.begin_cleanup(id, cleanup));
+    }
+
     /// Goes on with what a daemon before this one has left: volumes in deletion, and those that were never finished.
     pub(super) fn resume_cleanups(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
         for record in interrupted {

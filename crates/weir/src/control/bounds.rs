@@ -58,6 +58,13 @@ pub const GROUP_DEPTH_MAX: usize = weir_types::bounds::POLICY_DEPTH_MAX - 4;
 /// Ranges of damaged blocks of a volume that are told one by one: who has more needs the volume's backup and no list.
 pub const DAMAGED_RANGES_SHOWN_MAX: usize = 16;
 
+/// Space that volumes leave free on the filesystem that holds the state folder, in bytes: many times what a start, the
+/// catalogue and replica metadata need, and what volumes may take by the way between two looks.
+pub const STATE_RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// On small filesystems it is less: this part of their size.
+pub const STATE_RESERVE_PART: u64 = 32;
+
 /// Names that an error lists before it says how many more there are.
 pub const NAMES_IN_ERROR_MAX: usize = 8;
 

@@ -374,6 +374,7 @@ fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {
     let actual = model.class_of(volume).map_or("not known".to_owned(), |class| class.to_string());
     StandingAlarm {
         source: AlarmSource::Class,
+        drive: None,
         volume: Some(volume.id),
         extent: None,
         message: format!("the class is not met: requested {}, actual {actual}", volume.io_priority),
@@ -389,6 +390,7 @@ fn full_alarm(pool: &Pool<'_>, usages: &Usages) -> Option<StandingAlarm> {
         100 - u64::try_from(u128::from(available) * 100 / u128::from(size.max(1))).unwrap_or(0);
     (size > 0 && full_percent >= u64::from(POOL_FULL_PERCENT)).then(|| StandingAlarm {
         source: AlarmSource::Space,
+        drive: None,
         volume: None,
         extent: None,
         message: format!(

@@ -3,7 +3,7 @@
 //! Files are looked at here; what follows from what is found is decided by `weir-volume`. A volume that never had more
 //! than one copy has no accounts and no witnesses, and nothing is read for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -171,16 +171,21 @@ impl Control {
     /// An alarm for each volume with copies of which some are on drives that are missing, or closer together than what
     /// is said of where drives are. They follow from the records and the drives alone.
     pub(super) fn replica_alarms(&self) -> Vec<StandingAlarm> {
+        let moving: BTreeSet<VolumeId> = self.moves.under_way();
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let copied =
             volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_copies());
         let messages = copied.flat_map(|volume| {
-            let messages = [missing_copies(&model, volume), close_copies(&model, volume)];
+            // What a move passes through is not where copies stay.
+            let is_moving = moving.contains(&volume.id);
+            let close = if is_moving { None } else { close_copies(&model, volume) };
+            let messages = [missing_copies(&model, volume), close];
             messages.into_iter().flatten().map(|message| (volume.id, message))
         });
         let alarm = |(volume, message)| StandingAlarm {
             source: AlarmSource::Replicas,
+            drive: None,
             volume: Some(volume),
             extent: None,
             message,

@@ -37,6 +37,7 @@ mod recording;
 pub mod records;
 mod scrubs;
 mod snapshots;
+mod space;
 mod spread;
 mod startup;
 mod statistics;
@@ -54,7 +55,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use alarms::Alarms;
+use alarms::{Alarms, Since};
 pub use apply::{ApplyPolicies, BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
 pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
 use built_in::is_built_in;
@@ -62,8 +63,8 @@ use captures::Captures;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
+use drives::{Absences, Formats, Leaving, Measurements};
 pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
-use drives::{Formats, Leaving, Measurements};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use health::{ReplicaCounts, VolumeCondition, VolumeHealth};
@@ -104,6 +105,8 @@ pub struct Control {
     change: Mutex<()>,
     model: RwLock<Model>,
     alarms: Alarms,
+    /// Since when alarms stand.
+    since: Since,
     /// Where classes of drives begin.
     classes: ClassThresholds,
     measurements: Measurements,
@@ -113,6 +116,7 @@ pub struct Control {
     scrubs: Scrubs,
     leaving: Leaving,
     formats: Formats,
+    absences: Absences,
     node: uuid::Uuid,
     started: Instant,
 }

@@ -416,6 +416,7 @@ impl Control {
         let ledgers = pools.iter().map(|pool| (&pool.name, pool.ledger(Outlook::now(&model))));
         let alarm = |(name, ledger): (&Name, Ledger)| StandingAlarm {
             source: AlarmSource::Ledger,
+            drive: None,
             volume: None,
             extent: None,
             message: format!(

@@ -346,6 +346,7 @@ impl Control {
             let id = *id;
             let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| StandingAlarm {
                 source: AlarmSource::Scrub,
+                drive: None,
                 volume: Some(id),
                 extent: Some(extent.into()),
                 message: damage_words(extent, &damaged),

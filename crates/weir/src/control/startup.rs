@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 
-use super::alarms::Alarms;
+use super::alarms::{Alarms, Since};
 use super::background::load_policies;
 use super::captures::Captures;
-use super::catalogue::{Catalogue, SqliteCatalogue, Transaction};
-use super::drives::{Drive, Formats, Leaving, Measurements};
+use super::catalogue::{Catalogue, CatalogueError, SqliteCatalogue, Transaction};
+use super::drives::{Absences, Drive, Formats, Leaving, Measurements};
 use super::error::{ControlError, Outcome};
 use super::journals::Journals;
 use super::model::Model;
@@ -25,6 +25,10 @@ use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
 use crate::exports::table::ExportTable;
 use crate::store::Store;
+use crate::store::space::{Obstacle, Space};
+
+/// Free space below which a catalogue that cannot be opened may lack nothing else, in bytes: it needs less.
+const CATALOGUE_BYTES_MIN: u64 = 128 << 10;
 
 /// Where control keeps its things and how it starts.
 #[derive(Clone, Debug)]
@@ -72,6 +76,7 @@ impl Control {
             exports,
             change: Mutex::new(()),
             alarms: Alarms::default(),
+            since: Since::default(),
             classes: config.classes,
             measurements: Measurements::default(),
             moves: Moves::default(),
@@ -80,11 +85,13 @@ impl Control {
             scrubs: Scrubs::default(),
             leaving: Leaving::default(),
             formats: Formats::default(),
+            absences: Absences::default(),
             started: Instant::now(),
         };
         control.add_configured_drives(&config.drives);
         control.restore_credits();
         control.report_drives();
+        control.set_space_aside();
         control.put_background_in_effect()?;
         control.load_scrubs()?;
         control.serve_all();
@@ -161,11 +168,16 @@ fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
         Ok(catalogue) => return Ok(catalogue),
         Err(error) => error,
     };
+    let shown = path.display();
+    if let Some(obstacle) = obstacle(&path, &error) {
+        let remedy = obstacle.explain(state);
+        return Err(ControlError::internal(format!(
+            "cannot open {shown}: {error}; {remedy}, then start again"
+        )));
+    }
     if !rebuild {
         return Err(ControlError::internal(format!(
-            "cannot open {}: {error}; 'weir serve --rebuild-catalogue' \
-             rebuilds it from the volumes' record copies",
-            path.display()
+            "cannot open {shown}: {error}; 'weir serve --rebuild-catalogue' rebuilds it from the volumes' record copies"
         )));
     }
     let suffix = format!("damaged-{}", Timestamp::now().as_second());
@@ -175,6 +187,20 @@ fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
     }
     tracing::warn!(%error, "the damaged catalogue was set aside with the suffix .{suffix}");
     Ok(SqliteCatalogue::open(&path)?)
+}
+
+/// What keeps a catalogue from being opened that has nothing to do with what is in it.
+fn obstacle(path: &Path, error: &CatalogueError) -> Option<Obstacle> {
+    // Each step of opening says in other words that there is no space.
+    let is_full = || Space::of(path).is_ok_and(|space| space.free_bytes < CATALOGUE_BYTES_MIN);
+    match error {
+        CatalogueError::Store { is_full: true, .. } => Some(Obstacle::Full),
+        CatalogueError::ReadOnly { .. } => Some(Obstacle::ReadOnly),
+        _ if Space::of(path).is_ok_and(|space| space.is_read_only) => Some(Obstacle::ReadOnly),
+        _ if is_full() => Some(Obstacle::Full),
+        CatalogueError::Disk { .. } => Some(Obstacle::Disk),
+        _ => None,
+    }
 }
 
 fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {

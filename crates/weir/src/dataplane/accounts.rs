@@ -89,7 +89,7 @@ impl Reactor {
         if let Err(error) = result {
             let message =
                 format!("would be served again after a restart, though it failed: {}", error.message);
-            let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
+            let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.raise_alarm(alarm);
         }
         self.settle_volume(index);
@@ -177,7 +177,7 @@ impl Reactor {
         if let (false, Some(message)) = (written.is_committed, volume.fault_message.take()) {
             volume.metadata_alarms.insert(extent);
             let message = format!("takes no change of its copies and no write that needs one: {message}");
-            let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
+            let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.raise_alarm(alarm);
         } else if written.is_committed && volume.metadata_alarms.remove(&extent) {
             let (id, standings) = (volume.id, volume.mirror.standings(extent));

@@ -15,6 +15,7 @@ use super::copies::CopyChange;
 use super::emulation::SharedMedia;
 use super::journals::NewJournal;
 use super::recording::Tap;
+use super::refusals::{OpenFile, SpaceLeft};
 use super::scrubbing::ScrubProgress;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
 use crate::statistics::VolumeStatistics;
@@ -30,6 +31,7 @@ pub(super) struct NewHome {
     pub drive: DriveId,
     pub directory: PathBuf,
     pub read_cost: u32,
+    pub space: Arc<SpaceLeft>,
     /// Its model, if it is emulated.
     pub media: Option<SharedMedia>,
     pub pool: SharedPool,
@@ -137,6 +139,16 @@ pub(super) enum Command {
     EndScrub {
         volume: VolumeId,
         done: SyncSender<()>,
+    },
+    /// A drive is away, or back with what it had.
+    SetAway {
+        drive: DriveId,
+        is_away: bool,
+    },
+    /// Tell which files are open on a drive.
+    OpenFiles {
+        drive: DriveId,
+        done: SyncSender<Vec<OpenFile>>,
     },
     Retire {
         volume: VolumeId,

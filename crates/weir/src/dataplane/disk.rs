@@ -1,18 +1,18 @@
 //! Carrying out what volumes ask for on their files, and telling them what came of it.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use weir_reactor::{Buffer, Carried, Descriptor, Payload, Placement};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_volume::geometry::{Part, covering_blocks};
 use weir_volume::mirror::{Answer, Effect};
-use weir_volume::{Action, AllocationMap, EdgeRead, Fault, OperationId};
+use weir_volume::{Action, EdgeRead, Fault, OperationId};
 
 use super::Alarm;
-use super::helper::{Job, OpenError};
+use super::helper::{Job, OpenError, OpenedExtent};
 use super::reactor::Reactor;
-use super::served_volume::Purpose;
+use super::refusals::refusal;
+use super::served_volume::{Home, Purpose};
 use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
@@ -74,7 +74,7 @@ impl Reactor {
     }
 
     /// Tells a volume what came of an action on one of its copies.
-    fn tell(&mut self, copy: CopyIndex, answer: Answer) {
+    pub(super) fn tell(&mut self, copy: CopyIndex, answer: Answer) {
         let volume = &mut self.volumes[copy.volume];
         volume.mirror.answer(copy.slot, answer, &mut volume.effects);
     }
@@ -85,7 +85,9 @@ impl Reactor {
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
         let is_journaled = volume.journals.seat(extent, slot).is_some() && is_journals_work(&action);
-        let asked_ns = match is_journaled {
+        let Home { is_away, space, .. } = &volume.homes[home];
+        let fault = if is_journaled { None } else { refusal(*is_away, space, &action) };
+        let asked_ns = match is_journaled || fault.is_some() {
             true => self.now_ns,
             false => volume.emulated.submit(self.now_ns, home, slot, &action),
         };
@@ -97,6 +99,9 @@ impl Reactor {
             }
             None => volume.ask(slot, extent, asked_ns),
         };
+        if let Some(fault) = fault {
+            return self.refuse_action(copy, number, &action, fault);
+        }
         if is_journaled {
             return self.ask_journal(copy, number, &action);
         }
@@ -201,7 +206,10 @@ impl Reactor {
             }
             Token::ZeroReserve(copy, operation, _) => self.completed(copy, operation, result),
             Token::Allocate { copy, extent, piece, .. } => self.tell(copy, Answer::Allocated(extent, piece)),
-            Token::Sync { copy, extent, .. } => self.tell(copy, Answer::Synced(extent, result.map(drop))),
+            Token::Sync { copy, extent, .. } => {
+                let result = result.map(drop).and_then(|()| self.refuse_nameless(copy, extent));
+                self.tell(copy, Answer::Synced(extent, result));
+            }
             Token::Receive(_)
             | Token::ReceivePayload(_)
             | Token::HangUp(_)
@@ -266,7 +274,7 @@ impl Reactor {
     }
 
     /// The media are done with an operation, for good or ill.
-    fn completed(&mut self, copy: CopyIndex, operation: OperationId, result: Result<u32, Fault>) {
+    pub(super) fn completed(&mut self, copy: CopyIndex, operation: OperationId, result: Result<u32, Fault>) {
         self.left_media(copy, operation);
         self.tell(copy, Answer::Completed(operation, result));
     }
@@ -353,7 +361,7 @@ impl Reactor {
         &mut self,
         (copy, number): (CopyIndex, AskNumber),
         extent: u32,
-        result: Result<(OwnedFd, AllocationMap), OpenError>,
+        result: Result<OpenedExtent, OpenError>,
     ) {
         let volume = &mut self.volumes[copy.volume];
         if !volume.answered(copy.slot, number) {
@@ -362,25 +370,35 @@ impl Reactor {
         }
         volume.outstanding -= 1;
         let map = match result {
-            Ok((file, mut map)) => {
+            Ok(OpenedExtent { file, mut map, identity }) => {
                 volume.add_journaled_pieces(copy.slot, extent, &mut map);
                 let file = Descriptor::file(file);
                 volume.set_file(copy.slot, extent, Some(file.clone()));
+                volume.set_file_identity(copy.slot, extent, identity);
                 self.seat_opened(copy.volume, (extent, copy.slot), &file);
                 Ok(map)
             }
-            Err(OpenError { message, is_passing: true }) => {
-                tracing::warn!(volume = %volume.id, extent, "cannot be opened at present: {message}");
-                Err(Fault::NoMemory)
-            }
-            Err(OpenError { message, is_passing: false }) => {
+            Err(OpenError { message, fault: Fault::Broken }) => {
                 volume.fault_message = Some(message);
                 Err(Fault::Broken)
+            }
+            Err(OpenError { message, fault }) => {
+                tracing::warn!(volume = %volume.id, extent, "cannot be opened at present: {message}");
+                Err(fault)
             }
         };
         self.tell(copy, Answer::Opened(extent, map));
         self.carry_out(copy.volume);
         self.settle_volume(copy.volume);
+    }
+
+    /// Fails what was made stable in a file that nobody can find any more.
+    fn refuse_nameless(&mut self, copy: CopyIndex, extent: u32) -> Result<(), Fault> {
+        if !self.is_nameless(copy, extent) {
+            return Ok(());
+        }
+        self.volumes[copy.volume].fault_message = Some("was removed while its drive was away".to_owned());
+        Err(Fault::Broken)
     }
 
     /// A copy of an extent failed.
@@ -394,8 +412,14 @@ impl Reactor {
             false => format!("has a copy that {message}: {}; another one serves", path.display()),
         };
         let is_lost = volume.mirror.is_lost(extent);
+        let is_away = volume.home_of(slot, extent).is_some_and(|home| volume.homes[home].is_away);
         volume.publish_away(extent);
-        let alarm = Alarm { volume: volume.id, extent: extent.into(), message };
+        if is_away && !is_lost {
+            // That its drive is away is an alarm already.
+            return;
+        }
+        let drive = volume.line_of(slot, extent).map(|home| volume.homes[home].drive);
+        let alarm = Alarm { volume: volume.id, drive, extent: extent.into(), message };
         self.raise_alarm(alarm);
         if is_lost {
             self.answer_changes(index, extent, None);

@@ -15,10 +15,11 @@ use std::time::Duration;
 use weir_reactor::{Descriptor, Waker};
 use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
-use weir_volume::AllocationMap;
 use weir_volume::mirror::{Account, MetadataFault};
+use weir_volume::{AllocationMap, Fault};
 
 use super::background::{Done, Outcome, Step};
+use super::refusals::FileIdentity;
 use super::rest::{SumsAnswer, SumsJob};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
@@ -77,8 +78,17 @@ pub(super) struct Run {
 pub(super) struct OpenError {
     /// What is wrong, in words.
     pub message: String,
-    /// Nothing is wrong with the file; the system was short of something.
-    pub is_passing: bool,
+    /// [`Fault::Broken`] if the file is at fault; else it may be opened later: the system was short of something, or the
+    /// drive is away.
+    pub fault: Fault,
+}
+
+/// An extent's file that was opened.
+pub(super) struct OpenedExtent {
+    pub file: OwnedFd,
+    /// Where it holds data.
+    pub map: AllocationMap,
+    pub identity: FileIdentity,
 }
 
 /// Why replica metadata or an epoch record could not be written.
@@ -102,7 +112,7 @@ pub(super) enum Answer {
         copy: CopyIndex,
         number: AskNumber,
         extent: u32,
-        result: Result<(OwnedFd, AllocationMap), OpenError>,
+        result: Result<OpenedExtent, OpenError>,
     },
     Status {
         volume: usize,
@@ -263,7 +273,7 @@ fn perform(job: Job) -> Answer {
         Job::Open { copy, number, extent, path, .. } => {
             let result = open_extent(&path).map_err(|error| OpenError {
                 message: describe(&path, &error),
-                is_passing: is_shortage(&error),
+                fault: open_fault(&path, &error),
             });
             Answer::Opened { copy, number, extent, result }
         }
@@ -335,15 +345,28 @@ fn metadata_fault(error: &io::Error) -> MetadataFault {
     }
 }
 
+/// What it means that an extent's file cannot be opened. Where not even its folder is there, the drive is away: whether
+/// it is the same drive that comes back is for control to find out.
+fn open_fault(path: &Path, error: &io::Error) -> Fault {
+    let is_folder_there = || path.parent().is_some_and(|folder| folder.symlink_metadata().is_ok());
+    match error.kind() {
+        _ if is_shortage(error) => Fault::NoMemory,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if !is_folder_there() => Fault::Away,
+        _ => Fault::Broken,
+    }
+}
+
 fn describe(path: &Path, error: &io::Error) -> String {
     format!("extent file {}: {error}", path.display())
 }
 
-fn open_extent(path: &Path) -> io::Result<(OwnedFd, AllocationMap)> {
+fn open_extent(path: &Path) -> io::Result<OpenedExtent> {
     check_whole(&std::fs::symlink_metadata(path)?)?;
-    let file = Descriptor::open_direct(path)?;
+    let file = File::from(Descriptor::open_direct(path)?);
+    let identity = FileIdentity::of(&file.metadata()?);
+    let file = OwnedFd::from(file);
     let map = map_data(&file)?;
-    Ok((file, map))
+    Ok(OpenedExtent { file, map, identity })
 }
 
 /// Marks every allocation piece in which the file holds data.
@@ -389,7 +412,7 @@ mod tests {
         file.set_len(EXTENT_BYTES).unwrap();
         file.write_all_at(&[1; 4096], 5 * ALLOCATION_BYTES + 8192).unwrap();
         file.sync_all().unwrap();
-        let (_, map) = open_extent(&path).unwrap();
+        let OpenedExtent { map, .. } = open_extent(&path).unwrap();
         let held: Vec<u32> = (0..1024).filter(|&piece| map.may_hold_data(piece)).collect();
         assert_eq!(held, [5]);
         let file = File::open(&path).unwrap();
@@ -415,6 +438,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("extent");
         File::create(&path).unwrap().set_len(4096).unwrap();
-        assert!(open_extent(&path).unwrap_err().to_string().contains("shortened"));
+        assert!(open_extent(&path).err().unwrap().to_string().contains("shortened"));
     }
 }

@@ -19,6 +19,7 @@ mod patience;
 mod reactor;
 mod receive;
 mod recording;
+mod refusals;
 mod rest;
 mod scrubbing;
 mod send;
@@ -57,6 +58,8 @@ use helper::Helper;
 pub use journals::JournalSpec;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
+use refusals::SpaceLeft;
+pub use refusals::{FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
 use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
@@ -194,6 +197,8 @@ pub enum DataPlaneError {
 pub struct Alarm {
     /// The volume.
     pub volume: VolumeId,
+    /// The drive that failed, if one did.
+    pub drive: Option<DriveId>,
     /// The extent within it.
     pub extent: u64,
     /// What is wrong, in words.
@@ -214,6 +219,8 @@ pub struct DataPlane {
     commons: Arc<Commons>,
     /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
     media: Mutex<BTreeMap<DriveId, SharedMedia>>,
+    /// What volumes may still take on drives that any volume was ever opened on, until their drive is forgotten.
+    spaces: Mutex<BTreeMap<DriveId, Arc<SpaceLeft>>>,
     /// The recording that runs, if one does.
     recording: Mutex<Weak<Recording>>,
     alarms: Alarms,
@@ -256,6 +263,7 @@ impl DataPlane {
             pools: Mutex::default(),
             commons,
             media: Mutex::default(),
+            spaces: Mutex::default(),
             recording: Mutex::default(),
             alarms,
         }))
@@ -286,6 +294,7 @@ impl DataPlane {
             drive: home.drive.id,
             directory: home.directory.clone(),
             read_cost: home.read_cost,
+            space: self.space_left(home.drive.id),
             media: home.drive.emulation.map(|emulation| self.media_of(home.drive.id, emulation)),
             pool: self.pool_of(home.drive),
         };
@@ -366,6 +375,7 @@ impl DataPlane {
     pub fn forget_drive(&self, drive: DriveId) {
         locked(&self.pools).remove(&drive);
         locked(&self.media).remove(&drive);
+        locked(&self.spaces).remove(&drive);
     }
 
     /// Chooses the reactor with the fewest volumes.

@@ -20,6 +20,7 @@ use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
+use super::refusals::Refusals;
 use super::rest::Keeping;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
@@ -107,6 +108,8 @@ pub(super) struct Reactor {
     /// Work with files of checksums, and volumes that are scrubbed.
     pub keeping: Keeping,
     pub scrubs: Scrubs,
+    /// What drives were not asked for, and is not answered yet.
+    pub refusals: Refusals,
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
     patience: Patience,
@@ -152,6 +155,7 @@ impl Reactor {
             yielding: Yielding::default(),
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
+            refusals: Refusals::default(),
             is_tidying_up: false,
             patience: Patience::default(),
             spare_effects: Vec::new(),
@@ -172,6 +176,7 @@ impl Reactor {
             self.take_commands();
             self.take_answers();
             self.take_mail();
+            self.pass_on_refusals();
             self.pass_on_due();
             self.look_at_journals();
             self.look_at_background();
@@ -233,7 +238,7 @@ impl Reactor {
     }
 
     fn timeout_ns(&self) -> Option<u64> {
-        if !(self.resuming.is_empty() && self.outgoing.is_empty()) {
+        if !(self.resuming.is_empty() && self.outgoing.is_empty() && self.refusals.is_empty()) {
             return Some(0);
         }
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
@@ -314,6 +319,11 @@ impl Reactor {
                 Command::EndScrub { volume, done } => {
                     self.end_scrub(volume);
                     answer(done);
+                }
+                Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
+                Command::OpenFiles { drive, done } => {
+                    // They may have stopped waiting.
+                    let _ = done.send(self.open_files(drive));
                 }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),

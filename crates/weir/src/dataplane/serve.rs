@@ -34,7 +34,7 @@ fn nbd_error(fault: Fault) -> NbdError {
         Fault::NoMemory => NbdError::NoMem,
         Fault::Unsupported => NbdError::NotSupported,
         Fault::OutOfRange => NbdError::Inval,
-        Fault::Broken => NbdError::Io,
+        Fault::Away | Fault::Broken => NbdError::Io,
     }
 }
 

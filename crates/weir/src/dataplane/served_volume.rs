@@ -23,6 +23,7 @@ use super::emulation::Emulated;
 use super::helper::MetadataError;
 use super::journals::VolumeJournals;
 use super::recording::Tap;
+use super::refusals::{FileIdentity, SpaceLeft};
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
 use super::stalls::{Ghost, Ghosts};
@@ -132,6 +133,10 @@ pub(super) struct Home {
     pub directory: PathBuf,
     /// How long a read takes here, beside the other homes.
     pub read_cost: u32,
+    /// Its folder is not where it should be: nothing is asked of it.
+    pub is_away: bool,
+    /// Space that may still be taken here.
+    pub space: Arc<SpaceLeft>,
     /// Where it stands in line.
     pub place: PoolPlace,
     /// Where each kind of work for the volume stands in line, once there was any.
@@ -144,6 +149,8 @@ struct Copy {
     /// For each extent the index of its home.
     homes: Vec<u8>,
     files: Vec<Option<Descriptor>>,
+    /// Which files these are.
+    identities: BTreeMap<u32, FileIdentity>,
     contexts: Vec<Option<Context>>,
     /// Opening and making stable of extents, by number: which extent, and since when.
     asked: BTreeMap<AskNumber, (u32, u64)>,
@@ -329,6 +336,24 @@ impl ServedVolume {
             files.resize(index + 1, None);
         }
         files[index] = file;
+        self.copies[slot].identities.remove(&extent);
+    }
+
+    /// Takes note of which file an extent was opened in.
+    pub fn set_file_identity(&mut self, slot: usize, extent: u32, identity: FileIdentity) {
+        self.copies[slot].identities.insert(extent, identity);
+    }
+
+    /// Which file an extent was opened in, if it was.
+    pub fn file_identity(&self, slot: usize, extent: u32) -> Option<FileIdentity> {
+        self.copies.get(slot)?.identities.get(&extent).copied()
+    }
+
+    /// The copies of extents at a home, as pairs of copy and extent.
+    pub fn copies_at(&self, home: usize) -> Vec<(usize, u32)> {
+        let all = (0..self.copies.len())
+            .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
+        all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
     }
 
     /// Keeps in words why an account or a witness could not be written.
@@ -348,7 +373,10 @@ impl ServedVolume {
         self.mirror.resize(size_bytes, beginnings);
         let count = self.mirror.extents() as usize;
         self.metadata.truncate(self.mirror.extents());
-        self.copies.iter_mut().for_each(|copy| copy.files.truncate(count));
+        for copy in &mut self.copies {
+            copy.files.truncate(count);
+            copy.identities.retain(|extent, _| (*extent as usize) < count);
+        }
         self.copying.look_at_all(&self.mirror);
         self.publish_rest_of_all();
     }

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,30 @@ impl Store {
         };
         let source = io::Error::other(reason);
         Err(StoreError { action: "use the marker", path: directory.join(MARKER_FILE), source })
+    }
+
+    /// Why the drive's folder is not what it was when it was opened, if it is not: it is gone, it is another one, or it
+    /// has not this marker, if it should have one. One that cannot be read is there.
+    pub fn absence(&self, marker: Option<&Marker>) -> Option<String> {
+        let shown = self.drive().display();
+        let found = match fs::metadata(self.drive()) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Some(format!("there is no folder {shown}"));
+            }
+            Err(_) => return None,
+            Ok(found) => (found.dev(), found.ino()),
+        };
+        if found != self.folder {
+            return Some(format!("{shown} is another folder than it was; is its filesystem mounted?"));
+        }
+        let marker = marker?;
+        match Marker::read(self.drive()) {
+            Ok(None) => Some(format!("{MARKER_FILE} is not in {shown} any more")),
+            Ok(Some(other)) if other != *marker => {
+                Some(format!("{shown} is drive {} of installation {} now", other.drive, other.node))
+            }
+            Ok(Some(_)) | Err(_) => None,
+        }
     }
 
     /// Makes the directory of a drive that holds nothing an ordinary one again.

@@ -20,6 +20,7 @@ pub mod journal;
 mod marker;
 mod record;
 mod sharing;
+pub mod space;
 pub mod sums;
 mod usage;
 pub mod witness;
@@ -89,6 +90,8 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 pub struct Store {
     drive: PathBuf,
     sharing: Sharing,
+    /// Which folder it was when it was opened: the filesystem's number, and the folder's own.
+    folder: (u64, u64),
 }
 
 /// Number of extent files of a volume of `size_bytes`.
@@ -109,9 +112,10 @@ pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist.
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
-        let store = Store { sharing: Sharing::default(), drive };
-        let volumes = store.volumes();
+        let volumes = drive.join(VOLUMES_FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
+        let folder = fs::metadata(&drive).context("examine", &drive)?;
+        let store = Store { sharing: Sharing::default(), drive, folder: (folder.dev(), folder.ino()) };
         sync_folder(&store.drive)?;
         // Only once the folder is there: on a drive that is new it was just made.
         store.look_whether_it_shares();
@@ -124,6 +128,11 @@ impl Store {
     /// The drive's folder.
     pub fn drive(&self) -> &Path {
         &self.drive
+    }
+
+    /// The system's number of the filesystem that the drive's folder was on when it was opened.
+    pub fn filesystem(&self) -> u64 {
+        self.folder.0
     }
 
     /// True if files here could share what they hold when that was looked at last, so that a snapshot or a clone takes

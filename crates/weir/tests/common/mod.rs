@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod extents;
 pub mod load;
 pub mod loops;
+pub mod mounts;
 pub mod nbd;
 pub mod program;
 pub mod random;

@@ -9,7 +9,7 @@ use super::background::job_table;
 use super::drive::{location, media, optional_size, state};
 use super::pool;
 use super::volume::class;
-use crate::api::types::{Alarm, Health, Pool, PoolDrive, Status};
+use crate::api::types::{Alarm, Health, Pool, PoolDrive, Severity, Status};
 
 /// Shows how the daemon is.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -159,5 +159,10 @@ fn sentence(alarm: &Alarm) -> String {
     let volume = alarm.volume.clone().or(alarm.volume_id.map(|id| id.to_string()));
     let volume = volume.map(|volume| format!("volume {volume}, ")).unwrap_or_default();
     let extent = alarm.extent.map(|extent| format!("extent {extent}: ")).unwrap_or_default();
-    format!("{volume}{extent}{}", alarm.message)
+    let severity = match alarm.severity {
+        Severity::Critical => "critical",
+        Severity::Warning => "warning",
+    };
+    let Alarm { message, since, at_risk, remedy, .. } = alarm;
+    format!("{severity} since {since}: {volume}{extent}{message}. At risk: {at_risk}. Do: {remedy}.")
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use reserve::Reserve;
 pub use sqlite::SqliteCatalogue;
 
 /// One key with its value.
@@ -55,6 +56,25 @@ pub enum CatalogueError {
         /// True if there is no space left for it.
         is_full: bool,
     },
+    /// Nothing can be written to its file.
+    #[error("the catalogue cannot be written: {message}")]
+    ReadOnly {
+        /// What the store below said.
+        message: String,
+    },
+    /// The disk below failed.
+    #[error("the disk that holds the catalogue failed: {message}")]
+    Disk {
+        /// What the store below said.
+        message: String,
+    },
+}
+
+impl CatalogueError {
+    /// True if there is no space left for the catalogue.
+    pub fn is_full(&self) -> bool {
+        matches!(self, CatalogueError::Store { is_full: true, .. })
+    }
 }
 
 /// A change of several keys that happens as a whole or not at all, and only if all comparisons hold.

@@ -12,6 +12,10 @@ use super::{Catalogue, CatalogueError, Entry, Transaction};
 /// Version of the tables; a file with a higher one was written by a newer Weir and is refused.
 const SCHEMA_VERSION: i64 = 1;
 
+/// A filesystem with less space than this is full for a catalogue that is opened, in bytes: less than the index of its log
+/// takes.
+const FULL_BELOW_BYTES: u64 = 64 << 10;
+
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS entry (
         key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL, revision INTEGER NOT NULL
@@ -30,8 +34,12 @@ pub struct SqliteCatalogue {
 
 impl From<rusqlite::Error> for CatalogueError {
     fn from(error: rusqlite::Error) -> CatalogueError {
-        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
-        CatalogueError::Store { message: error.to_string(), is_full }
+        let message = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::ReadOnly) => CatalogueError::ReadOnly { message },
+            Some(ErrorCode::SystemIoFailure) => CatalogueError::Disk { message },
+            code => CatalogueError::Store { message, is_full: code == Some(ErrorCode::DiskFull) },
+        }
     }
 }
 
@@ -41,12 +49,10 @@ impl SqliteCatalogue {
     /// # Errors
     /// If the file is not a catalogue, is damaged, or was written by a newer version.
     pub fn open(path: &Path) -> Result<SqliteCatalogue, CatalogueError> {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(Duration::from_secs(5))?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        prepare(&connection)?;
         let reserve = Reserve::beside(path);
+        // What says that the filesystem is full differs from one step of opening to the next.
+        let is_full = |error: &CatalogueError| error.is_full() || is_filesystem_full(path);
+        let connection = reserve.help(is_full, || connect(path))?;
         reserve.refill();
         Ok(SqliteCatalogue { connection: Mutex::new(connection), reserve })
     }
@@ -54,6 +60,22 @@ impl SqliteCatalogue {
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens the file and its log.
+fn connect(path: &Path) -> Result<Connection, CatalogueError> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    prepare(&connection)?;
+    Ok(connection)
+}
+
+/// True if the filesystem of a file has not even a page left.
+fn is_filesystem_full(path: &Path) -> bool {
+    let space = path.parent().and_then(|folder| rustix::fs::statvfs(folder).ok());
+    space.is_some_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < FULL_BELOW_BYTES)
 }
 
 /// Checks that the file is sound and of a version that is understood, and makes its tables.
@@ -68,7 +90,11 @@ fn prepare(connection: &Connection) -> Result<(), CatalogueError> {
         return refuse(format!("its file has version {version}; this Weir knows {SCHEMA_VERSION}"));
     }
     connection.execute_batch(SCHEMA)?;
-    Ok(connection.pragma_update(None, "user_version", SCHEMA_VERSION)?)
+    // A start writes nothing that is there already: it needs no space then.
+    match version == SCHEMA_VERSION {
+        true => Ok(()),
+        false => Ok(connection.pragma_update(None, "user_version", SCHEMA_VERSION)?),
+    }
 }
 
 /// An entry as it lies in the table, before its value is read.
@@ -111,17 +137,10 @@ impl Catalogue for SqliteCatalogue {
 
     fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError> {
         let mut connection = self.connection();
-        match commit(&mut connection, &transaction) {
-            Err(CatalogueError::Store { is_full: true, .. })
-                if transaction.frees_space && self.reserve.spend() =>
-            {
-                commit(&mut connection, &transaction)
-            }
-            result => {
-                self.reserve.refill();
-                result
-            }
-        }
+        let may_help = |error: &CatalogueError| transaction.frees_space && error.is_full();
+        let result = self.reserve.help(may_help, || commit(&mut connection, &transaction));
+        self.reserve.refill();
+        result
     }
 }
 

@@ -286,7 +286,13 @@ impl Control {
         let alarm = |(drive, why): (DriveId, String)| {
             let name = &model.drives.get(&drive)?.record.name;
             let message = format!("drive '{name}' cannot be removed yet: {why}");
-            Some(StandingAlarm { source: AlarmSource::Control, volume: None, extent: None, message })
+            Some(StandingAlarm {
+                source: AlarmSource::Control,
+                drive: None,
+                volume: None,
+                extent: None,
+                message,
+            })
         };
         faults.into_iter().filter_map(alarm).collect()
     }

@@ -234,7 +234,13 @@ impl Control {
         let model = self.model();
         let alarm = |drive: &Drive| {
             let message = drive.record.class_alarm(&self.classes)?;
-            Some(StandingAlarm { source: AlarmSource::Measurement, volume: None, extent: None, message })
+            Some(StandingAlarm {
+                source: AlarmSource::Measurement,
+                drive: None,
+                volume: None,
+                extent: None,
+                message,
+            })
         };
         model.drives.values().filter_map(alarm).collect()
     }

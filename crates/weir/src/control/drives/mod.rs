@@ -4,6 +4,7 @@
 //! when the daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says
 //! why. One that is removed is emptied first.
 
+mod absence;
 mod class;
 mod copy;
 mod device;
@@ -31,6 +32,7 @@ use super::spread::Domain;
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, Marker, Store};
+pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
@@ -260,7 +262,8 @@ impl Control {
             let message = format!(
                 "{why}; its {lost} volumes are not served{others}: bring it back, and it is used again"
             );
-            StandingAlarm { source: AlarmSource::Control, volume: None, extent: None, message }
+            let drive = Some(drive.record.id);
+            StandingAlarm { source: AlarmSource::Drive, drive, volume: None, extent: None, message }
         };
         missing.map(alarm).collect()
     }

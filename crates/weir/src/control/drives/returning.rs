@@ -16,7 +16,7 @@ use super::super::journals::{Copy, Place};
 use super::super::records::VolumeRecord;
 use super::{Drive, open_store};
 use crate::store::account::{self, account_file_name};
-use crate::store::{Marker, extent_fault, extent_file_name};
+use crate::store::{extent_fault, extent_file_name};
 
 /// Whether a copy that could not be reached can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +53,14 @@ impl Control {
         let _change = self.begin_change();
         let known = self.model().drives.get(&id).map(|drive| (drive.record.clone(), drive.revision));
         let Some((mut record, mut revision)) = known else { return };
-        let places = (self.state.as_path(), &*self.catalogue);
-        let store = open_store(places, self.node, &mut record, &mut revision);
+        let store = match self.absences.of(id) {
+            Some(store) if self.absence(id, &store).is_none() => Ok(store),
+            Some(store) if id == DriveId::DEFAULT => Err(self.absence(id, &store).unwrap_or_default()),
+            _ => {
+                let places = (self.state.as_path(), &*self.catalogue);
+                open_store(places, self.node, &mut record, &mut revision)
+            }
+        };
         let is_back = store.is_ok();
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
@@ -63,6 +69,7 @@ impl Control {
         });
         if is_back {
             tracing::info!(drive = %record.name, "the drive is back");
+            self.go_on_with(id);
             self.serve_again(id);
         }
     }
@@ -92,6 +99,7 @@ impl Control {
                 .map(|error| format!("volume '{}' cannot be served: {error}", volume.export_name()));
             self.alarms.set_volume(volume.id, message);
         }
+        self.begin_waiting_cleanups(drive);
         if let Err(error) = self.resume_cleanups(&[]) {
             tracing::warn!(%error, "what has to go from a drive that is back goes at the next start");
         }
@@ -161,15 +169,17 @@ impl Control {
     }
 
     /// True unless a drive is gone from its folder, whose files are away then and not damaged. One that cannot be read is
-    /// there. The default drive is a part of the state folder and has no marker.
-    fn is_in_place(&self, drive: DriveId) -> bool {
-        let Ok(store) = self.store(drive) else { return false };
-        drive == DriveId::DEFAULT || !matches!(Marker::read(store.drive()), Ok(None))
+    /// there.
+    pub(in crate::control) fn is_in_place(&self, drive: DriveId) -> bool {
+        self.store(drive).is_ok_and(|store| self.absence(drive, &store).is_none())
     }
 
     /// Whether the files of a copy on a drive that is there can be used.
     fn state_of(&self, volume: VolumeId, drive: DriveId, copy: Copy) -> State {
         let Ok(store) = self.store(drive) else { return State::Damaged };
+        if self.absences.is_replaced(drive, volume, copy) {
+            return State::Damaged;
+        }
         let (folder, extent) = (store.extents(volume), copy.0);
         let (account, journal) = match self.journal_of(volume, drive, copy) {
             Place::Direct => (folder.join(account_file_name(extent.into())), None),

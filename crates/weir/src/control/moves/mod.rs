@@ -88,6 +88,12 @@ impl MoveView {
 }
 
 impl Moves {
+    /// Volumes of which copies move, and are not stuck.
+    pub fn under_way(&self) -> BTreeSet<VolumeId> {
+        let unsettled = self.unsettled();
+        unsettled.iter().filter(|(_, one)| one.view.stuck.is_none()).map(|(id, _)| *id).collect()
+    }
+
     fn unsettled(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Unsettled>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -485,6 +491,7 @@ impl Control {
         let stuck = unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.stuck.clone()?)));
         let alarm = |(volume, why)| StandingAlarm {
             source: AlarmSource::Replicas,
+            drive: None,
             volume: Some(volume),
             extent: None,
             message: format!("copies are not where they should be: {why}"),

@@ -101,7 +101,7 @@ impl Reactor {
         homes: Vec<NewHome>,
         path: &[PolicyLevel],
     ) {
-        for NewHome { drive, directory, read_cost, media, pool } in homes {
+        for NewHome { drive, directory, read_cost, space, media, pool } in homes {
             let place = PoolPlace::new(pool, path, self.now_ns);
             for connection in self.connections_of(index) {
                 let leaf = place.add_leaf(self.now_ns);
@@ -113,6 +113,8 @@ impl Reactor {
                 drive,
                 directory,
                 read_cost,
+                is_away: false,
+                space,
                 place,
                 background_leaves: BTreeMap::new(),
             });

@@ -1,0 +1,163 @@
+//! Drives whose folders vanish while the daemon runs, and what they must be to be used again.
+//!
+//! Once a second it is looked whether each drive is where it should be: its folder is the one that was opened (the same
+//! filesystem and inode), and has the drive's marker. A drive that is not is away: it is shown as missing, replicas there
+//! that others stand in for are failed, and the last replica of an extent answers EIO, with its file left open.
+//!
+//! What comes back unchanged is used again without a restart:
+//!
+//! * The drive is the same if its folder is the one that was opened, or another one with its marker; the default drive
+//!   has no marker, and must be the same folder.
+//! * The last replica of an extent goes on if its path leads to the very file that is open. While a file is open, its
+//!   filesystem stays in the kernel, even where it was unmounted lazily, and the inode is nobody else's: so everything
+//!   that was acknowledged is there, flushed or not, and an error of a later flush is seen. With any other file in that
+//!   place, an acknowledged write may be missing: the replica fails with that reason.
+//! * A failed replica is brought up to date by what it missed, unless its file is another one: then it is made anew.
+//! * An extent that was not opened has acknowledged nothing since the start; its file must be whole, as at a start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_types::bounds::EXTENT_BYTES;
+use weir_types::{DriveId, VolumeId};
+
+use super::super::Control;
+use super::super::journals::Copy;
+use crate::dataplane::{FileIdentity, OpenFile};
+use crate::store::{Marker, Store};
+
+/// Drives that went away while the daemon ran, and what was found changed of those that came back.
+#[derive(Default)]
+pub(in crate::control) struct Absences(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The files of drives that are away, as they were opened.
+    away: BTreeMap<DriveId, Store>,
+    /// Replicas in whose place another file was found: they are made anew.
+    replaced: BTreeSet<(DriveId, VolumeId, Copy)>,
+}
+
+/// What is in the place of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// The same file.
+    Same,
+    /// A file of the same number in what may be another life of its filesystem.
+    SameNumber,
+    /// Another file, a damaged one, or none.
+    Other,
+}
+
+impl Absences {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files of a drive that is away, as they were opened.
+    pub fn of(&self, drive: DriveId) -> Option<Store> {
+        self.state().away.get(&drive).cloned()
+    }
+
+    /// True if a replica was found replaced.
+    pub fn is_replaced(&self, drive: DriveId, volume: VolumeId, copy: Copy) -> bool {
+        self.state().replaced.contains(&(drive, volume, copy))
+    }
+}
+
+impl Control {
+    /// Takes drives out of use whose folders are gone.
+    pub(in crate::control) fn look_for_absences(&self) {
+        for (drive, store) in self.stores() {
+            if let Some(why) = self.absence(drive, &store) {
+                self.leave_out(drive, store, why);
+            }
+        }
+    }
+
+    /// Why a drive is not where it should be, if it is not. One that cannot be read is there.
+    pub(in crate::control) fn absence(&self, drive: DriveId, store: &Store) -> Option<String> {
+        let marker = (drive != DriveId::DEFAULT).then(|| Marker::new(self.node, drive));
+        store.absence(marker.as_ref())
+    }
+
+    fn leave_out(&self, id: DriveId, store: Store, why: String) {
+        let name = self.update(|model| {
+            let drive = model.drives.get_mut(&id).filter(|drive| drive.store.is_ok())?;
+            drive.store = Err(why.clone());
+            Some(drive.record.name.clone())
+        });
+        // It was removed, or found missing, at the same time.
+        let Some(name) = name else { return };
+        {
+            let mut state = self.absences.state();
+            state.replaced.retain(|(drive, ..)| *drive != id);
+            state.away.insert(id, store);
+        }
+        self.data_plane.set_drive_away(id, true);
+        tracing::error!(drive = %name, "the drive is away: {why}");
+    }
+
+    /// Lets the data plane go on with a drive that is back, apart from files that are not what they were.
+    pub(in crate::control) fn go_on_with(&self, drive: DriveId) {
+        if self.absences.of(drive).is_none() {
+            return;
+        }
+        for file in self.data_plane.open_files(drive) {
+            self.judge(drive, &file);
+        }
+        self.data_plane.set_drive_away(drive, false);
+        self.absences.state().away.remove(&drive);
+    }
+
+    fn judge(&self, drive: DriveId, file: &OpenFile) {
+        let found = found_in_place_of(file);
+        if found == Found::Same {
+            return;
+        }
+        if found == Found::Other {
+            self.absences.state().replaced.insert((drive, file.volume, file.copy));
+        }
+        let message = format!(
+            "is not the file that was open before its drive was away; acknowledged writes may be missing in {}: put \
+             the original back and restart the daemon, or restore a snapshot",
+            file.path.display()
+        );
+        self.data_plane.retire(file.volume, file.copy, message);
+    }
+}
+
+fn found_in_place_of(file: &OpenFile) -> Found {
+    let Ok(metadata) = fs::symlink_metadata(&file.path) else { return Found::Other };
+    let identity = FileIdentity::of(&metadata);
+    match metadata.is_file() && metadata.len() == EXTENT_BYTES && identity.inode == file.identity.inode {
+        false => Found::Other,
+        true if identity == file.identity => Found::Same,
+        true => Found::SameNumber,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_whole_file_is_taken_for_the_one_that_was_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("extent");
+        fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
+        let identity = FileIdentity::of(&path.metadata().unwrap());
+        let volume = VolumeId(uuid::Uuid::nil());
+        let file = OpenFile { volume, copy: (0, 0), path: path.clone(), identity };
+        assert_eq!(found_in_place_of(&file), Found::Same);
+        let elsewhere = FileIdentity { device: identity.device + 1, ..identity };
+        assert_eq!(found_in_place_of(&OpenFile { identity: elsewhere, ..file.clone() }), Found::SameNumber);
+        let other = FileIdentity { inode: identity.inode + 1, ..identity };
+        assert_eq!(found_in_place_of(&OpenFile { identity: other, ..file.clone() }), Found::Other);
+        fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        assert_eq!(found_in_place_of(&file), Found::Other);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(found_in_place_of(&file), Found::Other);
+    }
+}

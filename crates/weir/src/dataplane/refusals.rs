@@ -1,0 +1,285 @@
+//! What a drive is not asked for at present: anything while it is away, and more space while the state folder needs the
+//! rest of its filesystem. It is refused in the reactor, and answered like anything else that failed.
+//!
+//! A drive is away while its folder is not where it should be. Copies there that others stand in for are taken out of
+//! service, and make up for it later. The last copy of an extent stays as it is, with its file open: nothing that was
+//! acknowledged is lost, and it goes on once control has found the same file in its place. Until then only syncs go
+//! there, because a file that is open can be made stable wherever its folder is; one that has no name left cannot.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use weir_types::bounds::ALLOCATION_BYTES;
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::Answer;
+use weir_volume::{Action, Fault, OperationId};
+
+use super::DataPlane;
+use super::command::Command;
+use super::helper::OpenError;
+use super::locked;
+use super::reactor::Reactor;
+use super::token::{AskNumber, CopyIndex, VolumeIndex};
+
+/// Which file it is, whatever its name: the filesystem's number, and the file's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The system's number of the filesystem.
+    pub device: u64,
+    /// The filesystem's number of the file.
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// That of a file or folder.
+    pub fn of(metadata: &std::fs::Metadata) -> FileIdentity {
+        FileIdentity { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// The file of a copy of an extent, as it was opened.
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    /// Whose it is.
+    pub volume: VolumeId,
+    /// The extent and the copy.
+    pub copy: (u32, usize),
+    /// Where it was.
+    pub path: PathBuf,
+    /// Which file that was.
+    pub identity: FileIdentity,
+}
+
+/// Space that volumes may still take on a drive, in bytes.
+#[derive(Debug)]
+pub(super) struct SpaceLeft(AtomicI64);
+
+impl Default for SpaceLeft {
+    fn default() -> SpaceLeft {
+        SpaceLeft(AtomicI64::new(i64::MAX))
+    }
+}
+
+impl SpaceLeft {
+    /// Takes some; false if there is not as much.
+    fn take(&self, bytes: u64) -> bool {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.0.load(Relaxed) >= bytes && self.0.fetch_sub(bytes, Relaxed) >= bytes
+    }
+}
+
+/// Something that a drive was not asked for, and is answered in the next round.
+enum Refused {
+    Operation { copy: CopyIndex, operation: OperationId, number: AskNumber, fault: Fault },
+    Allocate { copy: CopyIndex, number: AskNumber, extent: u32, piece: u32, fault: Fault },
+    Open { copy: CopyIndex, number: AskNumber, extent: u32 },
+}
+
+/// A reactor's refusals that are not answered yet: each belongs to an operation that is under way.
+#[derive(Default)]
+pub(super) struct Refusals(VecDeque<Refused>);
+
+impl Refusals {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Why an action on a file of a home is refused now, if it is.
+pub(super) fn refusal(is_away: bool, space: &SpaceLeft, action: &Action) -> Option<Fault> {
+    match action {
+        Action::Sync { .. } => None,
+        _ if is_away => Some(Fault::Away),
+        Action::Allocate { .. } => (!space.take(ALLOCATION_BYTES)).then_some(Fault::NoSpace),
+        Action::Zero { length, .. } => (!space.take((*length).into())).then_some(Fault::NoSpace),
+        _ => None,
+    }
+}
+
+impl Reactor {
+    /// Answers an action later as one that failed.
+    pub(super) fn refuse_action(
+        &mut self,
+        copy: CopyIndex,
+        number: AskNumber,
+        action: &Action,
+        fault: Fault,
+    ) {
+        let refused = match *action {
+            Action::Open { extent } => Refused::Open { copy, number, extent },
+            Action::Allocate { extent, piece } => Refused::Allocate { copy, number, extent, piece, fault },
+            _ => {
+                let operation = action.operation().expect("all else belongs to an operation");
+                Refused::Operation { copy, operation, number, fault }
+            }
+        };
+        self.refusals.0.push_back(refused);
+    }
+
+    /// Answers what was refused.
+    pub(super) fn pass_on_refusals(&mut self) {
+        // What is refused in turn has its turn in the next round.
+        for _ in 0..self.refusals.0.len() {
+            match self.refusals.0.pop_front().expect("it was counted") {
+                Refused::Open { copy, number, extent } => {
+                    let message = "its drive is away".to_owned();
+                    self.extent_opened(
+                        (copy, number),
+                        extent,
+                        Err(OpenError { message, fault: Fault::Away }),
+                    );
+                }
+                Refused::Allocate { copy, number, extent, piece, fault } => {
+                    self.allocation_refused((copy, number), (extent, piece), fault);
+                }
+                Refused::Operation { copy, operation, number, fault } => {
+                    self.operation_refused(copy, (operation, number), fault);
+                }
+            }
+        }
+    }
+
+    fn allocation_refused(
+        &mut self,
+        (copy, number): (CopyIndex, AskNumber),
+        (extent, piece): (u32, u32),
+        fault: Fault,
+    ) {
+        let is_wanted = self.volumes[copy.volume].answered(copy.slot, number);
+        // Before the copy may be renewed: until then it waits for this.
+        self.tell(copy, Answer::Refused(extent, piece, fault));
+        if !is_wanted {
+            self.is_ghost(copy, number);
+            return;
+        }
+        self.volumes[copy.volume].outstanding -= 1;
+        self.carry_out(copy.volume);
+        self.settle_volume(copy.volume);
+    }
+
+    fn operation_refused(
+        &mut self,
+        copy: CopyIndex,
+        (operation, number): (OperationId, AskNumber),
+        fault: Fault,
+    ) {
+        if !self.volumes[copy.volume].is_wanted(copy.slot, operation, number) {
+            self.is_ghost(copy, number);
+            return;
+        }
+        let home = self.volumes[copy.volume].context(copy.slot, operation).home;
+        self.completed(copy, operation, Err(fault));
+        self.volumes[copy.volume].outstanding -= 1;
+        self.carry_out(copy.volume);
+        self.release_home(copy.volume, home);
+        self.settle_volume(copy.volume);
+    }
+
+    /// A drive is away, or back with what it had.
+    pub(super) fn set_away(&mut self, drive: DriveId, is_away: bool) {
+        let indices: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            let volume = &mut self.volumes[index];
+            let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
+            volume.homes[home].is_away = is_away;
+            if is_away {
+                self.leave_to_others(index, home);
+            } else if self.copied_volumes.contains(&index) {
+                self.wake_copying();
+            }
+        }
+    }
+
+    /// Takes copies on a home out of service that others stand in for.
+    fn leave_to_others(&mut self, index: VolumeIndex, home: usize) {
+        let volume = &mut self.volumes[index];
+        if !volume.mirror.has_copies() {
+            return;
+        }
+        for (slot, extent) in volume.copies_at(home) {
+            if volume.mirror.is_there(extent, slot) && volume.mirror.has_other(extent, slot) {
+                volume.mirror.retire(extent, slot, &mut volume.effects);
+            }
+        }
+        self.carry_out(index);
+        self.settle_volume(index);
+    }
+
+    /// The files that are open on a drive.
+    pub(super) fn open_files(&self, drive: DriveId) -> Vec<OpenFile> {
+        let mut files = Vec::new();
+        for (_, volume) in &self.volumes {
+            let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
+            for (slot, extent) in volume.copies_at(home) {
+                files.extend(volume.file_identity(slot, extent).map(|identity| OpenFile {
+                    volume: volume.id,
+                    copy: (extent, slot),
+                    path: volume.extent_path(slot, extent),
+                    identity,
+                }));
+            }
+        }
+        files
+    }
+
+    /// True if a file that is open on a drive that is away has lost its last name: what is made stable there is lost.
+    pub(super) fn is_nameless(&self, copy: CopyIndex, extent: u32) -> bool {
+        let volume = &self.volumes[copy.volume];
+        let is_away = volume.home_of(copy.slot, extent).is_some_and(|home| volume.homes[home].is_away);
+        is_away && rustix::fs::fstat(&volume.file(copy.slot, extent)).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+}
+
+impl DataPlane {
+    /// The space that may still be taken on a drive.
+    pub(super) fn space_left(&self, drive: DriveId) -> Arc<SpaceLeft> {
+        Arc::clone(locked(&self.spaces).entry(drive).or_default())
+    }
+
+    /// Says how much space volumes may still take on a drive, in bytes, until it is said anew.
+    pub fn set_space_left(&self, drive: DriveId, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.space_left(drive).0.store(bytes, Relaxed);
+    }
+
+    /// Has nothing more asked of a drive whose folder is gone, or goes on with what it had. Holds for all that comes
+    /// after it.
+    pub fn set_drive_away(&self, drive: DriveId, is_away: bool) {
+        for reactor in &self.reactors {
+            reactor.order(Command::SetAway { drive, is_away });
+        }
+    }
+
+    /// The files that volumes have open on a drive.
+    pub fn open_files(&self, drive: DriveId) -> Vec<OpenFile> {
+        let mut files = Vec::new();
+        for reactor in &self.reactors {
+            let (done, answer): (SyncSender<Vec<OpenFile>>, _) = sync_channel(1);
+            reactor.order(Command::OpenFiles { drive, done });
+            // A reactor that has stopped has none.
+            files.extend(answer.recv().unwrap_or_default());
+        }
+        files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_is_taken_until_there_is_none() {
+        let space = SpaceLeft(AtomicI64::new(2 * ALLOCATION_BYTES as i64));
+        let allocate = Action::Allocate { extent: 0, piece: 0 };
+        assert_eq!(refusal(false, &space, &allocate), None);
+        assert_eq!(refusal(false, &space, &allocate), None);
+        assert_eq!(refusal(false, &space, &allocate), Some(Fault::NoSpace));
+        assert_eq!(refusal(true, &space, &allocate), Some(Fault::Away));
+        assert_eq!(refusal(true, &SpaceLeft::default(), &Action::Sync { extent: 0 }), None);
+        assert_eq!(refusal(false, &SpaceLeft::default(), &allocate), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Small filesystems of their own, for tests that fill, remount or take away what a daemon uses.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::common::daemon::State;
+use crate::common::program::tool;
+
+/// A filesystem that is mounted, and unmounted at the end, however that comes.
+pub struct Mount {
+    point: PathBuf,
+    image: Option<PathBuf>,
+}
+
+impl Mount {
+    /// A filesystem in memory.
+    pub fn tmpfs(point: &Path, mebibytes: u64) -> Mount {
+        fs::create_dir_all(point).unwrap();
+        let size = format!("size={mebibytes}m");
+        tool("mount", &["-t", "tmpfs", "-o", &size, "none", point.to_str().unwrap()]);
+        Mount { point: point.to_owned(), image: None }
+    }
+
+    /// An ext4 or XFS filesystem in a file.
+    pub fn image(state: &State, kind: &str, point: &Path, mebibytes: u64) -> Mount {
+        let image = state.beside(&format!("image-{}", point.file_name().unwrap().to_str().unwrap()));
+        fs::File::create_new(&image).unwrap().set_len(mebibytes << 20).unwrap();
+        tool(&format!("mkfs.{kind}"), &["-q", image.to_str().unwrap()]);
+        fs::create_dir_all(point).unwrap();
+        let mount = Mount { point: point.to_owned(), image: Some(image) };
+        mount.mount();
+        mount
+    }
+
+    /// Mounts an image again that was unmounted.
+    pub fn mount(&self) {
+        let image = self.image.as_ref().unwrap().to_str().unwrap();
+        tool("mount", &["-o", "loop", image, self.point.to_str().unwrap()]);
+    }
+
+    /// Mounts it anew with other options.
+    pub fn remount(&self, options: &str) {
+        tool("mount", &["-o", &format!("remount,{options}"), self.point.to_str().unwrap()]);
+    }
+
+    /// Takes it away from its place; what is open there stays so.
+    pub fn unmount(&self) {
+        tool("umount", &["-l", self.point.to_str().unwrap()]);
+    }
+
+    pub fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// Bytes that are free.
+    pub fn free_bytes(&self) -> u64 {
+        let space = rustix::fs::statvfs(&self.point).unwrap();
+        space.f_bfree * space.f_frsize
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a failed test's daemon may still be ending. It may be unmounted already.
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.point).output();
+    }
+}
+
+/// Fills a filesystem to its last byte by a file in this folder.
+pub fn fill_to_the_last_byte(folder: &Path) -> PathBuf {
+    let path = folder.join("filler");
+    let mut file = fs::File::options().create(true).append(true).open(&path).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        let bytes = vec![7; size];
+        while file.write_all(&bytes).is_ok() && file.sync_data().is_ok() {}
+    }
+    path
+}

@@ -1,0 +1,411 @@
+//! What fails around the daemon, and what clients, `status` and the operator see of it: each test is a row of the table
+//! in `docs/failures.md`, by its name.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::daemon::{Daemon, State};
+use common::mounts::{Mount, fill_to_the_last_byte};
+use common::nbd::{Client, EIO, ENOSPC};
+use common::program::{find, is_root};
+use common::wait_until;
+use serde_json::Value;
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// True if filesystems can be made and mounted here.
+fn can_mount() -> bool {
+    let can = is_root() && find("mkfs.xfs").is_some() && find("mkfs.ext4").is_some();
+    if !can {
+        common::skip("a filesystem of its own needs root, mkfs.xfs and mkfs.ext4");
+    }
+    can
+}
+
+fn add_drive(daemon: &Daemon, folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    daemon.ok(&["drive", "add", folder.to_str().unwrap(), "--class", "high", "--no-measurement"]);
+}
+
+/// A daemon with drives beside its state folder, and a volume of two extents with a replica on each drive.
+fn with_replicas(drives: &[&str]) -> Daemon {
+    let daemon = Daemon::fresh();
+    drives.iter().for_each(|drive| add_drive(&daemon, &daemon.state().beside(drive)));
+    create(&daemon, drives.len());
+    daemon
+}
+
+fn create(daemon: &Daemon, replicas: usize) {
+    let replicas = replicas.to_string();
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", &replicas]);
+}
+
+fn attach(daemon: &Daemon) -> Client {
+    Client::attach(&daemon.nbd_socket(), "vol1")
+}
+
+/// Waits until the daemon has noticed that a drive is missing, or that it is back.
+fn wait_for_drive(daemon: &Daemon, drive: &str, state: &str) {
+    let words = format!("drive '{drive}' at ");
+    let is_missing = || alarms(daemon).iter().any(|alarm| alarm.starts_with(&words));
+    wait_until(&format!("drive '{drive}' to be {state}"), || is_missing() == (state == "missing"));
+    assert_eq!(daemon.json(&["drive", "show", drive])["state"], state);
+}
+
+/// The messages of all alarms that stand.
+fn alarms(daemon: &Daemon) -> Vec<String> {
+    let status = daemon.json(&["status"]);
+    let alarms = status["alarms"].as_array().unwrap().iter();
+    alarms.map(|alarm| alarm["message"].as_str().unwrap().to_owned()).collect()
+}
+
+fn stale(daemon: &Daemon) -> u64 {
+    daemon.json(&["volume", "inspect", "vol1"])["replication"]["stale"].as_u64().unwrap()
+}
+
+/// Copies a folder with all that it holds.
+fn copy_folder(from: &Path, to: &Path) {
+    common::program::tool("cp", &["-a", "--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
+}
+
+/// Writes until there is no space; where that was.
+fn write_until_full(client: &mut Client) -> u64 {
+    for piece in 0..client.size / MIB {
+        match client.write(piece * MIB, &vec![0xaa; MIB as usize]) {
+            Ok(()) => {}
+            Err(error) => {
+                assert_eq!(error, ENOSPC);
+                return piece;
+            }
+        }
+    }
+    panic!("the volume ended before there was no space");
+}
+
+/// A daemon whose state folder and default drive are on one small filesystem.
+fn on_one_filesystem(kind: &str) -> (State, Mount) {
+    let state = State::new();
+    let mount = match kind {
+        "tmpfs" => Mount::tmpfs(&state.path(), 64),
+        "xfs" => Mount::image(&state, kind, &state.path(), 320),
+        kind => Mount::image(&state, kind, &state.path(), 64),
+    };
+    (state, mount)
+}
+
+#[test]
+fn volume_that_fills_the_state_filesystem_is_refused_space_before_the_state_folder() {
+    if !can_mount() {
+        return;
+    }
+    for kind in ["tmpfs", "ext4", "xfs"] {
+        let (state, mount) = on_one_filesystem(kind);
+        let daemon = state.start(&["--reactors", "2"]);
+        daemon.create("vol1", "1GiB");
+        let mut client = attach(&daemon);
+        let end = write_until_full(&mut client);
+        client.flush().unwrap();
+        let size_bytes =
+            rustix::fs::statvfs(mount.point()).map(|space| space.f_blocks * space.f_frsize).unwrap();
+        let free_bytes = mount.free_bytes();
+        assert!(free_bytes > size_bytes / 64, "{kind}: {free_bytes} bytes are left of {size_bytes}");
+        // The state folder can be changed, and a daemon that was killed starts.
+        daemon.ok(&["tenant", "create", "acme"]);
+        let daemon = daemon.kill().start(&[]);
+        let mut client = attach(&daemon);
+        assert_eq!(client.read((end - 1) * MIB, 4096).unwrap(), [0xaa; 4096]);
+        // What is written already can be written again.
+        client.write(0, &[0xbb; 4096]).unwrap();
+        assert_eq!(client.write(end * MIB, &[0xbb; 4096]), Err(ENOSPC), "{kind}");
+        client.trim(0, (4 * MIB) as u32).unwrap();
+        wait_until("space that was discarded to be of use", || {
+            client.write(end * MIB, &[0xcc; 4096]).is_ok()
+        });
+        daemon.stop();
+    }
+}
+
+#[test]
+fn daemon_starts_and_deletes_on_a_filesystem_that_is_full_to_the_last_byte() {
+    if !can_mount() {
+        return;
+    }
+    for kind in ["tmpfs", "ext4", "xfs"] {
+        for is_killed in [false, true] {
+            let (state, mount) = on_one_filesystem(kind);
+            let daemon = state.start(&["--reactors", "2"]);
+            ["vol1", "vol2"].iter().for_each(|volume| daemon.create(volume, "1GiB"));
+            let mut client = attach(&daemon);
+            client.write(0, &vec![0xaa; 24 * MIB as usize]).unwrap();
+            client.flush().unwrap();
+            drop(client);
+            let state = if is_killed { daemon.kill() } else { daemon.stop() };
+            fill_to_the_last_byte(mount.point());
+            let daemon = state.start(&["--reactors", "2"]);
+            let mut client = attach(&daemon);
+            assert_eq!(client.read(0, 4096).unwrap(), [0xaa; 4096], "{kind}");
+            assert_eq!(client.write(64 * MIB, &[1; 4096]), Err(ENOSPC), "{kind}");
+            client.trim(0, (4 * MIB) as u32).unwrap();
+            assert_eq!(client.read(0, 4096).unwrap(), [0; 4096], "{kind}");
+            drop(client);
+            fill_to_the_last_byte(mount.point());
+            daemon.ok(&["volume", "delete", "vol1", "--force", "--wait"]);
+            // Space comes back without a restart.
+            let mut client = Client::attach(&daemon.nbd_socket(), "vol2");
+            wait_until("the space to come back", || client.write(0, &[2; 4096]).is_ok());
+            daemon.ok(&["tenant", "create", "acme"]);
+            drop(client);
+            daemon.stop();
+        }
+    }
+}
+
+/// What `weir serve` says that does not start.
+fn refusal_to_start(state: &State) -> String {
+    let ran = common::program::run(&mut state.serve(&["--reactors", "1"]));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    ran.stderr
+}
+
+#[test]
+fn lack_of_space_is_never_reported_as_a_damaged_catalogue() {
+    if !can_mount() {
+        return;
+    }
+    let (state, mount) = on_one_filesystem("tmpfs");
+    let state = { state.start(&["--reactors", "1"]).stop() };
+    // Nothing is set aside any more, as where somebody has removed it.
+    fs::remove_file(state.path().join("catalogue.reserve")).unwrap();
+    let filler = fill_to_the_last_byte(mount.point());
+    let message = refusal_to_start(&state);
+    assert!(!message.contains("rebuild") && !message.contains("damaged"), "{message}");
+    let words = format!("the filesystem at {} has 0B of", mount.point().display());
+    assert!(message.contains(&words) && message.contains("remove files"), "{message}");
+    fs::remove_file(filler).unwrap();
+    state.start(&[]).stop();
+}
+
+#[test]
+fn read_only_state_folder_stops_a_start_and_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let (state, mount) = on_one_filesystem("ext4");
+    let state = { state.start(&["--reactors", "1"]).stop() };
+    mount.remount("ro");
+    let message = refusal_to_start(&state);
+    let words = format!("the filesystem at {} is mounted read-only", mount.point().display());
+    assert!(message.contains(&words) && !message.contains("rebuild"), "{message}");
+    mount.remount("rw");
+    state.start(&[]).stop();
+}
+
+#[test]
+fn drive_away_with_one_replica_fails_requests_until_it_is_back_unchanged() {
+    let daemon = with_replicas(&["one"]);
+    let mut client = attach(&daemon);
+    client.write(0, &[1; 4096]).unwrap();
+    client.flush().unwrap();
+    // Acknowledged, and not flushed.
+    client.write(4096, &[2; 4096]).unwrap();
+    let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
+    for round in 0..3 {
+        fs::rename(&here, &away).unwrap();
+        if round == 1 {
+            // Also before the daemon has noticed; the second extent was never opened.
+            assert_eq!(client.read(GIB, 4096), Err(EIO));
+        }
+        wait_for_drive(&daemon, "one", "missing");
+        let told = alarms(&daemon);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("drive 'one'"), "{told:?}");
+        assert_eq!(client.read(0, 4096), Err(EIO));
+        assert_eq!(client.write(8192, &[9; 4096]), Err(EIO));
+        fs::rename(&away, &here).unwrap();
+        wait_for_drive(&daemon, "one", "online");
+        assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+        assert_eq!(client.read(4096, 4096).unwrap(), [2; 4096]);
+        client.write(8192, &[3; 4096]).unwrap();
+        client.flush().unwrap();
+        assert_eq!(alarms(&daemon), [""; 0]);
+    }
+    client.write(GIB, &[4; 4096]).unwrap();
+    let daemon = daemon.kill().start(&[]);
+    let mut client = attach(&daemon);
+    assert_eq!(client.read(8192, 4096).unwrap(), [3; 4096]);
+    assert_eq!(client.read(4096, 4096).unwrap(), [2; 4096]);
+    daemon.stop();
+}
+
+#[test]
+fn filesystem_unmounted_under_one_replica_is_used_again_once_it_is_mounted() {
+    if !can_mount() {
+        return;
+    }
+    for kind in ["ext4", "xfs"] {
+        let daemon = Daemon::fresh();
+        let mount = Mount::image(daemon.state(), kind, &daemon.state().beside("one"), 320);
+        add_drive(&daemon, mount.point());
+        create(&daemon, 1);
+        let mut client = attach(&daemon);
+        client.write(0, &[1; 4096]).unwrap();
+        mount.unmount();
+        wait_for_drive(&daemon, "one", "missing");
+        assert_eq!(client.read(0, 4096), Err(EIO), "{kind}");
+        mount.mount();
+        wait_for_drive(&daemon, "one", "online");
+        assert_eq!(client.read(0, 4096).unwrap(), [1; 4096], "{kind}");
+        client.write(GIB, &[2; 4096]).unwrap();
+        client.flush().unwrap();
+        assert_eq!(alarms(&daemon), [""; 0]);
+        drop(client);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn drive_away_with_three_replicas_is_not_seen_by_clients_and_made_up_for() {
+    let daemon = with_replicas(&["one", "two", "three"]);
+    let mut client = attach(&daemon);
+    client.write(0, &[1; 4096]).unwrap();
+    for drive in ["one", "three"] {
+        let (here, away) = (daemon.state().beside(drive), daemon.state().beside("away"));
+        fs::rename(&here, &away).unwrap();
+        wait_for_drive(&daemon, drive, "missing");
+        client.write(4096, &[2; 4096]).unwrap();
+        client.write(GIB, &[3; 4096]).unwrap();
+        client.flush().unwrap();
+        // The drive, and what is at risk for it: not one for each extent.
+        let told = alarms(&daemon);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|alarm| alarm.contains(drive)), "{told:?}");
+        fs::rename(&away, &here).unwrap();
+        wait_for_drive(&daemon, drive, "online");
+        wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+        assert_eq!(alarms(&daemon), [""; 0]);
+    }
+    assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    daemon.stop();
+}
+
+#[test]
+fn drive_away_over_a_restart_is_used_again_once_it_is_back() {
+    for drives in [&["one"][..], &["one", "two", "three"]] {
+        let daemon = with_replicas(drives);
+        let mut client = attach(&daemon);
+        client.write(0, &[1; 4096]).unwrap();
+        client.flush().unwrap();
+        drop(client);
+        let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
+        let state = daemon.stop();
+        fs::rename(&here, &away).unwrap();
+        let daemon = state.start(&[]);
+        wait_for_drive(&daemon, "one", "missing");
+        match drives.len() {
+            1 => assert!(Client::try_attach(&daemon.nbd_socket(), "vol1").is_err()),
+            _ => assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [1; 4096]),
+        }
+        fs::rename(&away, &here).unwrap();
+        wait_for_drive(&daemon, "one", "online");
+        wait_until("the volume to be served", || Client::try_attach(&daemon.nbd_socket(), "vol1").is_ok());
+        assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [1; 4096]);
+        if drives.len() > 1 {
+            wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+        }
+        assert_eq!(alarms(&daemon), [""; 0]);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn drive_swapped_for_an_empty_one_is_missing_and_never_written() {
+    for drives in [&["one"][..], &["one", "two", "three"]] {
+        let daemon = with_replicas(drives);
+        let mut client = attach(&daemon);
+        client.write(0, &[1; 4096]).unwrap();
+        let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
+        fs::rename(&here, &away).unwrap();
+        fs::create_dir(&here).unwrap();
+        wait_for_drive(&daemon, "one", "missing");
+        let expected = if drives.len() == 1 { Err(EIO) } else { Ok(()) };
+        assert_eq!(client.write(4096, &[2; 4096]), expected);
+        assert_eq!(client.write(GIB, &[2; 4096]), expected);
+        assert_eq!(fs::read_dir(&here).unwrap().count(), 0, "nothing is made in a folder that is no drive");
+        fs::remove_dir(&here).unwrap();
+        fs::rename(&away, &here).unwrap();
+        wait_for_drive(&daemon, "one", "online");
+        assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+        client.write(4096, &[3; 4096]).unwrap();
+        if drives.len() > 1 {
+            wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+        }
+        assert_eq!(alarms(&daemon), [""; 0]);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn drive_that_comes_back_as_an_older_copy_is_refused_with_one_replica_and_made_anew_with_three() {
+    for drives in [&["one"][..], &["one", "two", "three"]] {
+        let daemon = with_replicas(drives);
+        let mut client = attach(&daemon);
+        client.write(0, &[1; 4096]).unwrap();
+        client.flush().unwrap();
+        let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
+        let old = daemon.state().beside("old");
+        copy_folder(&here, &old);
+        client.write(0, &[2; 4096]).unwrap();
+        client.flush().unwrap();
+        fs::rename(&here, &away).unwrap();
+        wait_for_drive(&daemon, "one", "missing");
+        fs::rename(&old, &here).unwrap();
+        wait_for_drive(&daemon, "one", "online");
+        if drives.len() == 1 {
+            assert_eq!(client.read(0, 4096), Err(EIO), "it holds less than was acknowledged");
+            let told = alarms(&daemon);
+            assert!(told.iter().any(|alarm| alarm.contains("is not the file that was open")), "{told:?}");
+        } else {
+            let volume = || daemon.json(&["volume", "inspect", "vol1"]);
+            let is_settled =
+                |volume: &Value| volume.get("moving").is_none() && volume["replication"]["stale"] == 0;
+            wait_until("the replica to be made anew", || is_settled(&volume()));
+            ["two", "three"]
+                .iter()
+                .for_each(|drive| fs::remove_dir_all(daemon.state().beside(drive)).unwrap());
+            ["two", "three"].iter().for_each(|drive| wait_for_drive(&daemon, drive, "missing"));
+            assert_eq!(client.read(0, 4096).unwrap(), [2; 4096]);
+        }
+        drop(client);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
+    let daemon = with_replicas(&["one"]);
+    let mut client = attach(&daemon);
+    (0..8).for_each(|piece| client.write(piece * 64 * MIB, &[1; 4096]).unwrap());
+    drop(client);
+    daemon.ok(&["snapshot", "create", "vol1@s1"]);
+    // So slow that it is not finished when the daemon is killed.
+    let policy = ["qos", "background-policy", "modify", "cleanup", "--max-throughput", "1IOPS"];
+    daemon.ok(&policy);
+    daemon.ok(&["snapshot", "delete", "vol1@s1"]);
+    let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
+    let state = daemon.kill();
+    fs::rename(&here, &away).unwrap();
+    let daemon = state.start(&[]);
+    let jobs = || daemon.json(&["status"])["background"].as_array().map_or(0, Vec::len);
+    assert_eq!(jobs(), 1, "its space is still to be given back");
+    fs::rename(&away, &here).unwrap();
+    wait_for_drive(&daemon, "one", "online");
+    daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);
+    wait_until("the space to be given back", || jobs() == 0);
+    assert_eq!(fs::read_dir(here.join("volumes")).unwrap().count(), 1);
+    daemon.stop();
+}
