@@ -342,6 +342,7 @@ impl World {
             Standing::Absent if is_gone && is_idle && !self.drives[slot].is_broken => {
                 self.drives[slot].files[extent as usize] = File::default();
                 self.drives[slot].sums[extent as usize] = SumsFile::default();
+                self.unknown.remove(&(slot, extent));
                 self.mirror.add(extent, slot, &mut effects);
             }
             Standing::InSync | Standing::Stale if in_sync > 1 => {
@@ -366,6 +367,7 @@ impl World {
             if is_known && !self.touches(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
                 self.fell.remove(&(slot, extent));
+                self.unknown.remove(&(slot, extent));
             }
         }
         self.take(effects)

@@ -440,6 +440,8 @@ impl Volume {
             return;
         }
         extent.state = State::Retired;
+        // A change or sync that is still under way may fail too, which nobody is told of any more.
+        let is_unchanged = is_unchanged && extent.writing.is_empty() && !extent.sync.is_running();
         self.has_lost_writes |= extent.sync.concerns_flush();
         let remains = match (is_unchanged, extent.sync.concerns_flush()) {
             (false, _) => Remains::Unknown,

@@ -260,6 +260,9 @@ fn add_beside_full(daemon: &Daemon) {
     client.write(0, &[1; 4096]).unwrap();
     let filler = daemon.state().beside("small").join("filler");
     std::fs::write(&filler, vec![1; 64 << 20]).unwrap_err();
+    // One page is left, for the record: an account needs two.
+    let file = std::fs::OpenOptions::new().write(true).open(&filler).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
     add_drive(daemon, "other", "high");
     daemon.ok(&["volume", "update", "vol1", "--repl", "2"]);
     let id = inspect(daemon)["id"].as_str().unwrap().to_owned();

@@ -246,6 +246,7 @@ impl World {
         }
         let mut effects = Vec::new();
         self.do_next(extent, slot, Stage::Adding);
+        self.unknown.remove(&(slot, extent));
         self.mirror.add(extent, slot, &mut effects);
         if self.settings.sabotage == Sabotage::GivesBackEarly {
             self.give_back_others(extent, slot);
