@@ -123,9 +123,11 @@ impl<T> Ring<T> {
         self.registered_bytes
     }
 
+    /// True if all of a range is registered. Operations also have memory of other pools, which may lie on either side.
     fn is_registered(&self, start: *const u8, length: u32) -> bool {
-        let (base, _) = self.pool.arena();
-        start as usize + length as usize <= base.as_ptr() as usize + self.registered_bytes
+        let base = self.pool.arena().0.as_ptr() as usize;
+        let start = start as usize;
+        base <= start && start + length as usize <= base + self.registered_bytes
     }
 
     /// Operations in flight.

@@ -155,3 +155,26 @@ fn a_ring_that_goes_lets_go_of_everything() {
     drop(ring);
     assert_eq!(pool.free_bytes(), pool.total_bytes());
 }
+
+#[test]
+fn memory_outside_the_pool_is_never_submitted_as_registered() {
+    let mut pools: Vec<BufferPool> = (0..3).map(|_| BufferPool::new(1 << 20).unwrap()).collect();
+    pools.sort_by_key(|pool| pool.take(4096).unwrap().as_ptr() as usize);
+    let [below, own, above] = <[BufferPool; 3]>::try_from(pools).ok().unwrap();
+    let config = RingConfig { registered_bytes: 1 << 20, ..RingConfig::default() };
+    let mut ring: Ring<u32> = Ring::new(config, own.clone()).unwrap();
+    assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
+    let path = tempfile::NamedTempFile::new_in(".").unwrap();
+    let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
+    for (token, pool) in (0..).zip([own, below, above]) {
+        let mut buffer = pool.take(8192).unwrap();
+        buffer.fill(9);
+        ring.write(token, &file, 0, buffer, 0..8192, false);
+        let (_, result, _) = next(&mut ring);
+        assert_eq!(result.map_err(|error| error.to_string()), Ok(8192), "a write from pool {token}");
+        ring.read(token, &file, 0, pool.take(8192).unwrap(), 0..8192);
+        let (_, result, carried) = next(&mut ring);
+        assert_eq!(result.map_err(|error| error.to_string()), Ok(8192), "a read into pool {token}");
+        assert!(carried.into_buffer().unwrap()[..8192].iter().all(|&byte| byte == 9));
+    }
+}
