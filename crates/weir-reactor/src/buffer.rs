@@ -2,10 +2,14 @@
 //!
 //! The arena is cut into slabs of the largest buffer; each slab serves one size until all its buffers are
 //! back. Sizes are powers of two from 4 KiB to 128 KiB, all aligned to 4 KiB for direct I/O.
+//!
+//! Memory of the pool holds what it was used for before, which may be another tenant's. So it is handed out as
+//! [`Unfilled`], which can only be filled, from its start; what was filled, and nothing else, is in view of the
+//! [`Buffer`] that it becomes, and only a [`Buffer`] can be written to a file or sent.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -25,6 +29,8 @@ pub struct BufferPool(Rc<Pool>);
 struct Pool {
     arena: Arena,
     state: RefCell<State>,
+    /// Buffers that came back so far.
+    returns: Cell<u64>,
 }
 
 /// The mapping that all pooled buffers lie in.
@@ -50,12 +56,20 @@ struct Slab {
     class: u8,
 }
 
-/// One aligned piece of memory, zeroed only when first taken. It goes back to its pool when dropped.
-pub struct Buffer {
+/// One aligned piece of memory of a pool. It goes back there when dropped.
+struct Memory {
     start: NonNull<u8>,
-    class: u8,
     pool: Rc<Pool>,
+    /// Bytes from the start that were filled by whoever has it now. All others may be another tenant's.
+    filled: u32,
+    class: u8,
 }
+
+/// Memory that is being filled from its start. It can neither be written to a file nor sent.
+pub struct Unfilled(Memory);
+
+/// What was filled of a piece of memory; nothing else of it is in view.
+pub struct Buffer(Memory);
 
 impl BufferPool {
     /// Maps an arena of `bytes`, rounded down to whole slabs of 128 KiB. Memory is used as it is touched.
@@ -71,14 +85,15 @@ impl BufferPool {
             slabs: vec![Slab::default(); slabs],
             free_bytes: arena.bytes,
         };
-        Ok(BufferPool(Rc::new(Pool { arena, state: RefCell::new(state) })))
+        let (state, returns) = (RefCell::new(state), Cell::new(0));
+        Ok(BufferPool(Rc::new(Pool { arena, state, returns })))
     }
 
     /// Takes a buffer of at least `bytes`; `None` if the pool is exhausted for now.
     ///
     /// # Panics
     /// If `bytes` is larger than the largest buffer: callers split by `PIECE_BYTES`.
-    pub fn take(&self, bytes: usize) -> Option<Buffer> {
+    pub fn take(&self, bytes: usize) -> Option<Unfilled> {
         assert!(bytes <= SLAB, "a buffer of {bytes} bytes was asked for; the largest has {SLAB}");
         let class = class_of(bytes);
         let block = self.0.state.borrow_mut().take(class)?;
@@ -86,12 +101,17 @@ impl BufferPool {
         debug_assert!(offset + class_bytes(class) <= self.0.arena.bytes);
         // SAFETY: `offset` lies within the arena, whose mapping lives as long as `pool`.
         let start = unsafe { self.0.arena.base.add(offset) };
-        Some(Buffer { start, class: class as u8, pool: Rc::clone(&self.0) })
+        Some(Unfilled(Memory { start, pool: Rc::clone(&self.0), filled: 0, class: class as u8 }))
     }
 
     /// Bytes that are not out, in buffers of any size.
     pub fn free_bytes(&self) -> usize {
         self.0.state.borrow().free_bytes
+    }
+
+    /// Buffers that came back so far: whoever found the pool exhausted may find one once this has grown.
+    pub fn returns(&self) -> u64 {
+        self.0.returns.get()
     }
 
     /// Bytes of the whole arena.
@@ -155,32 +175,152 @@ fn slab_of(block: u32) -> usize {
     block as usize * SMALLEST / SLAB
 }
 
-impl Drop for Buffer {
+impl Memory {
+    fn capacity(&self) -> usize {
+        class_bytes(self.class.into())
+    }
+
+    /// What was filled.
+    fn filled(&self) -> &[u8] {
+        // SAFETY: the range was taken from the pool for this memory alone, is mapped readable and writable,
+        // and is initialised (anonymous memory starts as zeroes); no more than the capacity is ever filled.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.filled as usize) }
+    }
+
+    fn filled_mut(&mut self) -> &mut [u8] {
+        let length = self.filled as usize;
+        &mut self.all_mut()[..length]
+    }
+
+    /// All of it, whatever it holds: never to leave this crate but for the kernel to write into.
+    fn all_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `filled`; `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity()) }
+    }
+
+    /// The next bytes to fill, which count as filled.
+    fn extend(&mut self, count: usize) -> &mut [u8] {
+        let start = self.filled as usize;
+        assert!(count <= self.capacity() - start, "{count} bytes do not fit behind {start}");
+        self.filled += count as u32;
+        &mut self.all_mut()[start..start + count]
+    }
+}
+
+impl Drop for Memory {
     fn drop(&mut self) {
         let offset = self.start.as_ptr() as usize - self.pool.arena.base.as_ptr() as usize;
         self.pool.state.borrow_mut().give_back((offset / SMALLEST) as u32, self.class as usize);
+        self.pool.returns.set(self.pool.returns.get() + 1);
+    }
+}
+
+impl Unfilled {
+    /// Bytes that it has room for in all.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// What was filled so far.
+    pub fn filled(&self) -> &[u8] {
+        self.0.filled()
+    }
+
+    /// What was filled so far, to be changed.
+    pub fn filled_mut(&mut self) -> &mut [u8] {
+        self.0.filled_mut()
+    }
+
+    /// Fills what comes next with these bytes.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// Fills what comes next with zeroes.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn append_zeroes(&mut self, count: usize) {
+        self.0.extend(count).fill(0);
+    }
+
+    /// What was filled, as a buffer; the rest stays out of view.
+    pub fn completed(self) -> Buffer {
+        Buffer(self.0)
+    }
+
+    /// A buffer of these bytes.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn filled_from(mut self, bytes: &[u8]) -> Buffer {
+        self.0.filled = 0;
+        self.append(bytes);
+        self.completed()
+    }
+
+    /// A buffer of zeroes, as many as there is room for.
+    pub fn zeroed(mut self) -> Buffer {
+        self.0.filled = 0;
+        self.append_zeroes(self.capacity());
+        self.completed()
+    }
+
+    /// Where the kernel is to fill a range; what was filled behind its start does not count any more.
+    ///
+    /// # Panics
+    /// If something before the range was not filled.
+    pub(crate) fn refill(&mut self, range: Range<usize>) -> &mut [u8] {
+        let (start, filled) = (range.start, self.0.filled as usize);
+        assert!(start <= filled, "{start} is filled and nothing from {filled} on");
+        self.0.filled = start as u32;
+        &mut self.0.all_mut()[range]
+    }
+
+    /// The kernel has filled so many bytes of what it was to fill.
+    pub(crate) fn was_filled(&mut self, count: usize) {
+        self.0.extend(count);
+    }
+}
+
+impl Buffer {
+    /// Bytes of the memory that it holds.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// The memory, to be filled anew.
+    pub fn reuse(mut self) -> Unfilled {
+        self.0.filled = 0;
+        Unfilled(self.0)
     }
 }
 
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range was taken from the pool for this buffer alone, is mapped readable and writable,
-        // and is initialised (anonymous memory starts as zeroes).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), class_bytes(self.class as usize)) }
+        self.0.filled()
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), class_bytes(self.class as usize)) }
+        self.0.filled_mut()
     }
 }
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len())
+        write!(f, "Buffer({} of {} bytes)", self.len(), self.capacity())
+    }
+}
+
+impl std::fmt::Debug for Unfilled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Unfilled({} of {} bytes)", self.0.filled, self.capacity())
     }
 }
 
@@ -216,10 +356,10 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             if seed >> 63 == 0 || held.is_empty() {
                 let bytes = 1 + (seed >> 20) as usize % SLAB;
-                if let Some(mut buffer) = pool.take(bytes) {
-                    assert!(buffer.len() >= bytes && (buffer.as_ptr() as usize).is_multiple_of(SMALLEST));
+                if let Some(unfilled) = pool.take(bytes) {
                     let mark = round as u8;
-                    buffer.fill(mark);
+                    let buffer = unfilled.filled_from(&vec![mark; bytes]);
+                    assert!(buffer.len() == bytes && (buffer.as_ptr() as usize).is_multiple_of(SMALLEST));
                     held.push((mark, buffer));
                 }
             } else {
@@ -231,5 +371,29 @@ mod tests {
         assert_eq!(pool.free_bytes(), pool.total_bytes());
         let largest: Vec<_> = std::iter::from_fn(|| pool.take(SLAB)).collect();
         assert!(largest.len() > 8 - CLASSES, "only {} slabs came back", largest.len());
+    }
+
+    #[test]
+    fn foreign_bytes_are_never_in_view() {
+        let pool = BufferPool::new(SLAB).unwrap();
+        drop(pool.take(SLAB).unwrap().filled_from(&[7; SLAB]));
+        let mut unfilled = pool.take(SLAB).unwrap();
+        assert!(unfilled.filled().is_empty());
+        unfilled.append(&[1; 100]);
+        unfilled.append_zeroes(50);
+        assert_eq!(unfilled.filled(), [[1; 100].as_slice(), &[0; 50]].concat());
+        let buffer = unfilled.completed();
+        assert_eq!((buffer.len(), buffer.capacity()), (150, SLAB));
+        assert!(buffer.reuse().completed().is_empty(), "what is filled anew begins with nothing");
+        assert!(pool.take(SLAB).unwrap().zeroed().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn buffers_that_come_back_are_counted() {
+        let pool = BufferPool::new(SLAB).unwrap();
+        let held = pool.take(SLAB);
+        assert!(held.is_some() && pool.take(SLAB).is_none() && pool.returns() == 0);
+        drop(held);
+        assert_eq!(pool.returns(), 1);
     }
 }

@@ -1,9 +1,9 @@
 //! The table of operations that the kernel is working on: the owner of all memory that it may touch.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Unfilled};
 use crate::descriptor::Descriptor;
 use crate::send::SendBatch;
 
@@ -13,7 +13,9 @@ pub enum Carried {
     /// Nothing.
     #[default]
     Nothing,
-    /// The buffer of a read, write or payload receive.
+    /// The memory of a read or payload receive: what was moved counts as filled.
+    Unfilled(Unfilled),
+    /// The buffer of a write, or of a read over a part of it.
     Buffer(Buffer),
     /// The buffer of a write that others are made from too.
     Shared(Rc<Buffer>),
@@ -30,6 +32,15 @@ pub enum Payload {
     Own(Buffer),
     /// One that others hold too. Nobody can change it meanwhile.
     Shared(Rc<Buffer>),
+}
+
+/// What reads are made into.
+#[derive(Debug)]
+pub enum Target {
+    /// Memory that is being filled: it has what was read, and nothing behind that.
+    Unfilled(Unfilled),
+    /// A part of a buffer that has something there already.
+    Buffer(Buffer),
 }
 
 /// One operation in flight.
@@ -107,15 +118,31 @@ impl Carried {
         }
     }
 
-    /// The pooled buffer of a file operation or payload, unless others use it too.
-    pub fn into_buffer(self) -> Option<Buffer> {
+    /// So many bytes were moved.
+    pub(crate) fn moved(&mut self, count: u32) {
+        if let Carried::Unfilled(memory) = self {
+            memory.was_filled(count as usize);
+        }
+    }
+
+    /// The memory of a payload receive.
+    pub fn into_unfilled(self) -> Option<Unfilled> {
         match self {
-            Carried::Buffer(buffer) => Some(buffer),
+            Carried::Unfilled(memory) => Some(memory),
             _ => None,
         }
     }
 
-    /// What a file operation was made from or into.
+    /// What was read into.
+    pub fn into_target(self) -> Option<Target> {
+        match self {
+            Carried::Unfilled(memory) => Some(Target::Unfilled(memory)),
+            Carried::Buffer(buffer) => Some(Target::Buffer(buffer)),
+            _ => None,
+        }
+    }
+
+    /// What a write was made from.
     pub fn into_payload(self) -> Option<Payload> {
         match self {
             Carried::Buffer(buffer) => Some(Payload::Own(buffer)),
@@ -125,7 +152,58 @@ impl Carried {
     }
 }
 
+impl Target {
+    /// Where the kernel is to read to.
+    pub(crate) fn range(&mut self, range: Range<usize>) -> &mut [u8] {
+        match self {
+            Target::Unfilled(memory) => memory.refill(range),
+            Target::Buffer(buffer) => &mut buffer[range],
+        }
+    }
+
+    /// Has zeroes in a range, as though they had been read.
+    ///
+    /// # Panics
+    /// If something before the range was not filled, or it does not fit.
+    pub fn zero(&mut self, range: Range<usize>) {
+        let count = range.len();
+        self.range(range).fill(0);
+        if let Target::Unfilled(memory) = self {
+            memory.was_filled(count);
+        }
+    }
+}
+
+impl From<Unfilled> for Target {
+    fn from(memory: Unfilled) -> Target {
+        Target::Unfilled(memory)
+    }
+}
+
+impl From<Buffer> for Target {
+    fn from(buffer: Buffer) -> Target {
+        Target::Buffer(buffer)
+    }
+}
+
+impl From<Target> for Carried {
+    fn from(target: Target) -> Carried {
+        match target {
+            Target::Unfilled(memory) => Carried::Unfilled(memory),
+            Target::Buffer(buffer) => Carried::Buffer(buffer),
+        }
+    }
+}
+
 impl Payload {
+    /// Bytes of the memory that it holds.
+    pub fn capacity(&self) -> usize {
+        match self {
+            Payload::Own(buffer) => buffer.capacity(),
+            Payload::Shared(buffer) => buffer.capacity(),
+        }
+    }
+
     /// A second hold on it: from now on nobody can change it, until one is left.
     pub fn share(self) -> (Payload, Payload) {
         let shared = match self {

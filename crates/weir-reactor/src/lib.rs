@@ -13,11 +13,11 @@ pub mod ring;
 pub mod send;
 pub mod wake;
 
-pub use buffer::{Buffer, BufferPool};
+pub use buffer::{Buffer, BufferPool, Unfilled};
 pub use clock::Clock;
 pub use descriptor::{Descriptor, Placement};
 pub use fence::fence;
-pub use in_flight::{Carried, Payload};
+pub use in_flight::{Carried, Payload, Target};
 pub use ring::{Completion, Ring, RingConfig, RingError};
 pub use send::SendBatch;
 pub use wake::Waker;

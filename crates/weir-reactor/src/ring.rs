@@ -7,10 +7,10 @@ use std::ops::Range;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 
-use crate::buffer::{Buffer, BufferPool};
+use crate::buffer::{BufferPool, Unfilled};
 use crate::clock::Clock;
 use crate::descriptor::{Descriptor, Placement};
-use crate::in_flight::{Carried, InFlight, Operation, Payload};
+use crate::in_flight::{Carried, InFlight, Operation, Payload, Target};
 use crate::send::SendBatch;
 use crate::wake::Waker;
 
@@ -140,21 +140,22 @@ impl<T> Ring<T> {
         self.in_flight.take_media_use()
     }
 
-    /// Reads from a file at `offset` into `range` of the buffer.
+    /// Reads from a file at `offset` into `range` of memory that was filled up to there, or of a buffer.
     pub fn read(
         &mut self,
         token: T,
         file: &Descriptor,
         offset: u64,
-        mut buffer: Buffer,
+        target: impl Into<Target>,
         range: Range<usize>,
     ) {
-        let target = &mut buffer[range];
-        let (start, length) = (target.as_mut_ptr(), target.len() as u32);
+        let mut target = target.into();
+        let memory = target.range(range);
+        let (start, length) = (memory.as_mut_ptr(), memory.len() as u32);
         check_alignment(offset, start, length);
         if file.is_in_memory() {
-            let result = retrying(|| rustix::io::pread(file, &mut *target, offset));
-            return self.end_now(token, Carried::Buffer(buffer), result);
+            let result = retrying(|| rustix::io::pread(file, &mut *memory, offset));
+            return self.end_now(token, target.into(), result);
         }
         let fd = Fd(file.raw());
         let entry = if self.is_registered(start, length) {
@@ -162,7 +163,7 @@ impl<T> Ring<T> {
         } else {
             opcode::Read::new(fd, start, length).offset(offset).build()
         };
-        self.push(token, Carried::Buffer(buffer), Some(file.clone()), entry);
+        self.push(token, target.into(), Some(file.clone()), entry);
     }
 
     /// Writes `range` of a payload to a file at `offset`; `is_durable` asks for stability before the end.
@@ -220,19 +221,14 @@ impl<T> Ring<T> {
         self.push(token, Carried::Bytes(bytes), Some(socket.clone()), entry);
     }
 
-    /// Receives into a pooled buffer until `range` is full or the peer has ended.
-    pub fn receive_payload(
-        &mut self,
-        token: T,
-        socket: &Descriptor,
-        mut buffer: Buffer,
-        range: Range<usize>,
-    ) {
-        let target = &mut buffer[range];
+    /// Receives so many bytes behind what was filled of a piece of memory, or fewer if the peer has ended.
+    pub fn receive_payload(&mut self, token: T, socket: &Descriptor, mut memory: Unfilled, count: usize) {
+        let start = memory.filled().len();
+        let target = memory.refill(start..start + count);
         let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32)
             .flags(libc::MSG_WAITALL)
             .build();
-        self.push(token, Carried::Buffer(buffer), Some(socket.clone()), entry);
+        self.push(token, Carried::Unfilled(memory), Some(socket.clone()), entry);
     }
 
     /// Ends when the peer of a socket hangs up, even if there is input before that which nobody reads.
@@ -264,8 +260,9 @@ impl<T> Ring<T> {
         self.submit_entry(entry.user_data(index));
     }
 
-    fn end_now(&mut self, token: T, carried: Carried, result: rustix::io::Result<usize>) {
+    fn end_now(&mut self, token: T, mut carried: Carried, result: rustix::io::Result<usize>) {
         let result = result.map(|count| count as u32).map_err(io::Error::from);
+        carried.moved(*result.as_ref().unwrap_or(&0));
         self.ended.push_back(Completion { token, result, carried });
     }
 
@@ -356,7 +353,9 @@ impl<T> Ring<T> {
             let result = u32::try_from(entry.result())
                 .map(|bytes| bytes + operation.carried.bytes_before())
                 .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
-            return Some(Completion { token: operation.token, result, carried: operation.carried });
+            let Operation { token, mut carried, .. } = operation;
+            carried.moved(*result.as_ref().unwrap_or(&0));
+            return Some(Completion { token, result, carried });
         }
     }
 }

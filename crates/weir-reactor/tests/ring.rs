@@ -29,8 +29,7 @@ fn files_are_written_synced_and_read_back_on_disk_and_in_memory() {
             let (mut ring, pool) = ring(registered_bytes);
             let path = tempfile::NamedTempFile::new_in(folder).unwrap();
             let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
-            let mut buffer = pool.take(8192).unwrap();
-            buffer.fill(7);
+            let buffer = pool.take(8192).unwrap().filled_from(&[7; 8192]);
             ring.write(1, &file, 4096, buffer, 0..8192, true);
             assert!(matches!(next(&mut ring), (1, Ok(8192), Carried::Buffer(_))));
             ring.sync(2, &file);
@@ -38,7 +37,8 @@ fn files_are_written_synced_and_read_back_on_disk_and_in_memory() {
             ring.place(3, &file, 4096, 4096, Placement::Release);
             assert!(matches!(next(&mut ring), (3, Ok(0), _)));
             ring.read(4, &file, 4096, pool.take(8192).unwrap(), 0..8192);
-            let (4, Ok(8192), Carried::Buffer(buffer)) = next(&mut ring) else { panic!("the read failed") };
+            let (4, Ok(8192), Carried::Unfilled(memory)) = next(&mut ring) else { panic!("the read failed") };
+            let buffer = memory.completed();
             assert!(buffer[..4096].iter().all(|&b| b == 0) && buffer[4096..8192].iter().all(|&b| b == 7));
         }
     }
@@ -52,8 +52,7 @@ fn batches_arrive_whole_and_in_order() {
     let mut batch = Box::<SendBatch>::default();
     let mut expected = Vec::new();
     for n in 0..100u8 {
-        let mut buffer = pool.take(4096).unwrap();
-        buffer.fill(n);
+        let buffer = pool.take(4096).unwrap().filled_from(&[n; 4096]);
         batch.push_data(&[n; 16], buffer, 10..4000);
         batch.push_zeroes(&[1], 3);
         expected.extend([n; 16 + 3990]);
@@ -98,10 +97,11 @@ fn receives_end_when_the_peer_does() {
     ring.receive(1, &socket, vec![0; 64].into(), 10..64);
     let (1, Ok(5), Carried::Bytes(bytes)) = next(&mut ring) else { panic!("nothing came") };
     assert_eq!(&bytes[10..15], b"hello");
-    ring.receive_payload(2, &socket, pool.take(4096).unwrap(), 0..4096);
+    ring.receive_payload(2, &socket, pool.take(4096).unwrap(), 4096);
     theirs.write_all(&[3; 100]).unwrap();
     drop(theirs);
-    assert!(matches!(next(&mut ring), (2, Ok(100), Carried::Buffer(_))));
+    let (2, Ok(100), Carried::Unfilled(memory)) = next(&mut ring) else { panic!("nothing came") };
+    assert_eq!(memory.completed()[..], [3; 100], "what did not come is out of view");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn media_are_told_from_memory_and_sockets() {
     for (folder, is_media) in [("/dev/shm", false), (".", true)] {
         let path = tempfile::NamedTempFile::new_in(folder).unwrap();
         let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
-        ring.write(1, &file, 0, pool.take(4096).unwrap(), 0..4096, false);
+        ring.write(1, &file, 0, pool.take(4096).unwrap().zeroed(), 0..4096, false);
         assert_eq!(ring.take_media_use(), is_media, "while it runs, in {folder}");
         let _ = next(&mut ring);
         assert_eq!(ring.take_media_use(), is_media, "once it has ended, in {folder}");
@@ -150,7 +150,7 @@ fn a_ring_that_goes_lets_go_of_everything() {
     let (mut ring, pool) = ring(0);
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let socket = Descriptor::socket(ours.into());
-    ring.receive_payload(1, &socket, pool.take(4096).unwrap(), 0..4096);
+    ring.receive_payload(1, &socket, pool.take(4096).unwrap(), 4096);
     ring.wait(Some(0)).unwrap();
     drop(ring);
     assert_eq!(pool.free_bytes(), pool.total_bytes());
@@ -159,7 +159,7 @@ fn a_ring_that_goes_lets_go_of_everything() {
 #[test]
 fn memory_outside_the_pool_is_never_submitted_as_registered() {
     let mut pools: Vec<BufferPool> = (0..3).map(|_| BufferPool::new(1 << 20).unwrap()).collect();
-    pools.sort_by_key(|pool| pool.take(4096).unwrap().as_ptr() as usize);
+    pools.sort_by_key(|pool| pool.take(4096).unwrap().zeroed().as_ptr() as usize);
     let [below, own, above] = <[BufferPool; 3]>::try_from(pools).ok().unwrap();
     let config = RingConfig { registered_bytes: 1 << 20, ..RingConfig::default() };
     let mut ring: Ring<u32> = Ring::new(config, own.clone()).unwrap();
@@ -167,14 +167,31 @@ fn memory_outside_the_pool_is_never_submitted_as_registered() {
     let path = tempfile::NamedTempFile::new_in(".").unwrap();
     let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
     for (token, pool) in (0..).zip([own, below, above]) {
-        let mut buffer = pool.take(8192).unwrap();
-        buffer.fill(9);
+        let buffer = pool.take(8192).unwrap().filled_from(&[9; 8192]);
         ring.write(token, &file, 0, buffer, 0..8192, false);
         let (_, result, _) = next(&mut ring);
         assert_eq!(result.map_err(|error| error.to_string()), Ok(8192), "a write from pool {token}");
         ring.read(token, &file, 0, pool.take(8192).unwrap(), 0..8192);
         let (_, result, carried) = next(&mut ring);
         assert_eq!(result.map_err(|error| error.to_string()), Ok(8192), "a read into pool {token}");
-        assert!(carried.into_buffer().unwrap()[..8192].iter().all(|&byte| byte == 9));
+        assert_eq!(carried.into_unfilled().unwrap().completed()[..], [9; 8192]);
+    }
+}
+
+#[test]
+fn short_read_shows_only_what_was_read() {
+    for folder in ["/dev/shm", "."] {
+        let (mut ring, pool) = ring(1 << 20);
+        drop(pool.take(16384).unwrap().filled_from(&[1; 16384]));
+        let path = tempfile::NamedTempFile::new_in(folder).unwrap();
+        let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
+        ring.write(1, &file, 0, pool.take(4096).unwrap().filled_from(&[2; 4096]), 0..4096, false);
+        assert!(matches!(next(&mut ring), (1, Ok(4096), _)));
+        ring.read(2, &file, 0, pool.take(16384).unwrap(), 0..8192);
+        let (2, Ok(4096), Carried::Unfilled(memory)) = next(&mut ring) else { panic!("the read failed") };
+        assert_eq!(memory.filled(), [2; 4096], "in {folder}");
+        ring.read(3, &file, 0, memory, 4096..8192);
+        let (3, Ok(4096), Carried::Unfilled(memory)) = next(&mut ring) else { panic!("the read failed") };
+        assert_eq!(memory.completed()[..], [2; 8192], "the rest of a short read follows it, in {folder}");
     }
 }

@@ -22,7 +22,7 @@ use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
 use crate::random::Random;
-use crate::requests::{EXTENTS, payload, random_request, sectors};
+use crate::requests::{EXTENTS, FOREIGN, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
@@ -155,8 +155,12 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
-fn piece_of_zeroes() -> Vec<Stamp> {
-    vec![0; PIECE_BYTES as usize / SECTOR_BYTES as usize]
+/// Sectors of a piece.
+const PIECE_SECTORS: usize = PIECE_BYTES as usize / SECTOR_BYTES as usize;
+
+/// Memory as it is taken from a pool: what it holds is another tenant's.
+fn foreign_piece() -> Vec<Stamp> {
+    vec![FOREIGN; PIECE_SECTORS]
 }
 
 impl World {
@@ -324,7 +328,7 @@ impl World {
 
     fn begin_copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
         if let Some(id) = self.mirror.copy(extent, slot, effects) {
-            self.steps.insert(id, piece_of_zeroes());
+            self.steps.insert(id, foreign_piece());
         }
     }
 
@@ -407,6 +411,10 @@ impl World {
                 Effect::Refused { extent, slot } => self.addition_refused(extent, slot),
                 Effect::Examine { id, slot, operation, content } => {
                     self.examine(id, (slot, operation), content)?;
+                }
+                Effect::Zeroes { id } => {
+                    let step = self.steps.get_mut(&id).ok_or("nobody has memory to fill with zeroes")?;
+                    step.fill(0);
                 }
                 Effect::Keep { extent, work } => self.keep(extent, *work)?,
                 Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
@@ -720,8 +728,22 @@ impl World {
         Ok(())
     }
 
+    /// No file holds what memory held before it was filled.
+    fn look_for_foreign_bytes(&self) -> Result<(), String> {
+        for (slot, drive) in self.drives.iter().enumerate() {
+            for (extent, file) in drive.files.iter().enumerate() {
+                let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
+                if let Some(block) = file.data_blocks().into_iter().find(is_foreign) {
+                    return Err(format!("block {block} of extent {extent} has foreign bytes on copy {slot}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// All copies in sync have the same.
     fn compare(&self) -> Result<(), String> {
+        self.look_for_foreign_bytes()?;
         for extent in 0..EXTENTS {
             let standings = self.mirror.standings(extent);
             let is_stale = |slot: &usize| self.reachable[*slot] && standings[*slot] == Standing::Stale;

@@ -43,13 +43,17 @@ pub(crate) fn random_request(random: &mut Random) -> Request {
     Request { kind, extent, offset, length }
 }
 
-/// The executor's buffer: the payload where the request covers it, garbage elsewhere.
+/// What memory holds that nobody filled: another tenant's bytes. No volume of an imagined world ever holds it.
+pub(crate) const FOREIGN: Stamp = Stamp::MAX;
+
+/// The executor's buffer: the payload where a change covers it, foreign bytes elsewhere.
 pub(crate) fn payload(request: &Request, stamp: Stamp) -> Vec<Stamp> {
     let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
+    let is_change = request.kind != Kind::Read;
     let covered = request.offset..request.offset + request.length;
     (0..length / SECTOR_BYTES)
         .map(|sector| start + sector * SECTOR_BYTES)
-        .map(|offset| if covered.contains(&offset) { stamp } else { Stamp::MAX })
+        .map(|offset| if is_change && covered.contains(&offset) { stamp } else { FOREIGN })
         .collect()
 }
 

@@ -286,6 +286,40 @@ fn add_beside_full(daemon: &Daemon) {
 }
 
 #[test]
+fn resync_onto_a_filesystem_without_punch_hole_writes_no_foreign_bytes() {
+    if !is_root() {
+        return common::skip("a filesystem of its own needs root");
+    }
+    let daemon = Daemon::fresh();
+    let plain = daemon.state().beside("plain");
+    std::fs::create_dir_all(&plain).unwrap();
+    // Neither gives space back nor says where a file holds data.
+    tool("mount", &["-t", "ramfs", "none", plain.to_str().unwrap()]);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| resync_holes(&daemon)));
+    drop(daemon);
+    tool("umount", &["-l", plain.to_str().unwrap()]);
+    outcome.unwrap();
+}
+
+fn resync_holes(daemon: &Daemon) {
+    add_drive(daemon, "one", "high");
+    for volume in ["secret", "vol1"] {
+        daemon.ok(&["volume", "create", volume, "--size", "1", "--io-priority", "high", "--repl", "1"]);
+    }
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    client.write(0, &[1; 4096]).unwrap();
+    client.disconnect();
+    // Now memory holds what is another volume's.
+    let mut client = Client::attach(&daemon.nbd_socket(), "secret");
+    (0..32).for_each(|piece| client.write(piece << 20, &vec![0xee; 1 << 20]).unwrap());
+    client.disconnect();
+    add_drive(daemon, "plain", "high");
+    daemon.ok(&["volume", "update", "vol1", "--repl", "2", "--wait"]);
+    settle(daemon);
+    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [2]);
+}
+
+#[test]
 fn moves_go_on_after_kills_and_end_right() {
     let mut daemon = Daemon::fresh();
     ["fast1", "fast2", "fast3"].iter().for_each(|drive| add_drive(&daemon, drive, "high"));

@@ -74,7 +74,7 @@ impl World {
     fn begin_piece(&mut self, extent: u32, effects: &mut Vec<Effect>) {
         if let Some(id) = self.mirror.scrub_piece(extent, effects) {
             self.scrubs.pieces.insert(id);
-            self.steps.insert(id, super::piece_of_zeroes());
+            self.steps.insert(id, super::foreign_piece());
         }
     }
 
@@ -109,7 +109,7 @@ impl World {
         (slot, operation): (usize, OperationId),
         content: Content,
     ) -> Result<(), String> {
-        let zeroes = super::piece_of_zeroes();
+        let zeroes = vec![0; super::PIECE_SECTORS];
         let buffer = self.buffers.get(&(slot, operation)).filter(|_| content == Content::Data);
         let stamps: &[Stamp] = buffer.unwrap_or(&zeroes);
         let sums: Vec<u32> = stamps
@@ -122,11 +122,6 @@ impl World {
         let sums = &sums[..count];
         for (block, sum) in (first..).zip(sums) {
             self.scrubs.seen.insert((request.extent, block), *sum);
-        }
-        if content == Content::Hole
-            && let Some(step) = self.steps.get_mut(&id)
-        {
-            step.clone_from(&zeroes);
         }
         self.mirror.examined(id, sums, &mut effects);
         self.take(effects)

@@ -158,6 +158,8 @@ impl Mirror {
             Move::Read => self.go(id, Move::Write, step.slot, effects),
             Move::Release if !is_done && fault == Some(Fault::Unsupported) => {
                 self.operation(id).fault = None;
+                // Nothing was read: whatever the step's memory holds is not what the source has.
+                effects.push(Effect::Zeroes { id });
                 self.go(id, Move::Write, step.slot, effects);
             }
             Move::Release | Move::Write if is_done => self.piece_copied(id, request.extent, step, effects),

@@ -90,6 +90,12 @@ pub enum Effect {
         /// What was read.
         content: Content,
     },
+    /// Fill the memory of a copy step or the scrubbing of a piece with zeroes: it has read a hole, which is written from
+    /// there next. Nothing that is asked for reads into that memory at present.
+    Zeroes {
+        /// Whose memory.
+        id: MirrorId,
+    },
     /// Do something with the files of checksums of an extent → [`Mirror::kept`].
     Keep {
         /// Which extent.

@@ -273,7 +273,7 @@ impl Mirror {
 
     /// The executor has looked at what was read: these are the checksums of its blocks.
     pub fn examined(&mut self, id: MirrorId, sums: &[u32], effects: &mut Vec<Effect>) {
-        let Operation { request, source, .. } = *self.operation(id);
+        let Operation { request, source, content, .. } = *self.operation(id);
         let (slot, operation) = source.expect("what is examined was read");
         self.forget_read(id, (slot, operation), effects);
         let scrub = self.scrub_of(request.extent);
@@ -285,7 +285,12 @@ impl Mirror {
         }
         let repair = *piece.repairs.last().expect("a repair is known until it is made");
         match scrub.sums[repair.first..repair.first + repair.count] == *sums {
-            true => self.move_on(id, (Move::Mend, repair.slot), (repair.first, repair.count), effects),
+            true => {
+                if content == Content::Hole {
+                    effects.push(Effect::Zeroes { id });
+                }
+                self.move_on(id, (Move::Mend, repair.slot), (repair.first, repair.count), effects);
+            }
             // It was read otherwise before: nothing is copied that is not known to be good.
             false => self.mended(id, false, effects),
         }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use slab::Slab;
 use weir_nbd::{NbdError, Request, RequestDecoder, Session};
 use weir_qos::NodeId;
-use weir_reactor::{Buffer, Descriptor, SendBatch};
+use weir_reactor::{Buffer, Descriptor, SendBatch, Unfilled};
 use weir_types::bounds::RECEIVE_BUFFER_BYTES;
 use weir_volume::geometry::Part;
 
@@ -109,7 +109,7 @@ pub(super) struct IncomingWrite {
 pub(super) struct IncomingPart {
     pub part: Part,
     /// `None` while the kernel fills it.
-    pub buffer: Option<Buffer>,
+    pub memory: Option<Unfilled>,
     pub filled: usize,
 }
 

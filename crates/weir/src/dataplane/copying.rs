@@ -238,14 +238,15 @@ impl Reactor {
             self.wake_copying_at(ready_ns);
             return false;
         }
-        let Some(buffer) = self.pool.take(PIECE_BYTES as usize) else {
+        let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
             volume.copying.rest((extent, slot), now_ns);
             return false;
         };
         match volume.mirror.copy(extent, slot, &mut volume.effects) {
             Some(id) => {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-                volume.set_owner(id, Owner::new(Purpose::Copying { extent, slot }, part, Some(buffer)));
+                volume
+                    .set_owner(id, Owner::new(Purpose::Copying { extent, slot }, part, Some(memory.into())));
                 volume.copying.steps_under_way += 1;
                 self.yielding.step_began(Clock.now_ns());
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));

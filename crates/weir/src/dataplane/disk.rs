@@ -2,7 +2,7 @@
 
 use std::io;
 
-use weir_reactor::{Buffer, Carried, Descriptor, Payload, Placement};
+use weir_reactor::{Buffer, Carried, Descriptor, Placement, Target};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_volume::geometry::{Part, covering_blocks};
 use weir_volume::mirror::{Answer, Effect};
@@ -10,6 +10,7 @@ use weir_volume::{Action, EdgeRead, Fault, OperationId};
 
 use super::Alarm;
 use super::helper::{Job, OpenError, OpenedExtent};
+use super::memory::Memory;
 use super::reactor::Reactor;
 use super::refusals::refusal;
 use super::served_volume::{Home, Purpose};
@@ -54,6 +55,7 @@ impl Reactor {
             Effect::Examine { id, slot, operation, content } => {
                 self.volumes[index].examine(id, (slot, operation), content);
             }
+            Effect::Zeroes { id } => self.volumes[index].zero_memory(id),
             Effect::Keep { extent, work } => self.keep(index, extent, *work),
             Effect::Scrubbed { extent, report } => self.section_scrubbed(index, extent, &report),
             Effect::Flushed { flush, result } => self.flushed(index, flush, result),
@@ -113,15 +115,10 @@ impl Reactor {
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let file = volume.file(slot, extent);
-                let buffer = volume.lend_buffer(slot, operation, false, &self.pool);
+                let target = volume.lend_target(slot, operation, false, &self.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                self.ring.read(
-                    Token::Operation(copy, operation, number),
-                    &file,
-                    offset.into(),
-                    buffer,
-                    range,
-                );
+                let token = Token::Operation(copy, operation, number);
+                self.ring.read(token, &file, offset.into(), target, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let (file, payload) = (volume.file(slot, extent), volume.lend_payload(slot, operation));
@@ -170,7 +167,7 @@ impl Reactor {
         let CopyIndex { volume, slot } = copy;
         let volume = &mut self.volumes[volume];
         let file = volume.file(slot, extent);
-        let buffer = volume.lend_buffer(slot, operation, true, &self.pool);
+        let target = volume.lend_target(slot, operation, true, &self.pool);
         let (context, owner) = volume.context_and_owner(slot, operation);
         let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
@@ -178,7 +175,7 @@ impl Reactor {
             Token::Edge(copy, operation, number, edge),
             &file,
             edge.block_offset.into(),
-            buffer,
+            target,
             range,
         );
     }
@@ -196,10 +193,10 @@ impl Reactor {
         let (index, home) = self.place_of(token);
         match token {
             Token::Operation(copy, operation, _) => {
-                self.operation_answered(copy, operation, result, carried.into_payload());
+                self.operation_answered(copy, operation, result, Memory::of(carried));
             }
             Token::Edge(copy, operation, _, edge) => {
-                self.edge_read(copy, operation, edge, result, carried.into_buffer());
+                self.edge_read(copy, operation, edge, result, carried.into_target());
             }
             Token::ZeroRelease { copy, operation, extent, offset, length, .. } => {
                 self.zero_released(copy, operation, extent, offset, length, result);
@@ -307,10 +304,10 @@ impl Reactor {
         copy: CopyIndex,
         operation: OperationId,
         result: Result<u32, Fault>,
-        payload: Option<Payload>,
+        memory: Option<Memory>,
     ) {
         let volume = &mut self.volumes[copy.volume];
-        if let (Err(Fault::Unsupported), None) = (result, &payload)
+        if let (Err(Fault::Unsupported), None) = (result, &memory)
             && let Some(Action::Zero { extent, offset, length, .. }) =
                 volume.mirror.zeroing(copy.slot, operation)
         {
@@ -318,7 +315,7 @@ impl Reactor {
             volume.outstanding += 1;
             return self.zero(copy, operation, extent, offset, length);
         }
-        volume.context(copy.slot, operation).payload = payload;
+        volume.context(copy.slot, operation).memory = memory;
         self.completed(copy, operation, result);
     }
 
@@ -347,13 +344,15 @@ impl Reactor {
         operation: OperationId,
         edge: EdgeRead,
         result: Result<u32, Fault>,
-        buffer: Option<Buffer>,
+        target: Option<Target>,
     ) {
         let volume = &mut self.volumes[copy.volume];
         let (context, owner) = volume.context_and_owner(copy.slot, operation);
-        let mut buffer = buffer.expect("an edge is read into a buffer");
+        let Some(Target::Buffer(mut buffer)) = target else {
+            unreachable!("an edge is read over a part of a buffer");
+        };
         merge_edge(&mut buffer, owner.part, edge);
-        context.payload = Some(Payload::Own(buffer));
+        context.memory = Some(buffer.into());
         self.completed(copy, operation, result);
     }
 

@@ -14,6 +14,7 @@ mod disk;
 mod emulation;
 mod helper;
 mod journals;
+mod memory;
 mod pace;
 mod patience;
 mod reactor;

@@ -4,10 +4,9 @@
 //! write waits with its payload still in the socket, and nothing behind it is read.
 
 use std::io;
-use std::ops::Deref;
 
 use weir_nbd::{Decoded, Request};
-use weir_reactor::{Buffer, Carried};
+use weir_reactor::{Carried, Unfilled};
 use weir_types::bounds::{
     BLOCK_BYTES, CONNECTION_BUFFER_BYTES_MAX, CONNECTION_BUFFER_BYTES_MIN, CONNECTION_REQUESTS_MAX,
     CONNECTION_WAITING_BYTES_MAX, OUTBOX_BATCHES_MAX, PIECE_BYTES,
@@ -15,6 +14,7 @@ use weir_types::bounds::{
 use weir_volume::geometry::{Part, covering_blocks, next_piece};
 
 use super::connection::{ActiveRequest, Connection, IncomingPart, IncomingWrite};
+use super::memory::Memory;
 use super::reactor::Reactor;
 use super::token::{ConnectionIndex, Token};
 use crate::logging::LineGate;
@@ -128,11 +128,12 @@ impl Reactor {
             // A small write runs as soon as it is here, unless others of its volume wait already.
             let is_held_back = self.volumes[connection.volume].delayed_requests > 0;
             let is_for_running = connection.requests[request].is_running || !is_held_back;
-            let Some(buffer) = self.take_buffer(index, buffer_bytes(part), is_for_running) else {
+            let Some(mut memory) = self.take_buffer(index, buffer_bytes(part), is_for_running) else {
                 return Progress::Pause;
             };
+            memory.append_zeroes(skew(part));
             let incoming = self.connections[index].incoming.as_mut().expect("a write is coming in");
-            incoming.part = Some(IncomingPart { part, buffer: Some(buffer), filled: 0 });
+            incoming.part = Some(IncomingPart { part, memory: Some(memory), filled: 0 });
         }
         self.fill_part(index)
     }
@@ -144,9 +145,8 @@ impl Reactor {
         let input = connection.input.as_deref().expect("parsing needs the input");
         let unread = &input[connection.input_start..connection.input_end];
         let count = unread.len().min(target.missing());
-        let start = skew(target.part) + target.filled;
-        let buffer = target.buffer.as_mut().expect("the kernel does not have the buffer");
-        buffer[start..start + count].copy_from_slice(&unread[..count]);
+        let memory = target.memory.as_mut().expect("the kernel does not have the memory");
+        memory.append(&unread[..count]);
         connection.input_start += count;
         target.filled += count;
         if target.missing() > 0 {
@@ -159,8 +159,11 @@ impl Reactor {
     fn part_complete(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         let incoming = connection.incoming.as_mut().expect("a write is coming in");
-        let IncomingPart { part, buffer, .. } = incoming.part.take().expect("a part is complete");
-        let buffer = buffer.expect("the kernel does not have the buffer");
+        let IncomingPart { part, memory, .. } = incoming.part.take().expect("a part is complete");
+        let mut memory = memory.expect("the kernel does not have the memory");
+        // Only for writes of partial blocks: what is around their payload is read before they are carried out.
+        memory.append_zeroes(buffer_bytes(part) - memory.filled().len());
+        let buffer = memory.completed();
         incoming.position += u64::from(part.length);
         let id = incoming.request;
         let request = &mut connection.requests[id];
@@ -196,7 +199,7 @@ impl Reactor {
         index: ConnectionIndex,
         bytes: usize,
         is_for_running: bool,
-    ) -> Option<Buffer> {
+    ) -> Option<Unfilled> {
         let allowed = self.allowed_bytes(is_for_running);
         let connection = &mut self.connections[index];
         let footprint = weir_reactor::buffer::footprint(bytes);
@@ -205,9 +208,9 @@ impl Reactor {
             return None;
         }
         match self.pool.take(bytes) {
-            Some(buffer) => {
+            Some(memory) => {
                 connection.held_bytes += footprint;
-                Some(buffer)
+                Some(memory)
             }
             None => {
                 self.starved.push(index);
@@ -216,10 +219,11 @@ impl Reactor {
         }
     }
 
-    /// Drops a buffer of a connection.
-    pub(super) fn give_back(&mut self, index: ConnectionIndex, payload: Option<impl Deref<Target = [u8]>>) {
-        if let Some(payload) = payload {
-            self.unhold(index, payload.len());
+    /// Drops memory of a connection.
+    pub(super) fn give_back(&mut self, index: ConnectionIndex, memory: Option<impl Into<Memory>>) {
+        if let Some(memory) = memory {
+            let bytes = memory.into().capacity();
+            self.unhold(index, bytes);
         }
     }
 
@@ -322,11 +326,10 @@ impl Reactor {
         let connection = &mut self.connections[index];
         let incoming = connection.incoming.as_mut().expect("a write is coming in");
         let target = incoming.part.as_mut().expect("a part is being filled");
-        let start = skew(target.part) + target.filled;
-        let range = start..start + target.missing();
-        let buffer = target.buffer.take().expect("the kernel does not have the buffer yet");
+        let memory = target.memory.take().expect("the kernel does not have the memory yet");
         connection.is_receiving = true;
-        self.ring.receive_payload(Token::ReceivePayload(index), &connection.socket, buffer, range);
+        let token = Token::ReceivePayload(index);
+        self.ring.receive_payload(token, &connection.socket, memory, target.missing());
     }
 
     pub(super) fn received(
@@ -356,10 +359,10 @@ impl Reactor {
     ) {
         let connection = &mut self.connections[index];
         connection.is_receiving = false;
-        let buffer = carried.into_buffer().expect("a payload receive carries a buffer");
+        let memory = carried.into_unfilled().expect("a payload receive carries memory");
         let incoming = connection.incoming.as_mut().expect("the write waits for its payload");
         let target = incoming.part.as_mut().expect("the part waits for its payload");
-        target.buffer = Some(buffer);
+        target.memory = Some(memory);
         target.filled += *result.as_ref().unwrap_or(&0) as usize;
         if result.is_err() || target.missing() > 0 {
             self.peer_ended(index);

@@ -11,7 +11,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, PoisonError};
 
 use weir_qos::{Cost, Kind, Pace};
-use weir_reactor::{Clock, Payload};
+use weir_reactor::Clock;
 use weir_types::bounds::{
     BACKGROUND_OPERATIONS_MAX, BLOCK_BYTES, PIECE_BYTES, SCRUBS_PER_REACTOR_MAX, SECTION_BYTES,
 };
@@ -288,7 +288,7 @@ impl Reactor {
             self.wake_scrubs_at(ready_ns);
             return false;
         }
-        let Some(buffer) = self.pool.take(PIECE_BYTES as usize) else {
+        let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
             scrubbing.rests_until_ns = now_ns + REST_NS;
             self.wake_scrubs_at(now_ns + REST_NS);
             return false;
@@ -296,7 +296,7 @@ impl Reactor {
         if let Some(id) = volume.mirror.scrub_piece(extent, &mut volume.effects) {
             scrubbing.pieces_under_way += 1;
             let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-            volume.set_owner(id, Owner::new(Purpose::Scrubbing { extent }, part, Some(buffer)));
+            volume.set_owner(id, Owner::new(Purpose::Scrubbing { extent }, part, Some(memory.into())));
             for home in homes {
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, PIECE));
             }
@@ -402,25 +402,13 @@ impl ServedVolume {
         let (_, blocks) = self.mirror.examining(id);
         let sums: Vec<u32> = match content {
             Content::Data => {
-                let payload = self.context(slot, operation).payload.as_ref();
-                let read = &payload.expect("what was read is there until it ends")[..];
+                let memory = self.context(slot, operation).memory.as_ref();
+                let read = memory.expect("what was read is there until it ends").filled();
                 read.chunks_exact(BLOCK_BYTES as usize).take(blocks).map(sum_of).collect()
             }
-            Content::Hole => {
-                self.zero_payload(id);
-                vec![zero_sum(); blocks]
-            }
+            Content::Hole => vec![zero_sum(); blocks],
         };
         self.mirror.examined(id, &sums, &mut self.effects);
-    }
-
-    /// A hole may be what another copy is to get.
-    fn zero_payload(&mut self, id: MirrorId) {
-        let owner = self.owner(id);
-        if let Some(mut buffer) = owner.payload.take().and_then(Payload::into_own) {
-            buffer.fill(0);
-            owner.payload = Some(Payload::Own(buffer));
-        }
     }
 
     /// Logs what was found in a section.

@@ -121,7 +121,7 @@ impl Reactor {
         range: Range<usize>,
     ) {
         let outgoing = self.outgoing(index);
-        outgoing.held_bytes += buffer.len();
+        outgoing.held_bytes += buffer.capacity();
         outgoing.batch.push_data(head.as_ref().map_or(&[], ReplyHeader::as_bytes), buffer, range);
     }
 
@@ -283,7 +283,7 @@ impl Reactor {
         let mut parked_bytes = 0;
         for &id in &waiting {
             let parked = std::mem::take(&mut connection.requests[id].parked);
-            parked_bytes += parked.iter().map(|(_, buffer)| buffer.len()).sum::<usize>();
+            parked_bytes += parked.iter().map(|(_, buffer)| buffer.capacity()).sum::<usize>();
         }
         self.unhold(index, parked_bytes);
         self.forget_delayed(index, delayed);
@@ -298,8 +298,8 @@ impl Reactor {
             return;
         }
         let Some(incoming) = connection.incoming.take() else { return };
-        let buffer = incoming.part.and_then(|part| part.buffer);
-        self.give_back(index, buffer);
+        let memory = incoming.part.and_then(|part| part.memory);
+        self.give_back(index, memory);
         // A request that had not been admitted may be answered already.
         let request = self.connections[index].requests.get_mut(incoming.request);
         if let Some(request) = request.filter(|request| request.is_running) {

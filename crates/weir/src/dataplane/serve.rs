@@ -2,13 +2,14 @@
 
 use weir_nbd::{Command, NbdError, Refusal, reply};
 use weir_qos::{Cost, Kind as CostKind};
-use weir_reactor::{Buffer, Payload};
+use weir_reactor::{Buffer, Unfilled};
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::geometry::{Part, next_extent, next_piece, split_at_blocks};
 use weir_volume::{Content, Fault, Kind};
 
 use super::connection::ActiveRequest;
 use super::helper::{Job, Run};
+use super::memory::Memory;
 use super::reactor::Reactor;
 use super::receive::{buffer_bytes, skew};
 use super::served_volume::{Owner, Purpose, Ticket};
@@ -86,10 +87,10 @@ impl Reactor {
             if is_one_at_a_time && request.parts_left > 0 || request.error.is_some() {
                 return;
             }
-            let Some(buffer) = self.take_buffer(index, buffer_bytes(part), true) else {
+            let Some(memory) = self.take_buffer(index, buffer_bytes(part), true) else {
                 return self.connections[index].starving.push_back(id);
             };
-            self.start_part(index, id, part, Kind::Read, Some(buffer));
+            self.start_part(index, id, part, Kind::Read, Some(memory.into()));
         }
     }
 
@@ -100,7 +101,7 @@ impl Reactor {
         id: usize,
         part: Part,
         kind: Kind,
-        buffer: Option<Buffer>,
+        memory: Option<Memory>,
     ) {
         let connection = &mut self.connections[index];
         let request = &mut connection.requests[id];
@@ -111,7 +112,7 @@ impl Reactor {
         let Part { extent, offset, length, .. } = part;
         let wanted = weir_volume::Request { kind, extent, offset, length };
         let operation = volume.mirror.start(wanted, &mut volume.effects);
-        volume.set_owner(operation, Owner::new(Purpose::Client((index, id)), part, buffer));
+        volume.set_owner(operation, Owner::new(Purpose::Client((index, id)), part, memory));
     }
 
     /// Starts the write of one part whose payload is complete.
@@ -119,7 +120,7 @@ impl Reactor {
         let connection = &self.connections[index];
         let is_durable = connection.requests[id].request.command == Command::Write { fua: true };
         let volume = connection.volume;
-        self.start_part(index, id, part, Kind::Write { is_durable }, Some(buffer));
+        self.start_part(index, id, part, Kind::Write { is_durable }, Some(buffer.into()));
         self.carry_out(volume);
     }
 
@@ -129,7 +130,7 @@ impl Reactor {
         let request = &mut self.connections[index].requests[id];
         let is_durable = request.request.command == Command::Write { fua: true };
         for (part, buffer) in std::mem::take(&mut request.parked) {
-            self.start_part(index, id, part, Kind::Write { is_durable }, Some(buffer));
+            self.start_part(index, id, part, Kind::Write { is_durable }, Some(buffer.into()));
         }
     }
 
@@ -166,12 +167,12 @@ impl Reactor {
             edges.iter().map_while(|&e| self.take_buffer(index, buffer_bytes(e), true)).collect();
         if buffers.len() < edges.len() {
             // Nobody waits for what was taken a moment ago, so nobody is woken.
-            self.connections[index].held_bytes -= buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
+            self.connections[index].held_bytes -= buffers.iter().map(Unfilled::capacity).sum::<usize>();
             return self.connections[index].starving.push_back(id);
         }
-        for (part, mut buffer) in edges.into_iter().zip(buffers) {
-            buffer.fill(0);
-            self.start_part(index, id, part, Kind::Write { is_durable: false }, Some(buffer));
+        for (part, memory) in edges.into_iter().zip(buffers) {
+            let zeroes = memory.zeroed().into();
+            self.start_part(index, id, part, Kind::Write { is_durable: false }, Some(zeroes));
         }
         let kind = if no_hole { Kind::Zero } else { Kind::Release };
         self.start_extents(index, id, head, middle, kind);
@@ -189,11 +190,11 @@ impl Reactor {
             if connection.is_closing || request.error.is_some() {
                 return;
             }
-            let Some(mut buffer) = self.take_buffer(index, buffer_bytes(part), true) else {
+            let Some(memory) = self.take_buffer(index, buffer_bytes(part), true) else {
                 return self.connections[index].starving.push_back(id);
             };
-            buffer.fill(0);
-            self.start_part(index, id, part, Kind::Write { is_durable: false }, Some(buffer));
+            let zeroes = memory.zeroed().into();
+            self.start_part(index, id, part, Kind::Write { is_durable: false }, Some(zeroes));
         }
     }
 
@@ -282,7 +283,7 @@ impl Reactor {
         match (request.request.command, result) {
             (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, owner, content),
             (command, result) => {
-                self.give_back(index, owner.payload);
+                self.give_back(index, owner.memory);
                 self.part_ended(index, id, command, result);
             }
         }
@@ -290,13 +291,16 @@ impl Reactor {
 
     fn piece_read(&mut self, index: ConnectionIndex, id: usize, owner: Owner, content: Content) {
         let part = owner.part;
-        let buffer = owner.payload.and_then(Payload::into_own).expect("a read has a buffer of its own");
+        let memory = owner.memory.expect("a read has memory of its own");
         let start = skew(part);
         let range = start..start + part.length as usize;
         match content {
-            Content::Data => self.queue_data(index, id, part, buffer, range),
+            Content::Data => {
+                let buffer = memory.into_filled().into_own().expect("nobody else has what was read");
+                self.queue_data(index, id, part, buffer, range);
+            }
             Content::Hole => {
-                self.give_back(index, Some(buffer));
+                self.give_back(index, Some(memory));
                 self.queue_hole(index, id, part);
             }
         }

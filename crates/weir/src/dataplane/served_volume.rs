@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
 use weir_qos::{Cost, NodeId};
-use weir_reactor::{Buffer, BufferPool, Descriptor, Payload};
+use weir_reactor::{Buffer, BufferPool, Descriptor, Payload, Target, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
@@ -22,6 +22,7 @@ use super::copying::Copying;
 use super::emulation::Emulated;
 use super::helper::MetadataError;
 use super::journals::VolumeJournals;
+use super::memory::Memory;
 use super::recording::Tap;
 use super::refusals::{FileIdentity, SpaceLeft};
 use super::scrubbing::Scrubbing;
@@ -66,10 +67,10 @@ pub(super) struct Owner {
     pub purpose: Purpose,
     /// The part of the request that it serves.
     pub part: Part,
-    /// Its buffer, as far as no operation of a copy has it.
-    pub payload: Option<Payload>,
+    /// Its memory, as far as no operation of a copy has it.
+    pub memory: Option<Memory>,
     /// Bytes of that.
-    buffer_bytes: usize,
+    memory_bytes: usize,
     /// The checksum of a part of what all copies write, once one of them needed it.
     checksum: Option<(Range<usize>, u32)>,
     /// That of its operations which took longest.
@@ -77,10 +78,9 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub fn new(purpose: Purpose, part: Part, buffer: Option<Buffer>) -> Owner {
-        let buffer_bytes = buffer.as_ref().map_or(0, |buffer| buffer.len());
-        let payload = buffer.map(Payload::Own);
-        Owner { purpose, part, payload, buffer_bytes, checksum: None, spent: Spent::default() }
+    pub fn new(purpose: Purpose, part: Part, memory: Option<Memory>) -> Owner {
+        let memory_bytes = memory.as_ref().map_or(0, Memory::capacity);
+        Owner { purpose, part, memory, memory_bytes, checksum: None, spent: Spent::default() }
     }
 
     /// Takes note of the end of an operation of a copy.
@@ -89,8 +89,8 @@ impl Owner {
             self.spent = context.spent;
         }
         // What it made for itself, because it had to change it, is not what was asked for.
-        if self.payload.is_none() {
-            self.payload = context.payload;
+        if self.memory.is_none() {
+            self.memory = context.memory;
         }
     }
 
@@ -101,8 +101,8 @@ impl Owner {
 
     /// What a write of one of several copies is made from.
     fn share_payload(&mut self) -> Option<Payload> {
-        let (one, other) = self.payload.take()?.share();
-        self.payload = Some(one);
+        let (one, other) = self.memory.take()?.into_filled().share();
+        self.memory = Some(one.into());
         Some(other)
     }
 }
@@ -117,8 +117,8 @@ pub(super) struct Context {
     pub asked_ns: u64,
     /// The home of its copy.
     pub home: usize,
-    /// Its buffer, while the kernel does not have it.
-    pub payload: Option<Payload>,
+    /// Its memory, while the kernel does not have it.
+    pub memory: Option<Memory>,
     /// What it costs the media, once it stood in line for them.
     pub cost: Option<Cost>,
     /// When it came to the media, or in line for them.
@@ -421,7 +421,7 @@ impl ServedVolume {
             extent,
             asked_ns: 0,
             home,
-            payload: None,
+            memory: None,
             cost: None,
             at_media_since_ns: 0,
             spent: Spent::default(),
@@ -492,10 +492,10 @@ impl ServedVolume {
             self.ghosts.add(slot, context.number, Ghost { extent, media });
             let owner = self.owners[context.owner.0 as usize].as_mut();
             let owner = owner.expect("an operation has an owner until it is done");
-            // Its buffer is not coming back: who is asked instead needs another one.
-            let bytes = owner.buffer_bytes;
-            if owner.payload.is_none() && bytes > 0 {
-                owner.payload = Some(Payload::Own(fresh(bytes, pool)));
+            // Its memory is not coming back: who is asked instead needs other memory.
+            let bytes = owner.memory_bytes;
+            if owner.memory.is_none() && bytes > 0 {
+                owner.memory = Some(fresh(bytes, pool).into());
             }
         }
         operations
@@ -521,38 +521,38 @@ impl ServedVolume {
         (context, owner.expect("an operation has an owner until it is done"))
     }
 
-    /// The buffer that an operation reads into, on its way to the kernel. An edge is read into a buffer that the
-    /// copy may change: where there are others, one of its own with the same content.
-    pub fn lend_buffer(
+    /// What an operation reads into, on its way to the kernel. An edge is read over a part of a buffer that the copy
+    /// may change: where there are others, one of its own with the same content.
+    pub fn lend_target(
         &mut self,
         slot: usize,
         operation: OperationId,
         is_edge: bool,
         pool: &BufferPool,
-    ) -> Buffer {
+    ) -> Target {
         let is_shared = is_edge && self.copies.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
-        let payload = match (context.payload.take(), is_shared) {
-            (Some(payload), _) => Some(payload),
-            (None, false) => owner.payload.take(),
-            (None, true) => owner.payload.as_ref().map(|payload| Payload::Own(duplicate(payload, pool))),
+        let memory = match (context.memory.take(), is_shared) {
+            (Some(memory), _) => Some(memory),
+            (None, false) => owner.memory.take(),
+            (None, true) => owner.memory.as_ref().map(|memory| duplicate(memory.filled(), pool).into()),
         };
-        let buffer = payload.and_then(Payload::into_own);
-        buffer.expect("a buffer is lent once at a time, and nobody else holds what is read into")
+        let target = memory.and_then(|memory| memory.into_target(is_edge));
+        target.expect("memory is lent once at a time, and nobody else holds what is read into")
     }
 
     /// The checksum of a part of what an operation is to write. Copies that write the same compute it once.
     pub fn checksum_of(&mut self, slot: usize, operation: OperationId, range: &Range<usize>) -> u32 {
         let has_others = self.copies.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
-        let known = owner.checksum.as_ref().filter(|(of, _)| of == range && context.payload.is_none());
+        let known = owner.checksum.as_ref().filter(|(of, _)| of == range && context.memory.is_none());
         if let Some((_, checksum)) = known {
             return *checksum;
         }
-        let payload = context.payload.as_ref().or(owner.payload.as_ref());
-        let payload = payload.expect("a write has a buffer until it is done");
-        let checksum = weir_journal::checksum(&payload[range.clone()]);
-        if context.payload.is_none() && !owner.is_for_one(has_others) {
+        let memory = context.memory.as_ref().or(owner.memory.as_ref());
+        let memory = memory.expect("a write has memory until it is done");
+        let checksum = weir_journal::checksum(&memory.filled()[range.clone()]);
+        if context.memory.is_none() && !owner.is_for_one(has_others) {
             owner.checksum = Some((range.clone(), checksum));
         }
         checksum
@@ -563,12 +563,20 @@ impl ServedVolume {
         let has_others = self.copies.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
         let is_for_one = owner.is_for_one(has_others);
-        let payload = match context.payload.take() {
-            Some(payload) => Some(payload),
-            None if is_for_one => owner.payload.take(),
+        let payload = match context.memory.take() {
+            Some(memory) => Some(memory.into_filled()),
+            None if is_for_one => owner.memory.take().map(Memory::into_filled),
             None => owner.share_payload(),
         };
-        payload.expect("a write has a buffer until it is done")
+        payload.expect("a write has memory until it is done")
+    }
+
+    /// Has zeroes in the memory of an operation that has read a hole.
+    pub fn zero_memory(&mut self, id: MirrorId) {
+        let owner = self.owner(id);
+        let memory = owner.memory.take().and_then(Memory::into_unfilled);
+        let memory = memory.expect("nobody else has the memory of what read a hole");
+        owner.memory = Some(memory.zeroed().into());
     }
 
     /// Enters a flush and returns its number.
@@ -601,15 +609,13 @@ impl ServedVolume {
 
 /// A buffer with the same content.
 fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
-    let mut buffer = fresh(payload.len(), pool);
-    buffer[..payload.len()].copy_from_slice(payload);
-    buffer
+    fresh(payload.len(), pool).filled_from(payload)
 }
 
-/// One more buffer. Where the pool is exhausted it has memory of its own: an operation of one copy must not fail because
+/// Memory for one more buffer. Where the pool is exhausted it has memory of its own: an operation of one copy must not fail because
 /// another one works, or the copies would differ.
-pub(super) fn fresh(bytes: usize, pool: &BufferPool) -> Buffer {
+pub(super) fn fresh(bytes: usize, pool: &BufferPool) -> Unfilled {
     let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
-    let buffer = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);
-    buffer.expect("the system has memory for one more buffer")
+    let memory = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);
+    memory.expect("the system has memory for one more buffer")
 }

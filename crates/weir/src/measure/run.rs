@@ -2,7 +2,7 @@
 //!
 //! Which operation is next, and what it tells, is decided elsewhere; here they are begun and waited for.
 
-use weir_reactor::{BufferPool, Clock, Completion, Ring, RingConfig};
+use weir_reactor::{BufferPool, Clock, Completion, Payload, Ring, RingConfig};
 use weir_sim::random::Random;
 use weir_types::Measurement;
 use weir_types::bounds::{MEASUREMENT_POOL_BYTES, MEASUREMENT_SECONDS_MAX, PIECE_BYTES};
@@ -18,6 +18,8 @@ const RING_ENTRIES: u32 = 64;
 const WAIT_NS_MAX: u64 = 100_000_000;
 /// Seed of what the file is filled with.
 const CONTENT_SEED: u64 = 0x636f_6e74;
+/// Buffers of it: so much is written before it repeats, and most of the pool is left to read into.
+const NOISE_BUFFERS: usize = 4;
 
 /// What carries out the operations of a measurement: a drive, or a model of one.
 pub trait Subject {
@@ -93,19 +95,22 @@ fn play(
     }
 }
 
-/// Gives all buffers content that no drive can compress. They keep it while they only write.
-fn fill_with_noise(pool: &BufferPool) {
+/// Buffers with content that no drive can compress, from which everything is written in turn.
+fn noise(pool: &BufferPool) -> Vec<Payload> {
     let mut random = Random::new(CONTENT_SEED);
-    let buffers: Vec<_> = std::iter::from_fn(|| pool.take(PIECE_BYTES as usize)).collect();
-    for mut buffer in buffers {
-        buffer.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.bits().to_le_bytes()));
-    }
+    let mut noise = || {
+        let mut memory = pool.take(PIECE_BYTES as usize).expect("nothing was taken from the pool before");
+        (0..PIECE_BYTES / 8).for_each(|_| memory.append(&random.bits().to_le_bytes()));
+        memory.completed().into()
+    };
+    (0..NOISE_BUFFERS).map(|_| noise()).collect()
 }
 
 /// A drive that is what it is, under measurement.
 struct Drive {
     ring: Ring<Ticket>,
     pool: BufferPool,
+    noise: Vec<Payload>,
     scratch: Scratch,
     deadline_ns: u64,
 }
@@ -114,12 +119,12 @@ impl Drive {
     fn new(scratch: Scratch, signs: &Signs) -> Result<Drive, MeasureError> {
         weir_reactor::clock::sharpen_timers();
         let pool = BufferPool::new(MEASUREMENT_POOL_BYTES).map_err(MeasureError::Memory)?;
-        fill_with_noise(&pool);
+        let noise = noise(&pool);
         let config = RingConfig { entries: RING_ENTRIES, registered_bytes: MEASUREMENT_POOL_BYTES };
         let ring = Ring::new(config, pool.clone())?;
         signs.introduce(ring.waker());
         let deadline_ns = Clock.now_ns() + MEASUREMENT_SECONDS_MAX * 1_000_000_000;
-        Ok(Drive { ring, pool, scratch, deadline_ns })
+        Ok(Drive { ring, pool, noise, scratch, deadline_ns })
     }
 
     /// Writes the file, durably; answers how large it is then.
@@ -148,7 +153,10 @@ impl Subject for Drive {
                 self.ring.read(ticket, file, offset, buffer(length), 0..length as usize);
             }
             Step::Write { offset, length } => {
-                self.ring.write(ticket, file, offset, buffer(length), 0..length as usize, false);
+                self.noise.rotate_left(1);
+                let (kept, payload) = self.noise.pop().expect("there is noise to write").share();
+                self.noise.push(kept);
+                self.ring.write(ticket, file, offset, payload, 0..length as usize, false);
             }
             Step::Flush => self.ring.sync(ticket, file),
         }

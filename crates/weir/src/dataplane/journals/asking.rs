@@ -66,18 +66,18 @@ impl Reactor {
         }
         match *action {
             Action::Read { operation, offset, buffer_offset, length, .. } => {
-                let buffer = self.volumes[index].lend_buffer(slot, operation, false, &self.pool);
+                let target = self.volumes[index].lend_target(slot, operation, false, &self.pool);
                 let token = Token::Operation(copy, operation, number);
-                self.read_journaled(index, seat, Wanted { token, offset, length, buffer_offset }, buffer);
+                self.read_journaled(index, seat, Wanted { token, offset, length, buffer_offset }, target);
             }
             Action::ReadEdge { operation, edge, .. } => {
                 let volume = &mut self.volumes[index];
-                let buffer = volume.lend_buffer(slot, operation, true, &self.pool);
+                let target = volume.lend_target(slot, operation, true, &self.pool);
                 let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
                 let token = Token::Edge(copy, operation, number, edge);
                 let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
                 let wanted = Wanted { token, offset, length, buffer_offset: scratch as u32 };
-                self.read_journaled(index, seat, wanted, buffer);
+                self.read_journaled(index, seat, wanted, target);
             }
             Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
                 let volume = &mut self.volumes[index];

@@ -10,7 +10,7 @@ use std::ops::Range;
 use weir_journal::{
     Action, Block, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Ticket,
 };
-use weir_reactor::{Buffer, BufferPool, Carried, Completion, Descriptor, Payload, Placement};
+use weir_reactor::{Buffer, BufferPool, Carried, Completion, Descriptor, Payload, Placement, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 
 use super::super::reactor::Reactor;
@@ -180,8 +180,9 @@ impl Reactor {
     }
 
     fn write_superblock(&mut self, index: VolumeIndex, place: usize, position_bytes: u64) {
-        let mut buffer = fresh(BLOCK_BYTES as usize, &self.pool);
-        self.volumes[index].journals.at(place).core.encode_superblock(first_block(&mut buffer));
+        let mut memory = fresh(BLOCK_BYTES as usize, &self.pool);
+        self.volumes[index].journals.at(place).core.encode_superblock(first_block(&mut memory));
+        let buffer = memory.completed();
         let length = BLOCK_BYTES as u32;
         let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, true);
         let (token, file) = self.fly(index, place, due_ns, Work::Superblock);
@@ -219,13 +220,13 @@ impl Reactor {
         let slow = self.volumes[index].slow(place, file);
         for (offset, sources) in parts {
             let length: u32 = sources.iter().map(|source| source.length).sum();
-            let mut buffer = fresh(length as usize, &self.pool);
+            let mut memory = fresh(length as usize, &self.pool);
             let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
             if is_data {
-                self.fetch(index, place, fetching, buffer);
+                self.fetch(index, place, fetching, memory);
             } else {
-                buffer[..length as usize].fill(0);
-                self.write_slow(index, place, &fetching, buffer, length);
+                memory.append_zeroes(length as usize);
+                self.write_slow(index, place, &fetching, memory.completed());
             }
         }
     }
@@ -247,23 +248,18 @@ impl Reactor {
     }
 
     /// Reads the next piece of what is to be brought to a slow file.
-    fn fetch(&mut self, index: VolumeIndex, place: usize, fetching: Fetching, buffer: Buffer) {
+    fn fetch(&mut self, index: VolumeIndex, place: usize, fetching: Fetching, memory: Unfilled) {
         let Source { position_bytes, length } =
             *fetching.sources.front().expect("there is something to read");
         let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
         let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, false);
         let (token, file) = self.fly(index, place, due_ns, Work::Fetch(fetching));
-        self.ring.read(token, &file, position_bytes, buffer, range);
+        self.ring.read(token, &file, position_bytes, memory, range);
     }
 
-    fn write_slow(
-        &mut self,
-        index: VolumeIndex,
-        place: usize,
-        fetching: &Fetching,
-        buffer: Buffer,
-        length: u32,
-    ) {
+    /// Writes all that was gathered.
+    fn write_slow(&mut self, index: VolumeIndex, place: usize, fetching: &Fetching, buffer: Buffer) {
+        let length = buffer.len() as u32;
         let Fetching { operation, file, offset, ref slow, .. } = *fetching;
         let due_ns = self.volumes[index].slow_due(slow, self.now_ns, (offset, length), false);
         let (token, _) = self.fly(index, place, due_ns, Work::Bring(operation, file, Some(length)));
@@ -369,7 +365,7 @@ impl Reactor {
         carried: Carried,
     ) {
         let Source { length, .. } = fetching.sources.pop_front().expect("it was read");
-        let buffer = carried.into_buffer().expect("it was read into a buffer");
+        let memory = carried.into_unfilled().expect("it was read into memory");
         if whole(result, length).is_err() {
             let mut actions = Vec::new();
             let journal = self.volumes[index].journals.at_mut(place);
@@ -389,11 +385,8 @@ impl Reactor {
             return self.end_flight(index, place, actions);
         }
         match fetching.sources.is_empty() {
-            false => self.fetch(index, place, fetching, buffer),
-            true => {
-                let length = fetching.gathered;
-                self.write_slow(index, place, &fetching, buffer, length);
-            }
+            false => self.fetch(index, place, fetching, memory),
+            true => self.write_slow(index, place, &fetching, memory.completed()),
         }
     }
 }
@@ -458,31 +451,36 @@ fn compose_record(journal: &mut VolumeJournal, pool: &BufferPool) -> Vec<(Payloa
     let mut header = fresh(gathered_bytes(&payloads, BLOCK_BYTES as usize), pool);
     journal.core.encode_record(first_block(&mut header));
     let mut parts = Vec::new();
-    let (mut gathered, mut filled) = (Some(header), BLOCK_BYTES as usize);
+    let mut gathered = Some(header);
     for (at, (ticket, length)) in payloads.iter().enumerate() {
         let asked = journal.asked.get_mut(ticket).expect("what is in a record was asked for");
         let range = asked.range.clone();
         let length = *length as usize;
         if length >= SHARED_BYTES_MIN {
-            parts.extend(gathered.take().map(|buffer| (Payload::Own(buffer), 0..filled)));
+            parts.extend(gathered.take().map(whole_of));
             let payload = asked.payload.take().expect("a write has its payload until it is answered");
             let (one, other) = payload.share();
             asked.payload = Some(one);
             parts.push((other, range));
             continue;
         }
-        if gathered.is_none() || filled + length > PIECE_BYTES as usize {
-            parts.extend(gathered.take().map(|buffer| (Payload::Own(buffer), 0..filled)));
+        let has_room = |memory: &Unfilled| memory.filled().len() + length <= PIECE_BYTES as usize;
+        if !gathered.as_ref().is_some_and(has_room) {
+            parts.extend(gathered.take().map(whole_of));
             gathered = Some(fresh(gathered_bytes(&payloads[at..], 0), pool));
-            filled = 0;
         }
         let payload = asked.payload.as_ref().expect("a write has its payload until it is answered");
-        let buffer = gathered.as_mut().expect("there is one with room");
-        buffer[filled..filled + length].copy_from_slice(&payload[range]);
-        filled += length;
+        gathered.as_mut().expect("there is one with room").append(&payload[range]);
     }
-    parts.extend(gathered.map(|buffer| (Payload::Own(buffer), 0..filled)));
+    parts.extend(gathered.map(whole_of));
     parts
+}
+
+/// All that was filled, as a part of a record.
+fn whole_of(memory: Unfilled) -> (Payload, Range<usize>) {
+    let buffer = memory.completed();
+    let range = 0..buffer.len();
+    (Payload::Own(buffer), range)
 }
 
 /// How large a buffer is that so many bytes go into, and then payloads as long as they are small, as far as there is room.
@@ -492,8 +490,10 @@ fn gathered_bytes(payloads: &[(Ticket, u32)], before: usize) -> usize {
     (before + small.sum::<usize>()).min(PIECE_BYTES as usize)
 }
 
-fn first_block(buffer: &mut Buffer) -> &mut Block {
-    buffer.first_chunk_mut().expect("a buffer has a block at least")
+/// The first block of memory of which nothing was filled.
+fn first_block(memory: &mut Unfilled) -> &mut Block {
+    memory.append_zeroes(BLOCK_BYTES as usize);
+    memory.filled_mut().first_chunk_mut().expect("a block was just filled")
 }
 
 /// Cuts what is to be brought to a slow file from an offset on into parts that each fit into a buffer, with where each goes.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use weir_journal::{Part, Pin, SlowFault};
-use weir_reactor::{Buffer, Carried};
+use weir_reactor::{Carried, Target};
 
 use super::super::reactor::Reactor;
 use super::super::token::{Token, VolumeIndex};
@@ -35,7 +35,7 @@ pub(super) struct Gathering {
 
 impl Reactor {
     /// Reads a part of a copy that is behind a journal.
-    pub(super) fn read_journaled(&mut self, index: VolumeIndex, seat: Seat, wanted: Wanted, buffer: Buffer) {
+    pub(super) fn read_journaled(&mut self, index: VolumeIndex, seat: Seat, wanted: Wanted, target: Target) {
         let mut parts = Vec::new();
         let journal = self.volumes[index].journals.at_mut(seat.journal);
         match journal.core.read(seat.file, wanted.offset, wanted.length, &mut parts) {
@@ -45,35 +45,35 @@ impl Reactor {
                     .is_open(seat)
                     .then(|| self.volumes[index].slow(seat.journal, seat.file));
                 let gathering = Gathering { wanted, seat, slow, parts: parts.into(), done: 0, pin };
-                self.gather(index, gathering, buffer);
+                self.gather(index, gathering, target);
             }
-            Err(fault) => self.answer_copy(wanted.token, Err(as_error(fault)), Carried::Buffer(buffer)),
+            Err(fault) => self.answer_copy(wanted.token, Err(as_error(fault)), target.into()),
         }
     }
 
     /// Reads the next part, or answers if there is none.
-    fn gather(&mut self, index: VolumeIndex, mut gathering: Gathering, mut buffer: Buffer) {
+    fn gather(&mut self, index: VolumeIndex, mut gathering: Gathering, mut target: Target) {
         let place = gathering.seat.journal;
         let start = gathering.wanted.buffer_offset + gathering.done;
         let range = |length: u32| start as usize..(start + length) as usize;
         match gathering.parts.front().copied() {
-            None => self.end_gathering(index, gathering, Ok(()), buffer),
+            None => self.end_gathering(index, gathering, Ok(()), target),
             Some(Part::Zero { length }) => {
-                buffer[range(length)].fill(0);
+                target.zero(range(length));
                 gathering.parts.pop_front();
                 gathering.done += length;
-                self.gather(index, gathering, buffer);
+                self.gather(index, gathering, target);
             }
             Some(Part::Journal { position_bytes, length }) => {
                 let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, false);
                 let (token, file) = self.fly(index, place, due_ns, Work::Read(gathering));
-                self.ring.read(token, &file, position_bytes, buffer, range(length));
+                self.ring.read(token, &file, position_bytes, target, range(length));
             }
             Some(Part::Slow { offset, length }) => {
                 let slow = gathering.slow.clone().expect("a copy is read once its file is open");
                 let due_ns = self.volumes[index].slow_due(&slow, self.now_ns, (offset, length), false);
                 let (token, _) = self.fly(index, place, due_ns, Work::Read(gathering));
-                self.ring.read(token, &slow.descriptor, offset.into(), buffer, range(length));
+                self.ring.read(token, &slow.descriptor, offset.into(), target, range(length));
             }
         }
     }
@@ -87,7 +87,7 @@ impl Reactor {
         result: io::Result<u32>,
         carried: Carried,
     ) {
-        let buffer = carried.into_buffer().expect("it was read into a buffer");
+        let target = carried.into_target().expect("it was read into memory");
         let part = gathering.parts.pop_front().expect("a part was read");
         let (length, is_in_journal) = match part {
             Part::Journal { length, .. } => (length, true),
@@ -100,13 +100,13 @@ impl Reactor {
             Ok(_) => Ok(()),
         };
         match outcome {
-            Ok(()) => self.gather(index, gathering, buffer),
+            Ok(()) => self.gather(index, gathering, target),
             Err(error) => {
                 let mut actions = Vec::new();
                 if is_in_journal && as_fault(&error) != SlowFault::Short {
                     self.volumes[index].journals.at_mut(place).core.journal_unreadable(&mut actions);
                 }
-                self.end_gathering(index, gathering, Err(error), buffer);
+                self.end_gathering(index, gathering, Err(error), target);
                 self.carry_out_journal(index, place, actions);
             }
         }
@@ -118,12 +118,12 @@ impl Reactor {
         index: VolumeIndex,
         gathering: Gathering,
         result: io::Result<()>,
-        buffer: Buffer,
+        target: Target,
     ) {
         let Gathering { wanted, seat, pin, .. } = gathering;
         let mut actions = Vec::new();
         self.volumes[index].journals.at_mut(seat.journal).core.read_ended(pin, &mut actions);
-        self.answer_copy(wanted.token, result.map(|()| wanted.length), Carried::Buffer(buffer));
+        self.answer_copy(wanted.token, result.map(|()| wanted.length), target.into());
         self.carry_out_journal(index, seat.journal, actions);
     }
 }
