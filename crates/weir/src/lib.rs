@@ -9,6 +9,7 @@ pub mod control;
 pub mod dataplane;
 pub mod dry_run;
 pub mod exports;
+pub mod format;
 pub mod logging;
 pub mod measure;
 pub mod metrics;

@@ -238,7 +238,7 @@ fn encode_single(
 /// A gauge of drives: its name, its meaning, and how it is read; a missing drive has none of its space.
 type DriveGauge = (&'static str, &'static str, fn(&DriveView) -> Option<u64>);
 
-const DRIVE_GAUGES: [DriveGauge; 5] = [
+const DRIVE_GAUGES: [DriveGauge; 6] = [
     ("weir_drive_online", "1 if the drive is there, 0 if it is missing", |drive| {
         Some(u64::from(drive.usage.is_ok()))
     }),
@@ -247,6 +247,9 @@ const DRIVE_GAUGES: [DriveGauge; 5] = [
     }),
     ("weir_drive_available_bytes", "Space left on the drive, in bytes", |drive| {
         Some(drive.usage.as_ref().ok()?.available_bytes)
+    }),
+    ("weir_drive_space_age_seconds", "Time since the drive told its space", |drive| {
+        drive.usage_age.map(|age| age.as_secs())
     }),
     ("weir_drive_volumes", "Volumes on the drive", |drive| Some(drive.volumes as u64)),
     ("weir_drive_provisioned_bytes", "Sum of the sizes of volumes on the drive, in bytes", |drive| {

@@ -159,6 +159,7 @@ fn floors(daemon: &Daemon) -> [serde_json::Value; 4] {
     found[0]["used_bytes"] = serde_json::Value::Null;
     found[0]["available_bytes"] = serde_json::Value::Null;
     found[0]["drives"][0]["used_bytes"] = serde_json::Value::Null;
+    found[0]["drives"][0]["space_age_ns"] = serde_json::Value::Null;
     found
 }
 

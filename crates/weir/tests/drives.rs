@@ -248,7 +248,7 @@ fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
     let mut after = daemon.json(&["drive", "list"]);
     for (index, drive) in after["drives"].as_array_mut().unwrap().iter_mut().enumerate() {
         // These are of the filesystem, which others use too.
-        for key in ["used_bytes", "available_bytes"] {
+        for key in ["used_bytes", "available_bytes", "space_age_ns"] {
             drive[key] = drives["drives"][index][key].clone();
         }
     }

@@ -33,8 +33,9 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -47,7 +48,9 @@ pub use listen::{ApiListeners, ListenError};
 pub(crate) use policy_set::read_set;
 
 use crate::control::Control;
-use crate::control::bounds::{API_BODY_BYTES_MAX, API_CAPTURES_MAX, API_POLICIES_BYTES_MAX, API_WORKERS_MAX};
+use crate::control::bounds::{
+    API_BODY_BYTES_MAX, API_CAPTURES_MAX, API_POLICIES_BYTES_MAX, API_READERS_MAX, API_WORKERS_MAX,
+};
 use answer::ApiError;
 
 /// What the API tells about the daemon besides what control knows.
@@ -76,7 +79,10 @@ pub struct Facts {
 struct Context {
     control: Arc<Control>,
     facts: Arc<Facts>,
+    /// For what changes something, and may wait for other changes and for drives.
     workers: Arc<Semaphore>,
+    /// For what only reads: no change takes its place.
+    readers: Arc<Semaphore>,
     /// For what may take as long as copying a large volume does: it must not keep others from being answered.
     capturers: Arc<Semaphore>,
 }
@@ -153,6 +159,7 @@ fn operations() -> OpenApiRouter<Context> {
 /// The API of a running daemon.
 pub fn router(control: Arc<Control>, facts: Facts) -> Router {
     let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
+    let readers = Arc::new(Semaphore::new(API_READERS_MAX));
     let capturers = Arc::new(Semaphore::new(API_CAPTURES_MAX));
     let (router, _) = operations().split_for_parts();
     router
@@ -160,17 +167,29 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
         .layer(middleware::from_fn(audit::audit))
-        .with_state(Context { control, facts: Arc::new(facts), workers, capturers })
+        .layer(middleware::from_fn(tell_reads))
+        .with_state(Context { control, facts: Arc::new(facts), workers, readers, capturers })
+}
+
+tokio::task_local! {
+    /// True while a request is answered that changes nothing.
+    static IS_READ: bool;
+}
+
+/// Tells requests that change nothing, by their methods.
+async fn tell_reads(request: Request, next: Next) -> Response {
+    let is_read = request.method().is_safe();
+    IS_READ.scope(is_read, next.run(request)).await
 }
 
 impl Context {
     /// The same for what may take long: it runs beside what does not, and at most [`API_CAPTURES_MAX`] do at a time.
     fn for_long_work(self) -> Context {
-        Context { workers: self.capturers.clone(), ..self }
+        Context { workers: self.capturers.clone(), readers: self.capturers.clone(), ..self }
     }
 
     /// Runs an operation of control, which may wait for files and for the data plane, outside the API's own
-    /// thread; at most [`API_WORKERS_MAX`] run at a time.
+    /// thread; at most [`API_WORKERS_MAX`] run at a time, and [`API_READERS_MAX`] for requests that only read.
     async fn run<T, E>(
         &self,
         operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,
@@ -179,7 +198,9 @@ impl Context {
         T: Send + 'static,
         E: Into<ApiError> + Send + 'static,
     {
-        let permit = self.workers.clone().acquire_owned().await.map_err(ApiError::unexpected)?;
+        let is_read = IS_READ.try_with(|is_read| *is_read).unwrap_or(false);
+        let places = if is_read { self.readers.clone() } else { self.workers.clone() };
+        let permit = places.acquire_owned().await.map_err(ApiError::unexpected)?;
         let control = self.control.clone();
         let work = move || {
             let _permit = permit;

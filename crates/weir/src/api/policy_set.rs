@@ -30,10 +30,12 @@ pub(super) async fn apply(
     State(context): State<Context>,
     Body(request): Body<PoliciesApply>,
 ) -> Answer<PoliciesDifference> {
-    let how = ApplyPolicies { is_dry_run: request.dry_run, force: request.force };
+    let PoliciesApply { dry_run: is_dry_run, force, prune, .. } = request;
+    let how = ApplyPolicies { is_dry_run, force, prune };
     let set = read_set(request)?;
     let apply = move |control: &Control| control.apply_policies(&set, how);
-    Ok(Json(PoliciesDifference { changes: context.run(apply).await? }))
+    let control::PoliciesDifference { changes, left } = context.run(apply).await?;
+    Ok(Json(PoliciesDifference { changes, left }))
 }
 
 /// All policies and bindings, as they can be applied again.
@@ -65,6 +67,7 @@ fn entries<T, E>(
 pub(crate) fn read_set(request: PoliciesApply) -> Outcome<control::PolicySet> {
     let (set, lines) = (request.policies, request.lines);
     Ok(control::PolicySet {
+        version: set.version,
         tenants: entries("tenants", &lines.tenants, set.tenants, tenant)?,
         policy_groups: entries("policy_groups", &lines.policy_groups, set.policy_groups, fixed)?,
         adaptive_policy_groups: entries(
@@ -145,6 +148,8 @@ fn volume(entry: VolumeBinding, place: Place) -> Outcome<VolumeEntry> {
 }
 
 fn write_set(control: &Control) -> Outcome<PolicySet> {
+    // Before anything is read, so that nothing is newer than is said unnoticed.
+    let version = Some(control.policies_version());
     let tenants = control.tenants().into_iter().map(|view| TenantPolicies {
         name: view.record.name.into(),
         qos_policy_group: view.policy_group.map(|group| group.name.into()),
@@ -159,6 +164,7 @@ fn write_set(control: &Control) -> Outcome<PolicySet> {
     let volumes = control.volume_records_by_name();
     let background = control.background_policies().into_iter().filter(|view| !view.is_built_in);
     Ok(PolicySet {
+        version,
         tenants: Some(tenants.filter(has_policies).collect()),
         policy_groups: Some(fixed.into_iter().map(|view| write_fixed(view.into())).collect()),
         adaptive_policy_groups: Some(adaptive.collect::<Result<_, ControlError>>()?),

@@ -442,12 +442,15 @@ pub struct VolumeBinding {
     pub qos_adaptive_policy_group: Option<String>,
 }
 
-/// All policies and bindings. A section that is absent says nothing; one that is there says everything of its kind:
-/// policy groups that it does not name are removed, tenants and volumes that it does not name have no policy,
-/// background work that it does not name has the built-in one.
+/// All policies and bindings. A section that is absent says nothing. What one that is there does not name stays, unless the
+/// set is applied with pruning: then other policy groups are removed, other tenants and volumes have no policy, and other
+/// background work has the built-in one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySet {
+    /// The version of everything at the time of the export: what was changed after it is not changed back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
     /// Tenants' policies and templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<Vec<TenantPolicies>>,
@@ -493,9 +496,12 @@ pub struct PoliciesApply {
     /// True to answer what would change, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// Bind floors although pools do not have them; an alarm shows it.
+    /// Bind floors although pools do not have them; an alarm shows it. Change what was changed since the set was exported.
     #[serde(default)]
     pub force: bool,
+    /// Remove what the sections that are there do not name; else it stays.
+    #[serde(default)]
+    pub prune: bool,
 }
 
 /// What applying a set changes.
@@ -503,4 +509,7 @@ pub struct PoliciesApply {
 pub struct PoliciesDifference {
     /// One line for each thing that changes: `+` made, `-` removed, `~` changed.
     pub changes: Vec<String>,
+    /// One line for each thing that no section names and that stays, because nothing is pruned.
+    #[serde(default)]
+    pub left: Vec<String>,
 }

@@ -576,9 +576,10 @@ pub enum QosCommand {
     },
     /// Bring all policies and bindings to what a YAML file says, as a whole or not at all
     ///
-    /// What changes is printed first. A section that the file lacks stays as it is; of one that it has, policy groups
-    /// that it does not name are removed, tenants and volumes that it does not name have no policy, and background work
-    /// that it does not name has the built-in one.
+    /// What changes is printed first. What the file does not name stays as it is and is listed, unless '--prune' is given:
+    /// then, of each section that the file has, other policy groups are removed, other tenants and volumes have no policy,
+    /// and other background work has the built-in one. A file of 'qos export' carries its version: what somebody else
+    /// changed since then is not changed back, unless '--force' is given.
     #[command(
         after_help = "Example:\n  weir qos export > policies.yaml\n  weir qos apply policies.yaml --dry-run"
     )]
@@ -589,9 +590,12 @@ pub enum QosCommand {
         /// Only print what would change
         #[arg(long)]
         dry_run: bool,
-        /// Bind floors that pools do not have; an alarm shows it
+        /// Bind floors that pools do not have (an alarm shows it), and override what was changed since the export
         #[arg(long)]
         force: bool,
+        /// Remove what the file does not name
+        #[arg(long)]
+        prune: bool,
     },
     /// Write all policies and bindings as a YAML file that can be applied
     #[command(after_help = "Example:\n  weir qos export > policies.yaml")]

@@ -18,6 +18,8 @@ use crate::control::Control;
 const REST: Duration = Duration::from_secs(1);
 /// How often the extent files are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is seen what drives hold.
+const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 /// How often policies are brought to what volumes occupy: with the look itself well within the 10 s that are
 /// promised.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
@@ -59,6 +61,8 @@ impl Supervised {
         let mut repeated = vec![
             Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
+            Repeated::start("figures", FIGURES_INTERVAL, control.clone(), Control::refresh_figures)?,
+            Repeated::start("copies", SETTLE_INTERVAL, control.clone(), Control::retry_record_copies)?,
             Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
             Repeated::start("space", SPACE_INTERVAL, control.clone(), Control::set_space_aside)?,
             Repeated::start("scrub", SETTLE_INTERVAL, control.clone(), Control::settle_scrubs)?,

@@ -10,12 +10,12 @@ use weir_types::{PolicyGroupId, VolumeId};
 use super::totals::Totals;
 
 /// Totals of all policy groups.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Accounts {
     groups: BTreeMap<PolicyGroupId, Account>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Account {
     /// What volumes did that have left.
     former: Totals,

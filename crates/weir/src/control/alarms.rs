@@ -183,6 +183,7 @@ impl Control {
             message: self.with_drive_name(alarm.drive, alarm.message),
         }));
         alarms.extend(self.missing_drive_alarms());
+        alarms.extend(self.record_copy_alarms());
         alarms.extend(self.leaving_alarms());
         alarms.extend(self.over_commit_alarms());
         alarms.extend(self.measurement_alarms());
@@ -213,16 +214,18 @@ impl Control {
         let volumes: Vec<_> = self.model().volumes.keys().copied().collect();
         for id in volumes {
             let faults = self.extent_faults(id);
-            // A resize or a deletion in between makes what was found meaningless: look again under the lock
-            // that keeps changes out, so that a fault is only ever raised for what should be there.
+            // A resize or a deletion in between makes what was found meaningless: look again while no change has the
+            // volume, so that a fault is only ever raised for what should be there.
             let faults = match faults.is_empty() {
                 true => faults,
                 false => {
-                    let _change = self.begin_change();
-                    let mut faults = self.extent_faults(id);
-                    // A drive may have gone meanwhile, whose files are away then and not damaged.
-                    faults.retain(|(drive, _)| self.is_in_place(*drive));
-                    faults
+                    let Some(mut change) = self.try_volume_change(&[id], &[]) else { continue };
+                    change.beside(|| {
+                        let mut faults = self.extent_faults(id);
+                        // A drive may have gone meanwhile, whose files are away then and not damaged.
+                        faults.retain(|(drive, _)| self.is_in_place(*drive));
+                        faults
+                    })
                 }
             };
             self.retire_copies(id, &faults);

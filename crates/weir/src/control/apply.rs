@@ -4,6 +4,7 @@
 //! and then it is put in effect.
 
 mod difference;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +13,6 @@ use weir_types::{
     AdaptiveTerms, BackgroundKind, BackgroundPolicy, Name, PolicyGroupId, Scope, Terms, VolumeId,
 };
 
-use super::Control;
 use super::background::refuse_deadline;
 use super::bounds::POLICY_GROUPS_MAX;
 use super::built_in::refuse_built_in_name;
@@ -25,6 +25,8 @@ use super::policies::{GroupKind, new_record};
 use super::pools::Shortfall;
 use super::records::{PolicyGroupRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::tree::PolicyTree;
+use super::{Change, Control};
+use versions::left;
 
 /// Where an entry stands, for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,10 +111,13 @@ pub struct BackgroundEntry {
     pub policy: BackgroundPolicy,
 }
 
-/// All policies and bindings. A section that is `None` says nothing; one that is there says everything of its kind:
-/// groups that it does not name are removed, tenants and volumes have no policy, background work has the built-in one.
+/// All policies and bindings. A section that is `None` says nothing. What a section that is there does not name stays as
+/// it is, unless the set is applied with pruning: then groups are removed, tenants and volumes have no policy, and
+/// background work has the built-in one.
 #[derive(Clone, Debug, Default)]
 pub struct PolicySet {
+    /// The version of all policies and bindings that the set was exported at, if it was.
+    pub version: Option<u64>,
     /// Tenants' policies and templates.
     pub tenants: Option<Vec<TenantEntry>>,
     /// Fixed policy groups.
@@ -130,8 +135,19 @@ pub struct PolicySet {
 pub struct ApplyPolicies {
     /// Only answer what would change.
     pub is_dry_run: bool,
-    /// Bind floors that pools do not have.
+    /// Bind floors that pools do not have, and change what was changed since the set was exported.
     pub force: bool,
+    /// Remove what sections do not name.
+    pub prune: bool,
+}
+
+/// What applying a set changes, or would.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoliciesDifference {
+    /// A line for each thing that changes.
+    pub changes: Vec<String>,
+    /// A line for each thing that the set does not name and that stays because nothing is pruned.
+    pub left: Vec<String>,
 }
 
 /// What applying a set does.
@@ -168,13 +184,26 @@ impl Plan {
     }
 
     /// Takes over the groups of a kind: those of the section, or those that are there if there is no section.
-    fn take_groups(&mut self, model: &Model, kind: GroupKind, entries: Option<&[GroupEntry]>) -> Outcome<()> {
-        let Some(entries) = entries else {
-            let is_of_kind =
-                |record: &&PolicyGroupRecord| record.adaptive.is_some() == (kind == GroupKind::Adaptive);
-            let records = model.groups.values().map(|group| &group.record).filter(is_of_kind);
-            return records.cloned().try_for_each(|record| self.take_group(record, None));
-        };
+    fn take_groups(
+        &mut self,
+        model: &Model,
+        kind: GroupKind,
+        entries: Option<&[GroupEntry]>,
+        prune: bool,
+    ) -> Outcome<()> {
+        self.take_entries(model, entries.unwrap_or_default())?;
+        if entries.is_some() && prune {
+            return Ok(());
+        }
+        let is_of_kind =
+            |record: &&PolicyGroupRecord| record.adaptive.is_some() == (kind == GroupKind::Adaptive);
+        let records = model.groups.values().map(|group| &group.record).filter(is_of_kind);
+        let others: Vec<_> =
+            records.filter(|record| !self.groups.contains_key(&record.id)).cloned().collect();
+        others.into_iter().try_for_each(|record| self.take_group(record, None))
+    }
+
+    fn take_entries(&mut self, model: &Model, entries: &[GroupEntry]) -> Outcome<()> {
         entries.iter().try_for_each(|entry| {
             let record = self.record_of(model, entry).and_then(|record| {
                 record.terms.check()?;
@@ -259,8 +288,8 @@ impl Plan {
         Ok(())
     }
 
-    fn take_tenants(&mut self, model: &Model, entries: &[TenantEntry]) -> Outcome<()> {
-        for tenant in self.tenants.values_mut() {
+    fn take_tenants(&mut self, model: &Model, entries: &[TenantEntry], prune: bool) -> Outcome<()> {
+        for tenant in self.tenants.values_mut().filter(|_| prune) {
             (tenant.policy_group, tenant.template) = (None, None);
         }
         entries
@@ -282,9 +311,10 @@ impl Plan {
         Ok(())
     }
 
-    fn take_volumes(&mut self, model: &Model, entries: &[VolumeEntry]) -> Outcome<()> {
+    fn take_volumes(&mut self, model: &Model, entries: &[VolumeEntry], prune: bool) -> Outcome<()> {
         let mut named = BTreeSet::new();
-        for volume in self.volumes.values_mut().filter(|volume| volume.state == VolumeState::Online) {
+        let is_online = |volume: &&mut VolumeRecord| volume.state == VolumeState::Online;
+        for volume in self.volumes.values_mut().filter(|_| prune).filter(is_online) {
             volume.policy_group = None;
         }
         for entry in entries {
@@ -301,14 +331,18 @@ impl Plan {
         Ok(())
     }
 
-    fn take_background(&mut self, entries: &[BackgroundEntry]) -> Outcome<()> {
-        self.background.clear();
+    fn take_background(&mut self, entries: &[BackgroundEntry], prune: bool) -> Outcome<()> {
+        let mut named = BTreeSet::new();
+        if prune {
+            self.background.clear();
+        }
         entries.iter().try_for_each(|entry| {
             let checked = entry.policy.check().map_err(ControlError::from);
             let checked = checked.and_then(|()| refuse_deadline(entry.kind, &entry.policy));
-            let taken = checked.and_then(|()| match self.background.insert(entry.kind, entry.policy) {
-                None => Ok(()),
-                Some(_) => Err(ControlError::conflict(format!("'{}' is there twice", entry.kind))),
+            self.background.insert(entry.kind, entry.policy);
+            let taken = checked.and_then(|()| match named.insert(entry.kind) {
+                true => Ok(()),
+                false => Err(ControlError::conflict(format!("'{}' is there twice", entry.kind))),
             });
             taken.map_err(|error| entry.place.error(&error))
         })?;
@@ -501,31 +535,57 @@ impl Changes {
 }
 
 impl Control {
-    /// Brings all policies and bindings to what a set says, and answers the difference, a line for each thing that
-    /// changes. A dry run changes nothing.
+    /// Brings all policies and bindings to what a set says, and answers the difference. A dry run changes nothing.
     ///
     /// # Errors
-    /// The first fault of the set, with the entry that has it; nothing has changed then.
-    pub fn apply_policies(&self, set: &PolicySet, how: ApplyPolicies) -> Outcome<Vec<String>> {
-        let _change = self.begin_change();
+    /// The first fault of the set, with the entry that has it; conflict for something that was changed since the set was
+    /// exported and that it would change; nothing has changed then.
+    pub fn apply_policies(&self, set: &PolicySet, how: ApplyPolicies) -> Outcome<PoliciesDifference> {
+        let mut held = Vec::new();
+        loop {
+            let mut change = self.begin_record_change(&held)?;
+            let applied = self.apply_holding(&mut change, set, how)?;
+            match applied {
+                Applied::Done(difference) => return Ok(difference),
+                // Others bind these volumes now: they are taken together with what else changes.
+                Applied::Lacks(volumes) => held = volumes,
+            }
+        }
+    }
+
+    /// Applies a set, if the change holds all volumes whose bindings become others.
+    fn apply_holding(
+        &self,
+        change: &mut Change<'_>,
+        set: &PolicySet,
+        how: ApplyPolicies,
+    ) -> Outcome<Applied> {
         let (next, number_revision) = self.next_number()?;
         let (changes, difference, highest) = {
             let model = self.model();
-            let plan = plan(&model, set, next.saturating_sub(1))?;
+            let plan = plan(&model, set, next.saturating_sub(1), how.prune)?;
             let changes = Changes::between(&model, &plan);
+            set.version
+                .filter(|_| !how.force)
+                .map_or(Ok(()), |version| changes.refuse_newer(&model, version))?;
+            let bound: Vec<VolumeId> = changes.volumes.iter().map(|(_, new)| new.id).collect();
+            if !how.is_dry_run && !bound.iter().all(|volume| change.holds(*volume)) {
+                return Ok(Applied::Lacks(bound));
+            }
             let shortfalls = model.shortfalls(&changes.proposal());
             if let Some(shortfall) = shortfalls.first().filter(|_| !how.force) {
                 return Err(plan.refusal(&changes, shortfall));
             }
             shortfalls.iter().filter(|_| !how.is_dry_run).for_each(Shortfall::log);
-            let difference = changes.describe(&model, &plan);
+            let left = if how.prune { Vec::new() } else { left(&model, &plan, set) };
+            let difference = PoliciesDifference { changes: changes.describe(&model, &plan), left };
             (changes, difference, plan.highest)
         };
-        if !how.is_dry_run && !difference.is_empty() {
+        if !how.is_dry_run && !difference.changes.is_empty() {
             let changes = self.commit_policies(changes, highest, number_revision)?;
-            self.put_policies_in_effect(&changes)?;
+            self.put_policies_in_effect(change, &changes)?;
         }
-        Ok(difference)
+        Ok(Applied::Done(difference))
     }
 
     /// Writes all changes in one transaction.
@@ -573,7 +633,7 @@ impl Control {
         Ok(changes)
     }
 
-    fn put_policies_in_effect(&self, changes: &Changes) -> Outcome<()> {
+    fn put_policies_in_effect(&self, change: &mut Change<'_>, changes: &Changes) -> Outcome<()> {
         for (kind, policy) in &changes.background {
             self.data_plane.change_background(*kind, policy.unwrap_or_default())?;
         }
@@ -592,6 +652,7 @@ impl Control {
         let is_touched =
             |volume: &&VolumeRecord| moved.contains(&volume.id) || tenants.contains(&volume.tenant);
         let touched: Vec<_> = all.iter().filter(is_touched).cloned().collect();
+        self.write_copies(change.tickets(), &all);
         self.bind_all(&touched)?;
         for (old, new) in &changes.groups {
             if let (Some(old), None) = (old, new) {
@@ -599,13 +660,21 @@ impl Control {
                 self.data_plane.forget(&Scope::Group(old.id));
             }
         }
-        self.write_copies(&all)
+        Ok(())
     }
+}
+
+/// What became of a set.
+enum Applied {
+    /// It holds; this is the difference.
+    Done(PoliciesDifference),
+    /// Nothing: the bindings of these volumes would change, and not all are held.
+    Lacks(Vec<VolumeId>),
 }
 
 /// Brings records in memory to what a set says, without a catalogue.
 pub(super) fn put(model: &mut Model, set: &PolicySet) -> Outcome<()> {
-    let plan = plan(model, set, 0)?;
+    let plan = plan(model, set, 0, true)?;
     let changes = Changes::between(model, &plan);
     remember(model, &changes, 0);
     Ok(())
@@ -630,19 +699,19 @@ fn remember(model: &mut Model, changes: &Changes, revision: u64) {
     }
 }
 
-fn plan(model: &Model, set: &PolicySet, highest: u64) -> Outcome<Plan> {
+fn plan(model: &Model, set: &PolicySet, highest: u64, prune: bool) -> Outcome<Plan> {
     let mut plan = Plan::of(model, highest);
-    plan.take_groups(model, GroupKind::Fixed, set.policy_groups.as_deref())?;
-    plan.take_groups(model, GroupKind::Adaptive, set.adaptive_policy_groups.as_deref())?;
+    plan.take_groups(model, GroupKind::Fixed, set.policy_groups.as_deref(), prune)?;
+    plan.take_groups(model, GroupKind::Adaptive, set.adaptive_policy_groups.as_deref(), prune)?;
     plan.take_parents(model, set.policy_groups.as_deref().unwrap_or_default())?;
     if let Some(tenants) = &set.tenants {
-        plan.take_tenants(model, tenants)?;
+        plan.take_tenants(model, tenants, prune)?;
     }
     if let Some(volumes) = &set.volumes {
-        plan.take_volumes(model, volumes)?;
+        plan.take_volumes(model, volumes, prune)?;
     }
     if let Some(background) = &set.background_policies {
-        plan.take_background(background)?;
+        plan.take_background(background, prune)?;
     }
     plan.check(model)?;
     Ok(plan)

@@ -74,9 +74,17 @@ pub const API_BODY_BYTES_MAX: usize = 64 << 10;
 /// Connections that the API serves at a time; further ones wait in the kernel's queue.
 pub const API_CONNECTIONS_MAX: usize = 64;
 
-/// API requests that run at a time; further ones wait.
-pub const API_WORKERS_MAX: usize = 8;
+/// API requests that read and run at a time; further ones wait. Reads wait for no drive and no change, so these are
+/// about as many as there are cores.
+pub const API_READERS_MAX: usize = 8;
+
+/// API requests that change something and run at a time; further ones wait: one for each connection, so that changes
+/// that wait for a drive that hangs leave threads to others.
+pub const API_WORKERS_MAX: usize = API_CONNECTIONS_MAX;
 const _: () = assert!(2 * DEVICE_FORMATS_MAX < API_WORKERS_MAX);
+
+/// Changes that may be at one drive at a time: a quarter of all that run, so that several drives may hang.
+pub const DRIVE_CHANGES_MAX: usize = API_WORKERS_MAX / 4;
 
 /// Snapshots, clones and restorings that are made at a time; further ones wait. Where filesystems cannot share each may
 /// take hours.

@@ -15,6 +15,7 @@ use super::records::{DEFAULT_TENANT, PolicyGroupRecord};
 const FIRST_ID: u128 = 0x7765_6972_0000_4000_8000_0000_0000_0001;
 
 /// The built-in policy groups by identity.
+#[derive(Clone)]
 pub struct BuiltInGroups(BTreeMap<PolicyGroupId, Versioned<PolicyGroupRecord>>);
 
 impl Default for BuiltInGroups {

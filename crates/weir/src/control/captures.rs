@@ -2,11 +2,11 @@
 //! clones and restoring.
 //!
 //! It does not know what the new volumes are for. They come into being in the order of all changes: a record that says
-//! that they are being made, files, everything captured and durable, and only then what makes them volumes. The change
-//! lock is not held while it is captured; the volumes concerned must not be changed in size, moved or deleted meanwhile,
+//! that they are being made, files, everything captured and durable, and only then what makes them volumes. No lock
+//! is held while it is captured; the volumes concerned must not be changed in size, moved or deleted meanwhile,
 //! which is asked for here by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use weir_types::units::Size;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::{Account, Slots, Standing};
 
-use super::Control;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
+use super::{Change, Control};
 use crate::dataplane::{CaptureProgress, CaptureSpec};
 use crate::store::{Store, WriteScope, extent_count, witness};
 
@@ -93,12 +93,14 @@ pub(super) struct Begun<'a> {
     specs: Vec<CaptureSpec>,
     /// The writes to each drive since before the first file was made there.
     writes: BTreeMap<DriveId, WriteScope>,
+    /// The volumes that stay as they are meanwhile.
+    concerned: Vec<VolumeId>,
     _entered: Entered<'a>,
 }
 
 impl Control {
     /// Prepares captures: all at one instant, once they go on. What is to be captured in what is asked for under the
-    /// change lock, again if another capture of one of the volumes has to end first; others may stay as they are too.
+    /// decision lock, again if another capture of one of the volumes has to end first; others may stay as they are too.
     pub(super) fn begin_captures(
         &self,
         others: &[VolumeId],
@@ -106,8 +108,13 @@ impl Control {
     ) -> Outcome<Begun<'_>> {
         let until = Instant::now() + PATIENCE;
         loop {
-            let change = self.begin_change();
+            let concerned = concerned(others, &pairs()?);
+            let mut change = self.begin_volume_change(&concerned)?;
             let pairs = pairs()?;
+            if pairs.iter().any(|pair| !change.holds(pair.source.id)) {
+                // Others bear the names by now.
+                continue;
+            }
             let progress = || Arc::<CaptureProgress>::default();
             let of_pair = |pair: &Pair| (pair.source.id, pair.target.id, progress());
             let all: Vec<_> = pairs.iter().map(of_pair).collect();
@@ -119,16 +126,19 @@ impl Control {
             let others_too = others.iter().map(|other| (*other, Arc::clone(&first)));
             let entries = pairwise.chain(others_too).collect();
             if let Some(entered) = self.captures.enter(entries) {
-                self.refuse_without_space(&pairs)?;
-                let writes = self.begin_writes(&pairs)?;
-                let specs = pairs.iter().zip(all).map(|(pair, (.., progress))| self.prepare(pair, progress));
-                let specs: Outcome<Vec<CaptureSpec>> = specs.collect();
-                let specs = specs.inspect_err(|_| self.undo_captures(&pairs))?;
-                return Ok(Begun { pairs, specs, writes, _entered: entered });
+                let prepare = || -> Outcome<_> {
+                    self.refuse_without_space(&pairs)?;
+                    let writes = self.begin_writes(&pairs)?;
+                    let progress = all.into_iter().map(|(.., progress)| progress);
+                    let specs =
+                        pairs.iter().zip(progress).map(|(pair, progress)| self.prepare(pair, progress));
+                    let specs: Outcome<Vec<CaptureSpec>> = specs.collect();
+                    Ok((specs.inspect_err(|_| self.undo_captures(&pairs))?, writes))
+                };
+                let (specs, writes) = change.beside(prepare)?;
+                return Ok(Begun { pairs, specs, writes, concerned, _entered: entered });
             }
             drop(change);
-            let sources = pairs.iter().map(|pair| pair.source.id);
-            let concerned: Vec<VolumeId> = sources.chain(others.iter().copied()).collect();
             if !self.captures.wait(&concerned, until) {
                 return Err(busy(&pairs[0].source));
             }
@@ -189,11 +199,11 @@ impl Control {
     }
 
     /// Captures what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
-    /// they are; it is called under the change lock. If anything fails, nothing is left.
+    /// they are; it is called under the decision lock. If anything fails, nothing is left.
     pub(super) fn finish_captures<T>(
         &self,
         begun: Begun<'_>,
-        publish: impl FnOnce(&[Pair]) -> Outcome<T>,
+        publish: impl FnOnce(&mut Change<'_>, &[Pair]) -> Outcome<T>,
     ) -> Outcome<T> {
         let captured = self.data_plane.capture(&begun.specs);
         let captured = captured.map_err(|error| ControlError::refused(error.to_string()));
@@ -202,15 +212,16 @@ impl Control {
             begun.writes.values().try_for_each(WriteScope::make_durable)?;
             Ok(captured)
         });
-        let _change = self.begin_change();
-        let in_place = settled.and_then(|captured| self.put_in_place(&begun, &captured));
+        let begun_change = self.begin_volume_change(&begun.concerned);
+        let mut change = begun_change.inspect_err(|_| self.undo_captures(&begun.pairs))?;
+        let in_place = change.beside(|| settled.and_then(|captured| self.put_in_place(&begun, &captured)));
         let published = in_place.and_then(|pairs| {
-            let published = publish(&pairs)?;
+            let published = publish(&mut change, &pairs)?;
             // Copies that could not be captured are made anew.
             pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
             Ok(published)
         });
-        published.inspect_err(|_| self.undo_captures(&begun.pairs))
+        published.inspect_err(|_| change.beside(|| self.undo_captures(&begun.pairs)))
     }
 
     /// Gives back what was made so far. What cannot be taken back now is at the next start, because the catalogue says
@@ -285,6 +296,13 @@ impl Control {
         }
         Ok(Pair { source: pair.source.clone(), target })
     }
+}
+
+/// The volumes that captures of these pairs need as they are, and others, each once.
+fn concerned(others: &[VolumeId], pairs: &[Pair]) -> Vec<VolumeId> {
+    let sources = pairs.iter().map(|pair| pair.source.id);
+    let all: BTreeSet<VolumeId> = sources.chain(others.iter().copied()).collect();
+    all.into_iter().collect()
 }
 
 fn busy(volume: &VolumeRecord) -> ControlError {

@@ -347,7 +347,7 @@ impl Control {
     /// An alarm for each volume that does not have the class it prefers, and for each pool that is nearly full. They
     /// follow from the records and the drives alone.
     pub(super) fn class_alarms(&self) -> Vec<StandingAlarm> {
-        let usages = self.usages();
+        let usages: Usages = self.known_usages().into_iter().map(|(id, known)| (id, known.usage)).collect();
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let unmet = volumes

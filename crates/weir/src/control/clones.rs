@@ -42,7 +42,7 @@ impl Control {
             self.admit_clone(&pair.target, request.force)?;
             Ok(vec![pair])
         })?;
-        let record = self.finish_captures(begun, |pairs| {
+        let record = self.finish_captures(begun, |change, pairs| {
             let mut record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
             // Somebody may have taken the name meanwhile, or what its policy needs.
             refuse_taken(&self.model(), &record.tenant, &record.name)?;
@@ -50,7 +50,7 @@ impl Control {
             record.policy_group = policy_group;
             self.admit_clone(&record, request.force)?;
             self.put_online(std::slice::from_ref(&record))?;
-            self.serve_new(&record);
+            self.serve_new(change, &record);
             Ok(record)
         })?;
         self.volume(Some(&record.tenant), &record.name)

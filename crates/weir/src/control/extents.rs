@@ -174,29 +174,6 @@ impl Control {
         self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_extents: None, progress: None });
     }
 
-    /// Bytes that a volume occupies, in one copy: of several that are there the one that occupies most. `None` if its
-    /// files cannot be examined.
-    pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
-        if volume.placement.has_copies() {
-            return self.used_bytes_of_copies(volume);
-        }
-        let stores = self.stores_of(volume).ok()?;
-        stores.into_iter().map(|(_, store)| store.used_bytes(volume.id).ok()).sum()
-    }
-
-    fn used_bytes_of_copies(&self, volume: &VolumeRecord) -> Option<u64> {
-        let mut used: Vec<Option<u64>> = vec![None; usize::try_from(extent_count(volume.size_bytes)).ok()?];
-        for (_, store) in self.stores_there(volume) {
-            // Other replicas tell as much as one on a drive that cannot be read.
-            for (extent, bytes) in store.used_by_extent(volume.id).unwrap_or_default() {
-                if let Some(most) = used.get_mut(extent as usize) {
-                    *most = Some(bytes.max(most.unwrap_or(0)));
-                }
-            }
-        }
-        used.into_iter().sum()
-    }
-
     /// Extent files of a volume that are not as they must be. That a drive is missing is an alarm of its own.
     pub(super) fn extent_faults(&self, id: VolumeId) -> Vec<(DriveId, ExtentFault)> {
         let record = self.model().volumes.get(&id).map(|volume| volume.record.clone());

@@ -290,6 +290,10 @@ impl Control {
     /// Makes the journals ready of a volume that is about to be served, on all drives that are there.
     pub(super) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
         self.journals.volumes().remove(&volume.id);
+        // What follows no template and was never changed is behind none: no drive beside its own is looked at for it.
+        if volume.generation == 0 && volume.template.is_none() {
+            return Ok(Vec::new());
+        }
         self.recover_journals(volume)
     }
 

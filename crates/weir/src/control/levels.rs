@@ -205,7 +205,7 @@ impl Control {
     /// own.
     fn used_for_policy(&self, volume: &VolumeRecord) -> u64 {
         match self.model().follows_used_space(volume) {
-            true => self.used_bytes(volume).unwrap_or(0),
+            true => self.used_bytes_to_show(volume).unwrap_or(0),
             false => 0,
         }
     }
@@ -321,7 +321,8 @@ impl Control {
 
     /// Puts a volume under what its policy says now, unless somebody just changed that.
     fn adapt(&self, seen: &VolumeRecord) -> Outcome<()> {
-        let _change = self.begin_change();
+        // Whoever changes it puts it under what its policy says.
+        let Some(_change) = self.try_volume_change(&[seen.id], &[]) else { return Ok(()) };
         let current = self.model().volumes.get(&seen.id).map(|volume| volume.record.clone());
         match current.filter(|volume| self.model().adapted.contains_key(&volume.id)) {
             Some(volume) => self.change_own_terms(&[volume]),

@@ -1,12 +1,25 @@
 //! Control: what should exist, and making it so.
 //!
 //! Every operation is validated first; then files, catalogue (durable), data plane, exports and the record
-//! copy beside the extents follow in this order, and only then is it answered. One change runs at a time;
-//! looking is never held up by a change. The data plane needs nothing of this to keep serving.
+//! copy beside the extents follow in this order, and then it is answered. Once the catalogue has it, it is done: a
+//! record copy that cannot be written is an alarm ([`record_copies`]). The data plane needs nothing of this to keep
+//! serving.
+//!
+//! What holds while several operations run:
+//! * **A read waits for nobody.** It has a snapshot of the model ([`shared`]), touches no file of a drive, and shows what
+//!   was seen there last ([`figures`]).
+//! * **Decisions are taken one after the other**, under the decision lock ([`locks`]), from the model and the catalogue
+//!   alone. Whoever holds it touches no drive and waits for nobody.
+//! * **A volume's files and its record are changed by who holds the volume.** Whoever holds it may work at its drives
+//!   beside the decisions of others. What is being made is in the model, with the state `creating`, from when it is
+//!   decided: its name and its place are taken.
+//! * **A drive is given up only while no change is at it.**
+//! * **Nobody waits for ever**: a change that another one, or a drive, holds up is refused after some seconds.
 
 mod accounts;
 pub mod alarms;
 mod apply;
+mod attached;
 mod background;
 pub mod bounds;
 mod built_in;
@@ -21,10 +34,12 @@ mod drives;
 mod dry_run;
 mod error;
 mod extents;
+mod figures;
 pub mod health;
 mod journals;
 mod ledger;
 mod levels;
+mod locks;
 mod model;
 mod moves;
 mod outlook;
@@ -33,9 +48,11 @@ mod policies;
 mod pools;
 pub mod reasons;
 mod rebuild;
+mod record_copies;
 mod recording;
 pub mod records;
 mod scrubs;
+mod shared;
 mod snapshots;
 mod space;
 mod spread;
@@ -50,15 +67,18 @@ mod volumes;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use alarms::{Alarms, Since};
-pub use apply::{ApplyPolicies, BackgroundEntry, GroupEntry, Place, PolicySet, TenantEntry, VolumeEntry};
+pub use apply::{
+    ApplyPolicies, BackgroundEntry, GroupEntry, Place, PoliciesDifference, PolicySet, TenantEntry,
+    VolumeEntry,
+};
 pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
-use built_in::is_built_in;
+use bounds::DRIVE_CHANGES_MAX;
 use captures::Captures;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
@@ -67,11 +87,14 @@ use drives::{Absences, Formats, Leaving, Measurements};
 pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
+pub use figures::DatedUsage;
+use figures::Figures;
 pub use health::{ReplicaCounts, VolumeCondition, VolumeHealth};
 pub use journals::JournalView;
 use journals::Journals;
 pub use ledger::{Amount, Claim, Ledger};
 pub use levels::{EffectiveField, Level};
+use locks::{Busy, Change, Locks};
 use model::Model;
 use moves::Moves;
 pub use moves::{MoveState, MoveView};
@@ -79,21 +102,25 @@ pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
 pub use pools::{ModifyPool, PoolView};
+use record_copies::RecordCopies;
 pub use recording::{RecordVolumes, RunningRecording};
-use records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+use records::VolumeRecord;
 use scrubs::Scrubs;
 pub use scrubs::{ScrubState, ScrubView, offset_of};
+use shared::Shared;
 pub use snapshots::{CreateSnapshots, SnapshotView};
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use templates::{CreateTemplate, ModifyTemplate, TemplateView};
 pub use tenants::{ModifyTenant, TenantView};
 pub use volumes::{CreateVolume, DeleteVolume, ModifyVolume, PolicyChange, VolumeView};
-use weir_types::{ClassThresholds, DriveId};
+use weir_types::{ClassThresholds, DriveId, VolumeId};
 
 use crate::dataplane::{DataPlane, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
-use crate::store::RecordUpdate;
+
+/// Stands for the set of drives among the volumes that changes hold.
+const ALL_DRIVES: VolumeId = VolumeId(uuid::Uuid::max());
 
 /// All operations on drives, tenants, volumes and policy groups.
 pub struct Control {
@@ -101,9 +128,12 @@ pub struct Control {
     catalogue: Box<dyn Catalogue>,
     data_plane: Arc<DataPlane>,
     exports: Arc<ExportTable>,
-    /// Held by the one change that runs.
-    change: Mutex<()>,
-    model: RwLock<Model>,
+    /// For threads that outlive who starts them.
+    myself: Weak<Control>,
+    locks: Locks,
+    model: Shared<Model>,
+    figures: Figures,
+    record_copies: RecordCopies,
     alarms: Alarms,
     /// Since when alarms stand.
     since: Since,
@@ -138,16 +168,85 @@ impl Control {
         (model.volumes.len(), model.drives.len())
     }
 
-    fn begin_change(&self) -> MutexGuard<'_, ()> {
-        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Begins a change that touches no drive.
+    fn begin_change(&self) -> Change<'_> {
+        self.locks.begin(&self.record_copies)
     }
 
-    fn model(&self) -> RwLockReadGuard<'_, Model> {
-        self.model.read().unwrap_or_else(PoisonError::into_inner)
+    /// Begins a change of volumes and what lies on their drives, once no other change has them.
+    ///
+    /// # Errors
+    /// Refused if another change of one of them, or too many at one of their drives, do not end.
+    fn begin_volume_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
+        let (volumes, drives) = (volumes.to_vec(), self.drives_to_touch(volumes));
+        let begun = self.locks.begin_at(&self.record_copies, volumes, drives);
+        begun.map_err(|busy| self.refuse_busy(&busy))
+    }
+
+    /// Begins a change of the records of volumes alone, once no other change has them.
+    ///
+    /// # Errors
+    /// Refused if another change of one of them does not end.
+    fn begin_record_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
+        let begun = self.locks.begin_at(&self.record_copies, volumes.to_vec(), Vec::new());
+        begun.map_err(|busy| self.refuse_busy(&busy))
+    }
+
+    /// Begins to add or remove a drive, once no other is added or removed.
+    ///
+    /// # Errors
+    /// Refused if that does not end.
+    fn begin_drive_change(&self) -> Outcome<Change<'_>> {
+        self.begin_record_change(&[ALL_DRIVES])
+    }
+
+    /// The same, if nobody has them; else `None`: background work comes again.
+    fn try_volume_change(&self, volumes: &[VolumeId], drives: &[DriveId]) -> Option<Change<'_>> {
+        let mut all = self.drives_to_touch(volumes);
+        all.extend(drives);
+        self.locks.try_begin_at(&self.record_copies, volumes.to_vec(), all).ok()
+    }
+
+    /// The drives that volumes are on, each once.
+    fn drives_to_touch(&self, volumes: &[VolumeId]) -> Vec<DriveId> {
+        let model = self.model();
+        let records = volumes.iter().filter_map(|id| model.volumes.get(id));
+        let drives: BTreeSet<DriveId> = records.flat_map(|volume| volume.record.placement.drives()).collect();
+        drives.into_iter().collect()
+    }
+
+    fn refuse_busy(&self, busy: &Busy) -> ControlError {
+        let model = self.model();
+        ControlError::refused(match busy {
+            Busy::Volume(id) if *id == ALL_DRIVES => {
+                "another drive is being added, removed or taken back; try again when it is".to_owned()
+            }
+            Busy::Volume(id) => {
+                let known = model.volumes.get(id).map(|volume| volume.record.title());
+                let title = known.unwrap_or_else(|| format!("volume {id}"));
+                format!("another change of {title} has not ended; try again when it has")
+            }
+            Busy::Drive(id, oldest) => {
+                let name = model
+                    .drives
+                    .get(id)
+                    .map_or_else(|| id.to_string(), |drive| drive.record.name.to_string());
+                format!(
+                    "drive '{name}' does not answer: {DRIVE_CHANGES_MAX} changes wait for it, the oldest for {} s; try \
+                     again when it answers",
+                    oldest.as_secs()
+                )
+            }
+        })
+    }
+
+    /// What there is, as it was at one instant.
+    fn model(&self) -> Arc<Model> {
+        self.model.snapshot()
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
-        change(&mut self.model.write().unwrap_or_else(PoisonError::into_inner))
+        self.model.update(change)
     }
 
     /// Writes a volume's record if nobody else changed it, and remembers it.
@@ -159,8 +258,17 @@ impl Control {
         Ok(revision)
     }
 
-    /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
-    fn serve(&self, volume: &VolumeRecord) -> Outcome<()> {
+    /// Opens a volume in the data plane, puts it under its policy, and lets clients attach. Its files are opened while
+    /// others decide.
+    fn serve(&self, change: &mut Change<'_>, volume: &VolumeRecord) -> Outcome<()> {
+        change.beside(|| self.open_files(volume))?;
+        self.bind(volume)?;
+        self.join_policy(volume);
+        self.publish(volume);
+        Ok(())
+    }
+
+    fn open_files(&self, volume: &VolumeRecord) -> Outcome<()> {
         let journals = self.open_journals(volume)?;
         let spec = VolumeSpec {
             id: volume.id,
@@ -173,9 +281,6 @@ impl Control {
         };
         let statistics = self.data_plane.open(spec, journals)?;
         self.update(|model| model.open.insert(volume.id, statistics));
-        self.bind(volume)?;
-        self.join_policy(volume);
-        self.publish(volume);
         Ok(())
     }
 
@@ -189,39 +294,5 @@ impl Control {
             description: format!("volume {} of tenant {}, {size}", volume.name, volume.tenant),
         };
         self.exports.publish(volume.export_name(), export);
-    }
-
-    /// The copy of a volume's record as it should lie beside its extents.
-    fn record_copy(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
-        let model = self.model();
-        let is_bound = |group: &&PolicyGroupRecord| Some(group.id) == volume.policy_group;
-        let copy = RecordCopy {
-            format: COPY_FORMAT,
-            volume: volume.clone(),
-            tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
-            policy_group: model.policy_of(volume).filter(|group| !is_built_in(group.id)).cloned(),
-            other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
-            template: model.template_to_copy(volume).cloned(),
-        };
-        let content = serde_json::to_vec_pretty(&copy)
-            .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;
-        Ok(RecordUpdate { volume: volume.id, content })
-    }
-
-    /// Brings the copies of some volumes' records up to date.
-    fn write_copies<'a>(&self, volumes: impl IntoIterator<Item = &'a VolumeRecord>) -> Outcome<()> {
-        let mut by_drive: BTreeMap<DriveId, Vec<RecordUpdate>> = BTreeMap::new();
-        for volume in volumes {
-            for drive in volume.placement.drives() {
-                by_drive.entry(drive).or_default().push(self.record_copy(volume)?);
-            }
-        }
-        for (drive, updates) in by_drive {
-            // On a drive that is missing, the copies are brought up to date when it is back.
-            if let Ok(store) = self.store(drive) {
-                store.write_records(&updates)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -31,7 +31,7 @@ pub struct Versioned<T> {
 type Names<I> = BTreeMap<Name, BTreeMap<Name, I>>;
 
 /// All records, and the statistics of open volumes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Model {
     /// Tenants by name.
     pub tenants: BTreeMap<Name, Versioned<TenantRecord>>,

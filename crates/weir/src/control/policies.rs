@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use weir_types::{AdaptiveTerms, Name, PolicyGroupId, Scope, Terms};
 
-use super::Control;
 use super::bounds::POLICY_GROUPS_MAX;
 use super::built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
 use super::catalogue::Transaction;
@@ -12,6 +11,7 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
 use super::outlook::Proposal;
 use super::records::{PolicyGroupRecord, VolumeRecord, keys};
+use super::{Change, Control};
 
 /// The two kinds of policy groups. A tenant has one set of names for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl Control {
         name: &Name,
         request: ModifyPolicyGroup,
     ) -> Outcome<PolicyGroupView> {
-        let _change = self.begin_change();
+        let mut change = self.begin_change();
         let Versioned { record: old, revision } =
             self.model().group_of(GroupKind::Fixed, tenant, name)?.clone();
         if request.is_shared.is_some_and(|is_shared| is_shared != old.is_shared) {
@@ -240,7 +240,7 @@ impl Control {
             let parent = parent.as_ref().map(|parent| self.parent_in(&old.tenant, parent));
             record.parent = parent.transpose()?;
         }
-        self.change_group(&old, record, revision, request.force)
+        self.change_group(&mut change, (&old, record), revision, request.force)
     }
 
     /// Changes the terms of an adaptive policy group; they hold for its volumes from the answer on.
@@ -251,28 +251,29 @@ impl Control {
         &self,
         tenant: Option<&Name>,
         name: &Name,
-        change: AdaptiveChange,
+        asked: AdaptiveChange,
     ) -> Outcome<PolicyGroupView> {
-        let _change = self.begin_change();
+        let mut change = self.begin_change();
         let Versioned { record: old, revision } =
             self.model().group_of(GroupKind::Adaptive, tenant, name)?.clone();
         refuse_built_in(&old)?;
-        let adaptive = old.adaptive.map(|terms| change.applied(terms));
-        self.change_group(&old, PolicyGroupRecord { adaptive, ..old.clone() }, revision, false)
+        let adaptive = old.adaptive.map(|terms| asked.applied(terms));
+        let new = PolicyGroupRecord { adaptive, ..old.clone() };
+        self.change_group(&mut change, (&old, new), revision, false)
     }
 
     fn change_group(
         &self,
-        old: &PolicyGroupRecord,
-        mut record: PolicyGroupRecord,
+        change: &mut Change<'_>,
+        (old, mut record): (&PolicyGroupRecord, PolicyGroupRecord),
         revision: u64,
         force: bool,
     ) -> Outcome<PolicyGroupView> {
         check_group(&self.model(), &record)?;
         self.admit(&Proposal::group(&record), force)?;
         self.save_group(&mut record, revision)?;
+        self.write_copies(change.tickets(), &self.volumes_that_name(record.id));
         self.put_group_in_effect(old, &record)?;
-        self.write_copies(&self.volumes_that_name(record.id))?;
         Ok(self.view_of(&self.model(), &record))
     }
 
@@ -287,14 +288,14 @@ impl Control {
         name: &Name,
         new_name: Name,
     ) -> Outcome<PolicyGroupView> {
-        let _change = self.begin_change();
+        let mut change = self.begin_change();
         let Versioned { mut record, revision } = self.model().group_of(kind, tenant, name)?.clone();
         refuse_built_in(&record)?;
         if record.name != new_name {
             self.refuse_taken_group(&record.tenant, &new_name)?;
             record.name = new_name;
             self.save_group(&mut record, revision)?;
-            self.write_copies(&self.volumes_that_name(record.id))?;
+            self.write_copies(change.tickets(), &self.volumes_that_name(record.id));
         }
         Ok(self.view_of(&self.model(), &record))
     }

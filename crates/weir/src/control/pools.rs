@@ -11,16 +11,16 @@ use weir_types::bounds::QUEUE_TARGET_MAX;
 use weir_types::emulation::Capacity;
 use weir_types::{Class, DriveId, MeasuredDirection, Measurement, Name};
 
-use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::bounds::{OVER_COMMIT_PERCENT, OVER_PROVISION_PERCENT, RESERVE_PERCENT};
 use super::catalogue::Transaction;
-use super::drives::{DriveView, Usages};
+use super::drives::DriveView;
 use super::error::{ControlError, Outcome};
 use super::ledger::{Amount, Claim, Ledger, Measure};
 use super::model::{Model, list_names};
 use super::outlook::{Outlook, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
+use super::{Control, DatedUsage};
 use crate::dataplane::{DriveSpec, PoolDepth};
 use crate::store::DriveUsage;
 
@@ -304,8 +304,7 @@ impl PoolSettings {
 impl Control {
     /// All pools, in the order in which their first drives were added.
     pub fn pools(&self) -> Vec<PoolView> {
-        // Filesystems are looked at while nobody waits for the model.
-        let usages = self.usages();
+        let usages = self.known_usages();
         let state_filesystem = std::fs::metadata(&self.state).ok().map(|metadata| metadata.dev());
         let model = self.model();
         let pools = model.pools().into_iter().enumerate();
@@ -326,13 +325,13 @@ impl Control {
     fn pool_view(
         &self,
         model: &Model,
-        (usages, state_filesystem): (&Usages, Option<u64>),
+        (usages, state_filesystem): (&BTreeMap<DriveId, DatedUsage>, Option<u64>),
         number: usize,
         pool: &Pool<'_>,
     ) -> PoolView {
         let drives = pool.drives.iter().filter_map(|drive| model.drives.get(&drive.id));
         let is_of_state = |usage: &DriveUsage| Some(usage.filesystem) == state_filesystem;
-        let mut online = pool.drives.iter().filter_map(|drive| usages.get(&drive.id)?.as_ref().ok());
+        let mut online = pool.drives.iter().filter_map(|drive| usages.get(&drive.id)?.usage.as_ref().ok());
         PoolView {
             has_metadata: online.any(is_of_state),
             number,

@@ -12,6 +12,7 @@ use super::placement::Placement;
 use super::records::{
     COPY_FORMAT, PolicyGroupRecord, RecordCopy, TemplateRecord, TenantRecord, VolumeRecord, VolumeState, keys,
 };
+use crate::format;
 use crate::store::Store;
 
 /// What the copies say, taken together.
@@ -88,7 +89,9 @@ fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {
         ))
     };
     let content = store.read_record(id)?.ok_or_else(|| unusable("it is missing".to_owned()))?;
-    let copy: RecordCopy = serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
+    let value: serde_json::Value =
+        serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
+    let copy: RecordCopy = format::read(&value).map_err(unusable)?;
     if copy.format != COPY_FORMAT {
         return Err(unusable(format!("it has format {}, not {COPY_FORMAT}", copy.format)));
     }

@@ -144,8 +144,8 @@ impl Control {
     /// If something is not accepted, a volume is unknown or not served, or another recording runs.
     pub fn start_recording(&self, request: &RecordVolumes) -> Outcome<RunningRecording> {
         request.check()?;
-        let _change = self.begin_change();
         let volumes = self.volumes_to_record(request)?;
+        let _change = self.begin_change();
         let header = describe(&self.model(), &volumes, request.seconds);
         let ids: Vec<VolumeId> = volumes.iter().map(|(volume, _)| volume.id).collect();
         let records_max = request.records_max(&header)?;

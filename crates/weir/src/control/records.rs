@@ -8,6 +8,7 @@ use weir_types::{
 };
 
 use super::placement::Placement;
+use crate::format::first_reader;
 
 pub use super::drives::{ClassChoice, DatedMeasurement, DeviceRecord, Measured, MeasurementFailure};
 
@@ -230,6 +231,9 @@ fn one_replica() -> u8 {
 pub struct RecordCopy {
     /// Version of this form: [`COPY_FORMAT`].
     pub format: u32,
+    /// The least version that a reader needs; see [`crate::format`].
+    #[serde(default = "first_reader")]
+    pub minimum_reader: u32,
     /// The volume.
     pub volume: VolumeRecord,
     /// Its tenant.
@@ -325,6 +329,8 @@ pub mod keys {
     pub const VOLUMES: &str = "volume/";
     /// The highest number that a policy group ever had.
     pub const POLICY_GROUP_NUMBER: &str = "counter/policy-group";
+    /// Who may read the catalogue.
+    pub const FORMAT: &str = "format/self";
     /// The node's own identity.
     pub const NODE: &str = "node/self";
 

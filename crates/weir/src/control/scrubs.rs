@@ -211,7 +211,7 @@ impl Control {
     /// Not found for an unknown volume, refused for one that is not served.
     pub fn begin_scrub(&self, tenant: Option<&Name>, name: &Name) -> Outcome<ScrubView> {
         self.settle_scrubs();
-        let _change = self.begin_change();
+        let _change = self.begin_change_of_volume(tenant, name)?;
         let record = self.model().volume(tenant, name)?.record.clone();
         if !self.scrubs.running().contains_key(&record.id) {
             let scrub = RunningScrub { begun_at: Timestamp::now(), progress: Arc::default() };

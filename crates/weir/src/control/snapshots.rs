@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use weir_types::units::Size;
 use weir_types::{Name, VolumeId};
 
-use super::Control;
 use super::captures::{Pair, placement_like};
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
 use super::records::{SnapshotOf, VolumeRecord, VolumeState, keys};
 use super::volumes::{VolumeView, refuse_more};
+use super::{Change, Control};
 use crate::store::capture::Occupied;
 
 /// What snapshots should be made.
@@ -99,7 +99,7 @@ impl Control {
     /// there is no space to copy what cannot be shared; refused if a volume cannot be captured now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let begun = self.begin_captures(&[], || self.snapshot_pairs(request))?;
-        let records = self.finish_captures(begun, |pairs| {
+        let records = self.finish_captures(begun, |change, pairs| {
             // A volume may have got another name meanwhile.
             let online = |pair: &Pair| -> Outcome<VolumeRecord> {
                 let of = snapshot_of(&self.model().volume_by_id(pair.source.id)?.record);
@@ -108,10 +108,10 @@ impl Control {
             let records: Vec<VolumeRecord> = pairs.iter().map(online).collect::<Outcome<_>>()?;
             // One transaction: after a crash there are all of them, or none.
             self.put_online(&records)?;
-            records.iter().for_each(|record| self.serve_new(record));
+            records.iter().for_each(|record| self.serve_new(change, record));
             Ok(records)
         })?;
-        Ok(records.into_iter().map(|record| self.view_of_snapshot(record)).collect())
+        Ok(self.views_of_snapshots(records))
     }
 
     fn snapshot_pairs(&self, request: &CreateSnapshots) -> Outcome<Vec<Pair>> {
@@ -150,9 +150,9 @@ impl Control {
     }
 
     /// Serves a volume that exists durably: if that fails now, the next start tries again.
-    pub(super) fn serve_new(&self, record: &VolumeRecord) {
-        let served = self.serve(record).and_then(|()| self.write_copies([record]));
-        if let Err(error) = served {
+    pub(super) fn serve_new(&self, change: &mut Change<'_>, record: &VolumeRecord) {
+        self.write_copies(change.tickets(), [record]);
+        if let Err(error) = self.serve(change, record) {
             self.alarms.raise_volume(record.id, format!("{} cannot be served: {error}", record.title()));
         }
     }
@@ -178,31 +178,16 @@ impl Control {
         };
         let volume_name = |record: &VolumeRecord| record.snapshot.as_ref().map(|of| of.volume_name.clone());
         records.sort_by_key(|record| (record.tenant.clone(), volume_name(record), record.created_at));
-        Ok(records.into_iter().map(|record| self.view_of_snapshot(record)).collect())
+        Ok(self.views_of_snapshots(records))
     }
 
-    fn view_of_snapshot(&self, record: VolumeRecord) -> SnapshotView {
-        let of = record.snapshot.clone().expect("it is a snapshot");
-        SnapshotView { occupied: self.occupied(&record), of, record }
-    }
-
-    /// What the files of a volume occupy, of one copy: that which occupies most. `None` if they cannot be examined.
-    pub(super) fn occupied(&self, volume: &VolumeRecord) -> Option<Occupied> {
-        let stores = if volume.placement.has_copies() {
-            self.stores_there(volume)
-        } else {
-            self.stores_of(volume).ok()?
+    fn views_of_snapshots(&self, records: Vec<VolumeRecord>) -> Vec<SnapshotView> {
+        let occupied = self.occupied(&records);
+        let view = |(record, occupied): (VolumeRecord, Option<Occupied>)| {
+            let of = record.snapshot.clone().expect("it is a snapshot");
+            SnapshotView { occupied, of, record }
         };
-        let all: Option<Vec<Occupied>> =
-            stores.into_iter().map(|(_, store)| store.occupied(volume.id).ok()).collect();
-        let all = all?;
-        let sum = all.iter().fold(Occupied::default(), |sum, one| Occupied {
-            used_bytes: sum.used_bytes + one.used_bytes,
-            unique_bytes: sum.unique_bytes + one.unique_bytes,
-        });
-        // Copies hold the same, each of them on drives of its own.
-        let copies = u64::from(volume.replicas.max(1));
-        Some(Occupied { used_bytes: sum.used_bytes / copies, unique_bytes: sum.unique_bytes / copies })
+        records.into_iter().zip(occupied).map(view).collect()
     }
 
     /// Removes a snapshot; what only it holds is given back in the background.
@@ -216,9 +201,13 @@ impl Control {
         name: &Name,
         force: bool,
     ) -> Outcome<()> {
-        let _change = self.begin_change();
+        let seen = self.model().snapshot(tenant, volume, name)?.record.clone();
+        if !force {
+            self.refuse_attached(&seen)?;
+        }
+        let mut change = self.begin_change_of_volume(tenant, volume)?;
         let record = self.model().snapshot(tenant, volume, name)?.record.clone();
-        self.delete_record(&record, force)
+        self.delete_record(&mut change, &record, force)
     }
 
     /// Makes a volume what it was when a snapshot was made of it, size included; the snapshot stays. Either is so at any
@@ -238,7 +227,10 @@ impl Control {
         if !force {
             self.refuse_attached(&attached)?;
         }
-        let begun = self.begin_captures(&[id], || {
+        // Its snapshots become those of the clone.
+        let mut others: Vec<VolumeId> = self.model().snapshots_of(id).map(|snapshot| snapshot.id).collect();
+        others.push(id);
+        let begun = self.begin_captures(&others, || {
             let model = self.model();
             let snapshot = model.snapshots_of(id).find(|snapshot| snapshot.name == *name);
             let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id));
@@ -247,23 +239,29 @@ impl Control {
             let (now, new) = (&model.volume_by_id(id)?.record, VolumeId(uuid::Uuid::new_v4()));
             Ok(vec![Pair { source: source.clone(), target: restored(now, source, new) }])
         })?;
-        let restored = self.finish_captures(begun, |pairs| {
+        let restored = self.finish_captures(begun, |change, pairs| {
             let Pair { source, target } = &pairs[0];
             let now = self.model().volume_by_id(id)?.record.clone();
             if !force {
-                self.refuse_attached(&now)?;
+                self.refuse_attached_now(&now)?;
             }
             let files = target.placement.clone();
             let new = VolumeRecord { placement: files, ..restored(&now, source, target.id) };
-            let new = self.replace_volume(&now, VolumeRecord { state: VolumeState::Online, ..new })?;
-            self.serve_new(&new);
+            let new = VolumeRecord { state: VolumeState::Online, ..new };
+            let new = self.replace_volume(change, &now, new)?;
+            self.serve_new(change, &new);
             Ok(new)
         })?;
         self.volume(Some(&restored.tenant), &restored.name)
     }
 
     /// Puts a volume whose files are in place where another one was, whose snapshots become its own.
-    fn replace_volume(&self, old: &VolumeRecord, new: VolumeRecord) -> Outcome<VolumeRecord> {
+    fn replace_volume(
+        &self,
+        change: &mut Change<'_>,
+        old: &VolumeRecord,
+        new: VolumeRecord,
+    ) -> Outcome<VolumeRecord> {
         let mut all = vec![new.clone()];
         let deleted_at = Some(Timestamp::now());
         let gone = VolumeRecord { state: VolumeState::Deleting, deleted_at, ..old.clone() };
@@ -277,16 +275,17 @@ impl Control {
         }
         let revision = self.catalogue.commit(transaction)?;
         // From here on it is done, whatever happens: what fails now is for the next start.
-        let taken_down = self.take_down(&gone);
+        let taken_down = self.take_down(change, &gone);
         self.update(|model| all.iter().for_each(|record| model.put_volume(record.clone(), revision)));
-        if let Err(error) = taken_down.and_then(|()| self.write_copies(&all[1..])) {
+        self.write_copies(change.tickets(), &all[1..]);
+        if let Err(error) = taken_down {
             self.alarms.raise_volume(new.id, format!("{} was restored, but: {error}", new.title()));
         }
         Ok(new)
     }
 
     /// Gives the snapshots of a volume its new name.
-    pub(super) fn rename_snapshots(&self, volume: &VolumeRecord) -> Outcome<()> {
+    pub(super) fn rename_snapshots(&self, change: &mut Change<'_>, volume: &VolumeRecord) -> Outcome<()> {
         let snapshots: Vec<VolumeRecord> = self.model().snapshots_of(volume.id).cloned().collect();
         let renamed = |old: &VolumeRecord| {
             let of = Some(snapshot_of(volume));
@@ -300,7 +299,8 @@ impl Control {
         snapshots.iter().for_each(|old| self.exports.withdraw(&old.export_name()));
         let open = |record: &&VolumeRecord| self.model().open.contains_key(&record.id);
         all.iter().filter(open).for_each(|record| self.publish(record));
-        self.write_copies(&all)
+        self.write_copies(change.tickets(), &all);
+        Ok(())
     }
 
     /// Refuses to make a volume smaller than it was when a snapshot of it was made.

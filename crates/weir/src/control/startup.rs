@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 
@@ -15,15 +16,20 @@ use super::captures::Captures;
 use super::catalogue::{Catalogue, CatalogueError, SqliteCatalogue, Transaction};
 use super::drives::{Absences, Drive, Formats, Leaving, Measurements};
 use super::error::{ControlError, Outcome};
+use super::figures::Figures;
 use super::journals::Journals;
+use super::locks::Locks;
 use super::model::Model;
 use super::moves::Moves;
+use super::record_copies::RecordCopies;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::scrubs::Scrubs;
-use super::{Control, drives, rebuild};
+use super::shared::Shared;
+use super::{Change, Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
 use crate::exports::table::ExportTable;
+use crate::format::{self, FormatRecord};
 use crate::store::Store;
 use crate::store::space::{Obstacle, Space};
 
@@ -59,6 +65,7 @@ impl Control {
         exports: Arc<ExportTable>,
     ) -> Outcome<Arc<Control>> {
         let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
+        settle_format(&catalogue)?;
         drives::restore_lost(&config.state, &catalogue)?;
         let node = node_identity(&catalogue)?;
         let drives = drives::open_all(&config.state, &catalogue, node, config.drives.is_empty())?;
@@ -67,14 +74,17 @@ impl Control {
         }
         let (mut model, interrupted) = load(&catalogue, drives)?;
         model.zone = config.zone.clone();
-        let control = Control {
+        let control = Arc::new_cyclic(|myself| Control {
+            myself: Weak::clone(myself),
             node,
-            model: RwLock::new(model),
+            model: Shared::new(model),
             state: config.state.clone(),
             catalogue: Box::new(catalogue),
             data_plane,
             exports,
-            change: Mutex::new(()),
+            locks: Locks::default(),
+            figures: Figures::default(),
+            record_copies: RecordCopies::default(),
             alarms: Alarms::default(),
             since: Since::default(),
             classes: config.classes,
@@ -87,7 +97,8 @@ impl Control {
             formats: Formats::default(),
             absences: Absences::default(),
             started: Instant::now(),
-        };
+        });
+        control.stores().iter().for_each(|(drive, store)| control.note_space(*drive, store));
         control.add_configured_drives(&config.drives);
         control.restore_credits();
         control.report_drives();
@@ -102,7 +113,7 @@ impl Control {
         for (drive, store) in control.stores() {
             control.report_unknown_folders(drive, &store)?;
         }
-        Ok(Arc::new(control))
+        Ok(control)
     }
 
     fn records(&self) -> Vec<VolumeRecord> {
@@ -110,31 +121,27 @@ impl Control {
     }
 
     fn serve_all(&self) {
+        let mut change = self.begin_change();
         for record in self.records() {
-            if let Err(error) = self.open_again(&record) {
+            if let Err(error) = self.open_again(&mut change, &record) {
                 let message = format!("volume '{}' cannot be served: {error}", record.export_name());
                 self.alarms.raise_volume(record.id, message);
             }
         }
     }
 
-    /// Serves a volume after what was interrupted there is finished.
-    pub(super) fn open_again(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.repair(record).and_then(|()| self.serve(record))
+    /// Serves a volume after what was interrupted there is finished, and brings its record copies up to date.
+    pub(super) fn open_again(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
+        self.write_copies(change.tickets(), [record]);
+        change.beside(|| self.repair(record))?;
+        self.serve(change, record)
     }
 
-    /// Finishes an interrupted resize and brings the record copies up to date.
+    /// Finishes an interrupted resize.
     pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         self.cast_off_strays(record)?;
         self.trim(record, record.size_bytes)?;
-        self.cut_out_strays(record)?;
-        for (_, store) in self.stores_there(record) {
-            let copy = self.record_copy(record)?;
-            if store.read_record(record.id)?.as_ref() != Some(&copy.content) {
-                store.write_records(&[copy])?;
-            }
-        }
-        Ok(())
+        self.cut_out_strays(record)
     }
 
     /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes whose
@@ -203,6 +210,27 @@ fn obstacle(path: &Path, error: &CatalogueError) -> Option<Obstacle> {
     }
 }
 
+/// Refuses a catalogue that is for newer readers, before anything of it is used, and says who may read it from now on.
+fn settle_format(catalogue: &dyn Catalogue) -> Outcome<()> {
+    let entry = catalogue.get(keys::FORMAT)?;
+    if let Some(entry) = &entry {
+        let least = entry.value["minimum_reader"].as_u64().and_then(|least| u32::try_from(least).ok());
+        let least = least.unwrap_or(u32::MAX);
+        format::refuse_newer(least).map_err(|why| {
+            ControlError::refused(format!("the catalogue cannot be used, and nothing was changed: {why}"))
+        })?;
+        if least == format::MINIMUM_READER {
+            return Ok(());
+        }
+    }
+    let revision = entry.map_or(0, |entry| entry.revision);
+    let format = FormatRecord::current();
+    // A start needs no free space.
+    let said = Transaction::freeing_space().compare(keys::FORMAT, revision).put(keys::FORMAT, &format)?;
+    catalogue.commit(said)?;
+    Ok(())
+}
+
 fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
     if let Some(entry) = catalogue.get(keys::NODE)? {
         return Ok(entry.decode::<NodeRecord>()?.id);
@@ -235,7 +263,7 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
     Ok((model, interrupted))
 }
 
-fn for_each<T: DeserializeOwned>(
+fn for_each<T: DeserializeOwned + Serialize>(
     catalogue: &dyn Catalogue,
     prefix: &str,
     mut put: impl FnMut(T, u64),

@@ -69,7 +69,7 @@ impl Control {
     /// adaptive or stands under another, and if floors would be above the group's; refused if pools of its
     /// volumes do not have the group's floor, unless it is forced.
     pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
-        let _change = self.begin_change();
+        let mut change = self.begin_change();
         let Versioned { record: old, revision } = self.model().tenant(Some(name))?.clone();
         let force = request.force;
         let new = self.modified_tenant(&old, request)?;
@@ -81,10 +81,10 @@ impl Control {
             let revision = self.catalogue.commit(transaction)?;
             self.update(|model| model.put_tenant(new.clone(), revision));
             let volumes = self.volumes_of(name);
+            self.write_copies(change.tickets(), &volumes);
             if new.policy_group != old.policy_group {
                 self.bind_all(&volumes)?;
             }
-            self.write_copies(&volumes)?;
         }
         self.tenant(name)
     }

@@ -3,10 +3,12 @@
 mod apply;
 mod background;
 mod classes;
+mod formats;
 mod leaving;
 mod measurements;
 mod policies;
 mod pools;
+mod record_copies;
 mod replicas;
 mod snapshots;
 mod templates;

@@ -1,14 +1,12 @@
 //! Operations on volumes.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES, VOLUMES_MAX};
 use weir_types::units::Size;
 use weir_types::{Class, ClassPolicy, DriveId, Limits, Name, PolicyGroupId, Throughput, VolumeId};
 
-use super::Control;
 use super::catalogue::Transaction;
 use super::classes::{check_replicas, class_policy};
 use super::copies::new_beginnings;
@@ -23,11 +21,9 @@ use super::records::{
     DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, TemplateRecord, VolumeRecord, VolumeState, keys,
 };
 use super::scrubs::ScrubView;
+use super::{Change, Control};
 use crate::statistics::{CopySnapshot, VolumeSnapshot};
 use crate::store::extent_count;
-
-/// How long a deletion waits for clients that are just leaving before it is refused.
-const LEAVING_CLIENTS_WAIT: Duration = Duration::from_secs(1);
 
 /// What a new volume should be.
 #[derive(Clone, Debug)]
@@ -241,8 +237,9 @@ impl Control {
         tenant.map(|tenant| self.model().tenant(Some(tenant)).map(|_| ())).transpose()?;
         let mut views = self.volume_records_by_name();
         views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
+        let model = self.model();
         for view in &mut views {
-            view.used_bytes = self.used_bytes(&view.record);
+            view.used_bytes = self.known_used_bytes(&model, &view.record);
             view.bytes_to_capture = self.bytes_to_capture(view.record.id);
             view.moves = self.moves_of(view.record.id);
             view.scrub = self.scrub_of(&view.record);
@@ -258,7 +255,8 @@ impl Control {
         let count = |record: &VolumeRecord| snapshots.get(&record.id).copied().unwrap_or(0);
         let view =
             |record: &VolumeRecord| VolumeView { snapshots: count(record), ..view(&model, record, &failed) };
-        let mut views: Vec<_> = model.plain_volumes().map(view).collect();
+        let made = model.plain_volumes().filter(|record| record.state != VolumeState::Creating);
+        let mut views: Vec<_> = made.map(view).collect();
         views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
         views
     }
@@ -273,7 +271,8 @@ impl Control {
     pub fn inspect_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
         let mut view = self.volume(tenant, name)?;
         if view.bytes_to_capture.is_none() {
-            view.unique_bytes = self.occupied(&view.record).map(|occupied| occupied.unique_bytes);
+            let occupied = self.occupied(std::slice::from_ref(&view.record)).remove(0);
+            view.unique_bytes = occupied.map(|occupied| occupied.unique_bytes);
         }
         Ok(view)
     }
@@ -287,7 +286,7 @@ impl Control {
             let snapshots = model.snapshots_of(record.id).count() as u64;
             VolumeView { snapshots, ..view(&model, record, &failed) }
         };
-        view.used_bytes = self.used_bytes(&view.record);
+        view.used_bytes = self.used_bytes_to_show(&view.record);
         view.bytes_to_capture = self.bytes_to_capture(view.record.id);
         view.moves = self.moves_of(view.record.id);
         view.scrub = self.scrub_of(&view.record);
@@ -302,20 +301,39 @@ impl Control {
     /// are fewer drives than replicas, refused if its policy has floors that the drive's pool does not have or replicas
     /// would share a zone or rack, unless it is forced.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
-        let _change = self.begin_change();
         check_size(request.size_bytes)?;
         check_replicas(request.replicas.unwrap_or(1))?;
-        let mut record = self.new_record(&request)?;
-        self.admit(&Proposal::volume(&record), request.force)?;
+        let mut change = self.begin_change();
+        let mut record = self.decide_new(&mut change, &request)?;
         let key = keys::volume(record.id);
         let creating = Transaction::default().compare(&key, 0).put(&key, &record)?;
         let revision = self.catalogue.commit(creating)?;
+        self.update(|model| model.put_volume(record.clone(), revision));
         record.state = VolumeState::Online;
-        if let Err(error) = self.make_files_and_serve(&record, revision) {
-            self.undo_creation(&record);
+        if let Err(error) = self.make_files_and_serve(&mut change, &record, revision) {
+            self.undo_creation(&mut change, &record);
             return Err(error);
         }
+        drop(change);
         self.volume(Some(&record.tenant), &record.name)
+    }
+
+    /// Decides what a new volume is, and takes it and places at its drives. Where that had to wait, what was decided before
+    /// may hold no more.
+    fn decide_new(&self, change: &mut Change<'_>, request: &CreateVolume) -> Outcome<VolumeRecord> {
+        loop {
+            let record = self.new_record(request)?;
+            self.admit(&Proposal::volume(&record), request.force)?;
+            let has_waited = change.take(record.id, record.placement.drives());
+            if !has_waited.map_err(|busy| self.refuse_busy(&busy))? {
+                return Ok(record);
+            }
+            let again = self.new_record(request)?;
+            let is_same = again.placement.drives() == record.placement.drives();
+            if is_same && self.admit(&Proposal::volume(&record), request.force).is_ok() {
+                return Ok(VolumeRecord { id: record.id, ..again });
+            }
+        }
     }
 
     fn new_record(&self, request: &CreateVolume) -> Outcome<VolumeRecord> {
@@ -351,16 +369,21 @@ impl Control {
         })
     }
 
-    fn make_files_and_serve(&self, record: &VolumeRecord, revision: u64) -> Outcome<()> {
-        self.make_files(record)?;
+    fn make_files_and_serve(
+        &self,
+        change: &mut Change<'_>,
+        record: &VolumeRecord,
+        revision: u64,
+    ) -> Outcome<()> {
+        change.beside(|| self.make_files(record))?;
         self.save_volume(record, revision)?;
-        self.serve(record)
+        self.serve(change, record)
     }
 
     /// Takes back a creation that failed. What cannot be taken back now is at the next start, because the
     /// catalogue says what to do.
-    fn undo_creation(&self, record: &VolumeRecord) {
-        if let Err(error) = self.tear_down(record) {
+    fn undo_creation(&self, change: &mut Change<'_>, record: &VolumeRecord) {
+        if let Err(error) = self.tear_down(change, record) {
             tracing::error!(volume = %record.id, %error, "a failed creation could not be undone yet");
         }
     }
@@ -376,55 +399,79 @@ impl Control {
         size_bytes: u64,
         force: bool,
     ) -> Outcome<VolumeView> {
-        let _change = self.begin_change();
         check_size(size_bytes)?;
-        let (mut record, revision) = self.usable_volume(tenant, name)?;
-        self.refuse_missing(&record)?;
-        self.refuse_captured(&record)?;
-        if size_bytes < record.size_bytes {
-            self.refuse_below_snapshots(&record, size_bytes)?;
+        let mut change = self.begin_change_of_volume(tenant, name)?;
+        let (record, revision) = self.usable_volume(tenant, name)?;
+        self.refuse_resize(&record, size_bytes, force)?;
+        let new = self.resized(&mut change, &record, revision, size_bytes)?;
+        drop(change);
+        self.volume(Some(&new.tenant), &new.name)
+    }
+
+    fn refuse_resize(&self, volume: &VolumeRecord, size_bytes: u64, force: bool) -> Outcome<()> {
+        self.refuse_missing(volume)?;
+        self.refuse_captured(volume)?;
+        if size_bytes >= volume.size_bytes {
+            return Ok(());
         }
-        let old = record.clone();
-        let old_bytes = std::mem::replace(&mut record.size_bytes, size_bytes);
-        if size_bytes < old_bytes && !force {
+        self.refuse_below_snapshots(volume, size_bytes)?;
+        if !force {
             return Err(ControlError::refused(format!(
-                "volume '{name}' has {}; shrinking it to {} destroys what lies beyond and needs --force",
-                Size(old_bytes),
+                "volume '{}' has {}; shrinking it to {} destroys what lies beyond and needs --force",
+                volume.name,
+                Size(volume.size_bytes),
                 Size(size_bytes)
             )));
         }
-        if size_bytes < old_bytes {
-            refuse_more_cleanups(&self.model())?;
-        }
-        // An earlier shrink may have failed in the middle: what it left must not become part of the volume again.
-        self.trim(&old, old_bytes)?;
+        refuse_more_cleanups(&self.model())
+    }
+
+    /// Gives a volume another size, which nothing speaks against.
+    fn resized(
+        &self,
+        change: &mut Change<'_>,
+        old: &VolumeRecord,
+        revision: u64,
+        size_bytes: u64,
+    ) -> Outcome<VolumeRecord> {
+        let old_bytes = old.size_bytes;
+        let mut record = VolumeRecord { size_bytes, generation: old.generation + 1, ..old.clone() };
         self.place_resized(&mut record, old_bytes)?;
-        record.generation += 1;
-        let made = if size_bytes > old_bytes { self.grow_files(&record, &old) } else { Ok(Vec::new()) };
-        let saved = made.and_then(|seats| self.save_volume(&record, revision).map(|_| seats));
-        let seats = match saved {
-            Ok(seats) => seats,
-            Err(error) => {
-                // New extent files that no record names must not stay.
-                self.cast_off_strays(&old)?;
-                self.trim(&old, old_bytes)?;
-                return Err(error);
-            }
-        };
+        let seats = change.beside(|| self.save_resized(old, &record, revision))?;
         let beginnings = new_beginnings(&record, old_bytes);
         let (layout, noted) = (self.layout(&record)?, seats.clone());
-        self.data_plane.resize(record.id, size_bytes, layout, beginnings, seats)?;
+        change.beside(|| self.data_plane.resize(record.id, size_bytes, layout, beginnings, seats))?;
         self.journals.cut(record.id, extent_count(size_bytes));
         noted.into_iter().for_each(|(copy, drive)| self.journals.note(record.id, copy, Some(drive)));
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }
         // What is cut off is no part of the volume from here on; a growth makes new files.
-        let trimmed = if size_bytes < old_bytes { self.trim(&record, size_bytes) } else { Ok(()) };
+        let trim = || if size_bytes < old_bytes { self.trim(&record, size_bytes) } else { Ok(()) };
+        let trimmed = change.beside(trim);
         self.publish(&record);
-        self.write_copies([&record])?;
-        trimmed?;
-        self.volume(Some(&record.tenant), &record.name)
+        self.write_copies(change.tickets(), [&record]);
+        trimmed.map(|()| record)
+    }
+
+    /// Makes the files that a volume lacks for its new size, and records that; answers which new copies are behind the
+    /// journals on which drives.
+    fn save_resized(
+        &self,
+        old: &VolumeRecord,
+        new: &VolumeRecord,
+        revision: u64,
+    ) -> Outcome<Vec<((u32, usize), DriveId)>> {
+        // An earlier shrink may have failed in the middle: what it left must not become part of the volume again.
+        self.trim(old, old.size_bytes)?;
+        let made = if new.size_bytes > old.size_bytes { self.grow_files(new, old) } else { Ok(Vec::new()) };
+        let saved = made.and_then(|seats| self.save_volume(new, revision).map(|_| seats));
+        if saved.is_err() {
+            // New extent files that no record names must not stay.
+            self.cast_off_strays(old)?;
+            self.trim(old, old.size_bytes)?;
+        }
+        saved
     }
 
     /// Changes a volume's policy, template, class, copies, name or access while it is in use. Clients learn when they attach
@@ -441,9 +488,14 @@ impl Control {
         name: &Name,
         request: ModifyVolume,
     ) -> Outcome<VolumeView> {
-        let _change = self.begin_change();
-        let (old, revision) = self.usable_volume(tenant, name)?;
         let force = request.force;
+        if request.is_read_only == Some(true) && !force {
+            let model = self.model();
+            let record = &model.volume(tenant, name)?.record;
+            if record.is_read_only { Ok(()) } else { self.refuse_attached(record) }?;
+        }
+        let mut change = self.begin_change_of_volume(tenant, name)?;
+        let (old, revision) = self.usable_volume(tenant, name)?;
         let mut new = self.modified(&old, request)?;
         if is_to_move(&old, &new) {
             self.refuse_unreachable(&new)?;
@@ -455,7 +507,7 @@ impl Control {
             // It would wait for what is being captured.
             self.refuse_captured(&old)?;
             if !force {
-                self.refuse_attached(&old)?;
+                self.refuse_attached_now(&old)?;
             }
         }
         if new != old {
@@ -469,18 +521,20 @@ impl Control {
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
             }
+            // Whatever fails below, copies begin to move to where they are wished now.
+            self.begin_moves(new.id);
+            self.write_copies(change.tickets(), [&new]);
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
-                self.publish_access(&new)?;
+                change.beside(|| self.publish_access(&new))?;
             }
             if new.name != old.name {
-                self.rename_snapshots(&new)?;
+                self.rename_snapshots(&mut change, &new)?;
             }
             if new.template != old.template {
                 self.put_read_costs(&new)?;
             }
-            self.write_copies([&new])?;
-            self.begin_moves(new.id);
         }
+        drop(change);
         self.volume(Some(&new.tenant), &new.name)
     }
 
@@ -542,7 +596,13 @@ impl Control {
         name: &Name,
         DeleteVolume { force, with_snapshots }: DeleteVolume,
     ) -> Outcome<()> {
-        let _change = self.begin_change();
+        if !force {
+            let model = self.model();
+            let record = &model.volume(tenant, name)?.record;
+            let snapshots = model.snapshots_of(record.id).filter(|_| with_snapshots);
+            snapshots.chain([record]).try_for_each(|record| self.refuse_attached(record))?;
+        }
+        let mut change = self.begin_change_of_volume(tenant, name)?;
         let record = self.model().volume(tenant, name)?.record.clone();
         if !with_snapshots {
             self.refuse_with_snapshots(&record)?;
@@ -551,43 +611,65 @@ impl Control {
         let mut all: Vec<VolumeRecord> = self.model().snapshots_of(record.id).cloned().collect();
         all.push(record);
         all.iter().try_for_each(|record| self.refuse_deletion(record, force))?;
-        all.iter().try_for_each(|record| self.tear_down(record))
+        all.iter().try_for_each(|record| self.tear_down(&mut change, record))
+    }
+
+    /// Begins a change of a volume and of its snapshots.
+    pub(super) fn begin_change_of_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<Change<'_>> {
+        loop {
+            let seen = self.model().volume(tenant, name)?.record.id;
+            let mut all: Vec<VolumeId> = self.model().snapshots_of(seen).map(|one| one.id).collect();
+            all.push(seen);
+            let change = self.begin_volume_change(&all)?;
+            // Somebody may have changed it before this could: then it is another volume, or has other snapshots.
+            let model = self.model();
+            let is_held = model.snapshots_of(seen).all(|one| change.holds(one.id));
+            if is_held && model.volume(tenant, name)?.record.id == seen {
+                return Ok(change);
+            }
+        }
     }
 
     /// Removes a volume or a snapshot.
-    pub(super) fn delete_record(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
+    pub(super) fn delete_record(
+        &self,
+        change: &mut Change<'_>,
+        record: &VolumeRecord,
+        force: bool,
+    ) -> Outcome<()> {
         self.refuse_deletion(record, force)?;
-        self.tear_down(record)
+        self.tear_down(change, record)
     }
 
     /// Refuses before anything is begun what could not be finished.
     fn refuse_deletion(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
         self.refuse_missing(record)?;
         self.refuse_captured(record)?;
-        if force { Ok(()) } else { self.refuse_attached(record) }
+        if force { Ok(()) } else { self.refuse_attached_now(record) }
     }
 
     /// Removes a volume step by step; whatever stops it, the next start or another deletion goes on.
-    fn tear_down(&self, record: &VolumeRecord) -> Outcome<()> {
+    fn tear_down(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
         let record = self.mark_deleting(record)?;
-        self.take_down(&record)
+        self.take_down(change, &record)
     }
 
     /// Ends the service of a volume that is durably deleted, and begins to give its space back.
-    pub(super) fn take_down(&self, record: &VolumeRecord) -> Outcome<()> {
+    pub(super) fn take_down(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
         self.exports.withdraw(&record.export_name());
         self.leave_policy(record);
-        if self.model().open.contains_key(&record.id) {
-            self.data_plane.close(record.id)?;
-        }
-        self.update(|model| {
-            model.open.remove(&record.id);
+        // From here on nobody asks anything of it that it could not do any more.
+        let open = self.update(|model| {
             model.adapted.remove(&record.id);
-            model.remove_volume(record.id);
+            model.open.remove(&record.id)
         });
+        if open.is_some() {
+            change.beside(|| self.data_plane.close(record.id))?;
+        }
+        self.update(|model| model.remove_volume(record.id));
         self.alarms.forget(record.id);
         self.forget_scrub(record.id);
-        self.begin_cleanups(record);
+        change.beside(|| self.begin_cleanups(record));
         Ok(())
     }
 
@@ -605,23 +687,6 @@ impl Control {
             }
         });
         Ok(deleting)
-    }
-
-    pub(super) fn refuse_attached(&self, record: &VolumeRecord) -> Outcome<()> {
-        let statistics = self.model().open.get(&record.id).cloned();
-        let connections = || statistics.as_ref().map_or(0, |s| s.snapshot().connections);
-        let deadline = Instant::now() + LEAVING_CLIENTS_WAIT;
-        while connections() > 0 {
-            if Instant::now() >= deadline {
-                return Err(ControlError::refused(format!(
-                    "{} has {} open connections; detach its clients first, or end them with --force",
-                    record.title(),
-                    connections()
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
     }
 
     pub(super) fn leave_policy(&self, record: &VolumeRecord) {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
 
 use super::{Context, Store, StoreError, sync_folder};
+use crate::format;
 
 /// Name of the marker in the drive's folder.
 pub const MARKER_FILE: &str = "weir-drive.json";
@@ -24,6 +25,9 @@ const MARKER_FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u32,
+    /// The least version that a reader of what lies there needs.
+    #[serde(default = "format::first_reader")]
+    minimum_reader: u32,
     /// The installation that it belongs to.
     pub node: uuid::Uuid,
     /// The drive.
@@ -33,7 +37,7 @@ pub struct Marker {
 impl Marker {
     /// The marker of a drive of an installation.
     pub fn new(node: uuid::Uuid, drive: DriveId) -> Marker {
-        Marker { format: MARKER_FORMAT, node, drive }
+        Marker { format: MARKER_FORMAT, minimum_reader: format::MINIMUM_READER, node, drive }
     }
 
     /// Reads the marker of a directory; `None` if it has none.
@@ -46,21 +50,26 @@ impl Marker {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             result => result.context("read", &path)?,
         };
-        let marker: Marker = serde_json::from_slice(&content).context("understand", &path)?;
+        let value: serde_json::Value = serde_json::from_slice(&content).context("understand", &path)?;
+        let marker: Marker = format::read(&value).map_err(io::Error::other).context("understand", &path)?;
         if marker.format != MARKER_FORMAT {
             let source = io::Error::other(format!("it has format {}, not {MARKER_FORMAT}", marker.format));
             return Err(StoreError { action: "understand", path, source });
         }
         Ok(Some(marker))
     }
+
+    fn write(&self, directory: &Path) -> Result<(), StoreError> {
+        let path = directory.join(MARKER_FILE);
+        let content = serde_json::to_vec_pretty(self).context("write", &path)?;
+        write_file_durably(&path, &content)
+    }
 }
 
 impl Store {
     /// Makes a directory a drive, durably.
     pub fn adopt_directory(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
-        let path = directory.join(MARKER_FILE);
-        let content = serde_json::to_vec_pretty(marker).context("write", &path)?;
-        write_file_durably(&path, &content)?;
+        marker.write(&directory)?;
         Store::open(directory)
     }
 
@@ -71,7 +80,13 @@ impl Store {
     pub fn open_marked(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
         let found = Marker::read(&directory)?;
         let reason = match found {
-            Some(found) if found == *marker => return Store::open(directory),
+            Some(found) if (found.node, found.drive) == (marker.node, marker.drive) => {
+                if found != *marker {
+                    // From here on only those may read it that can read what this one writes.
+                    marker.write(&directory)?;
+                }
+                return Store::open(directory);
+            }
             Some(found) => format!("it says drive {} of installation {}", found.drive, found.node),
             None => "there is none; is its filesystem mounted?".to_owned(),
         };

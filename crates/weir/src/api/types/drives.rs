@@ -154,6 +154,9 @@ pub struct Drive {
     /// Space that volumes can still use, in bytes; absent if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
+    /// How long ago these sizes were read from the drive, in nanoseconds: about a second, unless it does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_age_ns: Option<u64>,
     /// True if snapshots and clones share what they hold with their volumes there; else it is copied.
     #[serde(default)]
     pub shares_space: bool,
@@ -338,6 +341,7 @@ impl From<DriveView> for Drive {
             size_bytes: usage.map(|usage| usage.size_bytes),
             used_bytes: usage.map(|usage| usage.used_bytes),
             available_bytes: usage.map(|usage| usage.available_bytes),
+            space_age_ns: view.usage_age.map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)),
             volumes: view.volumes as u64,
             shares_space: view.can_share,
             provisioned_bytes: view.provisioned_bytes,

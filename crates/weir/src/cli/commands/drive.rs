@@ -195,6 +195,10 @@ fn description(drive: &Drive) -> String {
         ("Size", optional_size(drive.size_bytes)),
         ("Used", optional_size(drive.used_bytes)),
         ("Available", optional_size(drive.available_bytes)),
+        (
+            "Space Read",
+            drive.space_age_ns.map_or("-".to_owned(), |age| format!("{} s ago", age / 1_000_000_000)),
+        ),
         ("Volumes", drive.volumes.to_string()),
         ("Provisioned", Size(drive.provisioned_bytes).to_string()),
         ("Snapshots", if drive.shares_space { "share space" } else { "are copied" }.to_owned()),
@@ -223,6 +227,7 @@ pub(super) mod tests {
             size_bytes: None,
             used_bytes: None,
             available_bytes: None,
+            space_age_ns: None,
             volumes: 2,
             shares_space: false,
             provisioned_bytes: 2 << 30,

@@ -13,12 +13,17 @@ use crate::control::bounds::API_POLICIES_BYTES_MAX;
 const PATH: &str = "/v1/qos/policies";
 
 /// Shows what is different from a file, then brings all policies and bindings to what it says.
-pub fn apply(client: &Client, file: &Path, is_dry_run: bool, force: bool) -> Result<(), CommandError> {
+pub fn apply(
+    client: &Client,
+    file: &Path,
+    is_dry_run: bool,
+    (force, prune): (bool, bool),
+) -> Result<(), CommandError> {
     let text = read(file)
         .map_err(|error| CommandError::Failed(format!("cannot read '{}': {error}", file.display())))?;
     let in_file = |error: CommandError| error.within(&format_args!("'{}'", file.display()));
     let put = |dry_run| {
-        let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run, force };
+        let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run, force, prune };
         client.put::<PoliciesDifference>(PATH, &[], &request)
     };
     if client.options().output != Format::Table {
@@ -26,6 +31,9 @@ pub fn apply(client: &Client, file: &Path, is_dry_run: bool, force: bool) -> Res
         return put(is_dry_run).map(|_| ()).map_err(in_file);
     }
     let difference = put(true).map_err(in_file)?;
+    for left in &difference.left {
+        output::print(&format!("= {left}: not in the file, and stays; --prune removes it"))?;
+    }
     if difference.changes.is_empty() {
         return output::print("Everything is as the file says.");
     }
@@ -48,7 +56,7 @@ pub fn read_file(file: &Path) -> Result<PoliciesApply, CommandError> {
         |error: &dyn std::fmt::Display| CommandError::Failed(format!("'{}': {error}", file.display()));
     let text = read(file).map_err(|error| failed(&error))?;
     let policies = parse(&text).map_err(|error| failed(&error))?;
-    Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true, force: false })
+    Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true, force: false, prune: true })
 }
 
 /// Reads a file, or standard input for `-`, as far as the daemon would take it.

@@ -13,7 +13,9 @@ pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
         QosCommand::PolicyGroup { command } => policy::fixed(client, command),
         QosCommand::AdaptivePolicyGroup { command } => policy::adaptive(client, command),
         QosCommand::BackgroundPolicy { command } => background::policy(client, command),
-        QosCommand::Apply { file, dry_run, force } => policy_set::apply(client, &file, dry_run, force),
+        QosCommand::Apply { file, dry_run, force, prune } => {
+            policy_set::apply(client, &file, dry_run, (force, prune))
+        }
         QosCommand::Export => policy_set::export(client),
         QosCommand::Simulate(arguments) => simulate::simulate(arguments),
         QosCommand::Statistics { command } => match command {

@@ -41,12 +41,12 @@ pub enum CatalogueError {
         found: u64,
     },
     /// A value does not have the expected form.
-    #[error("the catalogue's entry '{key}' is not readable: {source}")]
+    #[error("the catalogue's entry '{key}' is not readable: {reason}")]
     Unreadable {
         /// The key.
         key: String,
         /// What is wrong with its value.
-        source: serde_json::Error,
+        reason: String,
     },
     /// The store below failed.
     #[error("the catalogue failed: {message}")]
@@ -110,7 +110,7 @@ impl Transaction {
         let key = key.into();
         match serde_json::to_value(value) {
             Ok(value) => self.puts.push((key, value)),
-            Err(source) => return Err(CatalogueError::Unreadable { key, source }),
+            Err(error) => return Err(CatalogueError::Unreadable { key, reason: error.to_string() }),
         }
         Ok(self)
     }
@@ -138,9 +138,9 @@ pub trait Catalogue: Send + Sync {
 }
 
 impl Entry {
-    /// Reads the value as a record.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, CatalogueError> {
-        T::deserialize(&self.value)
-            .map_err(|source| CatalogueError::Unreadable { key: self.key.clone(), source })
+    /// Reads the value as a record, of which nothing would be lost by writing it again.
+    pub fn decode<T: DeserializeOwned + Serialize>(&self) -> Result<T, CatalogueError> {
+        crate::format::read(&self.value)
+            .map_err(|reason| CatalogueError::Unreadable { key: self.key.clone(), reason })
     }
 }

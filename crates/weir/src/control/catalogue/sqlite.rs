@@ -107,7 +107,7 @@ fn raw_entry(row: &Row<'_>) -> rusqlite::Result<RawEntry> {
 fn entry((key, text, revision): RawEntry) -> Result<Entry, CatalogueError> {
     match serde_json::from_str(&text) {
         Ok(value) => Ok(Entry { key, value, revision }),
-        Err(source) => Err(CatalogueError::Unreadable { key, source }),
+        Err(error) => Err(CatalogueError::Unreadable { key, reason: error.to_string() }),
     }
 }
 

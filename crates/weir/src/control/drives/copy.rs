@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
 use super::super::records::{DriveRecord, NodeRecord, keys};
+use crate::format;
 use crate::store::write_file_durably;
 
 /// Name of the copy in the state folder.
@@ -19,13 +20,20 @@ const FORMAT: u32 = 1;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct DrivesCopy {
     format: u32,
+    #[serde(default = "format::first_reader")]
+    minimum_reader: u32,
     node: NodeRecord,
     drives: Vec<DriveRecord>,
 }
 
 /// Brings the copy up to date.
 pub fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()> {
-    let copy = DrivesCopy { format: FORMAT, node: NodeRecord { id: node }, drives };
+    let copy = DrivesCopy {
+        format: FORMAT,
+        minimum_reader: format::MINIMUM_READER,
+        node: NodeRecord { id: node },
+        drives,
+    };
     let path = state.join(DRIVES_FILE);
     let content = serde_json::to_vec_pretty(&copy)
         .map_err(|error| ControlError::internal(format!("cannot write {}: {error}", path.display())))?;
@@ -55,7 +63,9 @@ pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         result => result.map_err(|error| unusable(error.to_string()))?,
     };
-    let copy: DrivesCopy = serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
+    let value: serde_json::Value =
+        serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
+    let copy: DrivesCopy = format::read(&value).map_err(unusable)?;
     if copy.format != FORMAT {
         return Err(unusable(format!("it has format {}, not {FORMAT}", copy.format)));
     }

@@ -10,12 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use weir_types::{DriveId, Name, VolumeId};
 
-use super::super::Control;
 use super::super::alarms::{AlarmSource, StandingAlarm};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
 use super::super::model::Model;
+use super::super::record_copies::Tickets;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
+use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, DriveView, device};
 use crate::store::extent_count;
 
@@ -119,16 +120,16 @@ impl Control {
     /// Not found if there is none of that name; refused for the default drive, and if what is there could not go
     /// elsewhere; full if there is not enough space for it.
     pub fn remove_drive(&self, name: &Name) -> Outcome<Option<DriveView>> {
-        let _change = self.begin_change();
+        let mut change = self.begin_drive_change()?;
         let (record, is_vacated) = {
             let model = self.model();
             let record = &model.drive(name)?.record;
             refuse_default(record)?;
             (record.clone(), model.is_vacated(record.id))
         };
-        let is_vacated = is_vacated && !self.has_journals(record.id);
+        let is_vacated = is_vacated && !self.has_journals(record.id) && !self.locks.is_in_use(record.id);
         if is_vacated {
-            return self.give_up(record.id).map(|()| None);
+            return self.give_up(&mut change, record.id).map(|()| None);
         }
         if !record.is_leaving {
             self.refuse_stranded(&record)?;
@@ -182,18 +183,18 @@ impl Control {
         }
         self.empty_of_journals(drive)?;
         self.cast_off_from(drive)?;
-        let _change = self.begin_change();
+        let Some(mut change) = self.try_volume_change(&[ALL_DRIVES], &[]) else { return Ok(()) };
         let is_done = {
             let model = self.model();
             model.is_leaving(drive) && model.is_vacated(drive)
         };
-        let is_done = is_done && !self.has_journals(drive);
-        if is_done { self.give_up(drive) } else { Ok(()) }
+        let is_done = is_done && !self.has_journals(drive) && !self.locks.is_in_use(drive);
+        if is_done { self.give_up(&mut change, drive) } else { Ok(()) }
     }
 
     /// Has a volume not name a drive any more that holds nothing of it.
     fn forget_emptied(&self, drive: DriveId, volume: VolumeId) -> Outcome<()> {
-        let _change = self.begin_change();
+        let Some(_change) = self.try_volume_change(&[volume], &[]) else { return Ok(()) };
         let (mut record, revision) = {
             let model = self.model();
             let found = model.volumes.get(&volume).filter(|_| model.is_leaving(drive));
@@ -205,26 +206,27 @@ impl Control {
         }
         record.generation += 1;
         self.save_volume(&record, revision)?;
-        self.write_copies([&record])
+        self.write_copies(&mut Tickets::default(), [&record]);
+        Ok(())
     }
 
     /// Gives back folders on a drive of volumes that do not name it any more.
     fn cast_off_from(&self, drive: DriveId) -> Outcome<()> {
         let Ok(store) = self.store(drive) else { return Ok(()) };
         for volume in store.scan()?.volumes {
-            let _change = self.begin_change();
+            let Some(mut change) = self.try_volume_change(&[volume], &[drive]) else { continue };
             let record = {
                 let model = self.model();
                 let known = model.volumes.get(&volume).map(|volume| &volume.record);
                 known.filter(|volume| !volume.placement.names(drive)).cloned()
             };
-            record.map_or(Ok(()), |record| self.cast_off_strays(&record))?;
+            change.beside(|| record.map_or(Ok(()), |record| self.cast_off_strays(&record)))?;
         }
         Ok(())
     }
 
     /// Removes a drive on which nothing is.
-    fn give_up(&self, id: DriveId) -> Outcome<()> {
+    fn give_up(&self, change: &mut Change<'_>, id: DriveId) -> Outcome<()> {
         let known = |drive: &Drive| (drive.record.clone(), drive.revision, drive.store.clone());
         let known = self.model().drives.get(&id).map(known);
         let Some((record, revision, store)) = known else { return Ok(()) };
@@ -235,13 +237,18 @@ impl Control {
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
         self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
+        // Nothing new comes there any more.
+        self.update(|model| model.drives.get_mut(&id).map(|drive| drive.record.is_leaving = true));
         // Before anybody is told that it is gone: whoever waits for that may use the folder or the device at once.
-        if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
-            tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
-        }
-        if record.device.is_some() {
-            device::release(&record.path);
-        }
+        change.beside(|| {
+            if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
+                tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
+            }
+            if record.device.is_some() {
+                device::release(&record.path);
+            }
+        });
+        self.record_copies.forget(id);
         self.update(|model| {
             model.drives.remove(&id);
             model.cleanups.retain(|_, cleanup| cleanup.drive != id);

@@ -17,11 +17,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use weir_types::{Class, DriveId, Emulation, Name};
 
-use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::bounds::DRIVES_MAX;
 use super::catalogue::{Catalogue, Transaction};
@@ -29,9 +29,10 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
 use super::spread::Domain;
+use super::{Change, Control, DatedUsage};
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
-use crate::store::{DriveUsage, Marker, Store};
+use crate::store::{DriveUsage, Marker, Store, StoreError};
 pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
@@ -47,7 +48,7 @@ const DEFAULT_FOLDER: &str = "drive";
 pub type Usages = BTreeMap<DriveId, Result<DriveUsage, String>>;
 
 /// A drive as the daemon knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Drive {
     /// Its record.
     pub record: DriveRecord,
@@ -98,8 +99,10 @@ pub struct ModifyDrive {
 pub struct DriveView {
     /// Its record.
     pub record: DriveRecord,
-    /// Space on it, or why it is missing.
+    /// Space on it as it was seen last, or why it is missing.
     pub usage: Result<DriveUsage, String>,
+    /// How long ago that was seen; `None` if it is missing.
+    pub usage_age: Option<Duration>,
     /// True if files there can share what they hold, so that snapshots and clones take no space.
     pub can_share: bool,
     /// Number of volumes and snapshots on it.
@@ -182,11 +185,13 @@ impl Model {
     }
 
     /// A drive as it is shown, without what is said of its class.
-    pub fn drive_view(&self, drive: &Drive, usages: &Usages) -> DriveView {
+    pub fn drive_view(&self, drive: &Drive, usages: &BTreeMap<DriveId, DatedUsage>) -> DriveView {
         let record = drive.record.clone();
-        let missing = || drive.store.as_ref().err().cloned().unwrap_or_default();
+        let known = usages.get(&record.id).filter(|_| drive.store.is_ok());
+        let missing = || Err(drive.store.as_ref().err().cloned().unwrap_or_default());
         DriveView {
-            usage: usages.get(&record.id).cloned().unwrap_or_else(|| Err(missing())),
+            usage: known.map_or_else(missing, |known| known.usage.clone()),
+            usage_age: known.map(|known| known.age),
             can_share: drive.store.as_ref().is_ok_and(Store::can_share),
             volumes: self.volumes_on(record.id).count(),
             provisioned_bytes: self.provisioned_bytes(record.id),
@@ -270,7 +275,7 @@ impl Control {
 
     /// All drives: the default one first, then by name.
     pub fn drives(&self) -> Vec<DriveView> {
-        let usages = self.usages();
+        let usages = self.known_usages();
         let mut views: Vec<_> = {
             let model = self.model();
             model.drives.values().map(|drive| model.drive_view(drive, &usages)).collect()
@@ -285,18 +290,18 @@ impl Control {
     /// Not found if there is none of that name.
     pub fn drive(&self, name: &Name) -> Outcome<DriveView> {
         let id = self.model().drive(name)?.record.id;
-        let usage = self.store(id).map(|store| (id, usage(&store)));
-        let view = {
-            let model = self.model();
-            model.drive_view(model.drive(name)?, &usage.into_iter().collect())
-        };
+        let store: Vec<_> = self.store(id).into_iter().map(|store| (id, store)).collect();
+        self.look_at_space(&store);
+        let model = self.model();
+        let view = model.drive_view(model.drive(name)?, &BTreeMap::from([(id, self.usage_of(id))]));
         Ok(self.with_hindrance(self.with_class(view)))
     }
 
-    /// Space on all drives that are there. Their filesystems, which may take their time, are looked at while nobody
-    /// waits for the model.
+    /// Space on all drives that are there, for a decision: as it is, where drives answer.
     pub(super) fn usages(&self) -> Usages {
-        self.stores().into_iter().map(|(drive, store)| (drive, usage(&store))).collect()
+        let stores = self.stores();
+        self.look_at_space(&stores);
+        stores.into_iter().map(|(drive, _)| (drive, self.usage_of(drive).usage)).collect()
     }
 
     /// Makes a directory a drive, or a block device that is formatted for that.
@@ -309,8 +314,8 @@ impl Control {
         if let Some(wanted) = device::wanted(&request.path)? {
             return self.add_device(request, &wanted);
         }
-        let _change = self.begin_change();
-        let path = place::directory(&request.path)?;
+        let mut change = self.begin_drive_change()?;
+        let path = change.beside(|| place::directory(&request.path))?;
         if request.format {
             return Err(ControlError::invalid(format!(
                 "'{}' is a directory and cannot be formatted; with --format a block device is accepted",
@@ -318,12 +323,12 @@ impl Control {
             )));
         }
         let name = request.name.clone().map_or_else(|| place::name_of(&path), Ok)?;
-        let id = self.place_for(&path, &name)?;
-        self.take_on(request, NewDrive { id, name, path, device: None })
+        let id = change.beside(|| self.place_for(&path, &name))?;
+        self.take_on(&mut change, request, NewDrive { id, name, path, device: None })
     }
 
     /// Makes a folder that nothing speaks against the drive that was asked for.
-    fn take_on(&self, request: AddDrive, new: NewDrive) -> Outcome<DriveView> {
+    fn take_on(&self, change: &mut Change<'_>, request: AddDrive, new: NewDrive) -> Outcome<DriveView> {
         let NewDrive { id, name, path, device } = new;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
@@ -334,7 +339,12 @@ impl Control {
             Some(class) => self.model().joined(record.with_chosen_class(class, &self.classes)),
             None => record,
         };
-        let store = Store::adopt_directory(path, &Marker::new(self.node, id)).map_err(|error| {
+        let store = change.beside(|| {
+            let store = Store::adopt_directory(path, &Marker::new(self.node, id))?;
+            self.note_space(id, &store);
+            Ok(store)
+        });
+        let store = store.map_err(|error: StoreError| {
             let path = request.path.display();
             ControlError::refused(format!("'{path}' cannot be a drive: {error}"))
         })?;
@@ -342,7 +352,7 @@ impl Control {
             Ok(revision) => revision,
             Err(error) => {
                 // It keeps its marker if this fails, which is of this installation and does no harm.
-                let _ = store.dissolve();
+                let _ = change.beside(|| store.dissolve());
                 return Err(error);
             }
         };
@@ -354,7 +364,7 @@ impl Control {
         if request.measure {
             self.measure_new_drive(id);
         }
-        self.clean_up_leftovers(id, &files)?;
+        change.beside(|| self.clean_up_leftovers(id, &files))?;
         self.drive(&name)
     }
 
@@ -441,11 +451,6 @@ impl Control {
             tracing::warn!(%error, "the copy of the list of drives is brought up to date at the next start");
         }
     }
-}
-
-fn usage(store: &Store) -> Result<DriveUsage, String> {
-    store.look_whether_it_shares();
-    store.usage().map_err(|error| error.to_string())
 }
 
 /// Opens all drives that the catalogue knows; makes the default one first, if there is to be one.

@@ -11,10 +11,11 @@ use jiff::Timestamp;
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
 
-use super::super::Control;
+use super::super::error::Outcome;
 use super::super::journals::{Copy, Place};
-use super::super::records::VolumeRecord;
-use super::{Drive, open_store};
+use super::super::records::{VolumeRecord, VolumeState};
+use super::super::{ALL_DRIVES, Control};
+use super::open_store;
 use crate::store::account::{self, account_file_name};
 use crate::store::{extent_fault, extent_file_name};
 
@@ -50,25 +51,35 @@ impl Control {
     }
 
     fn take_drive_back(&self, id: DriveId) {
-        let _change = self.begin_change();
+        let Some(mut change) = self.try_volume_change(&[ALL_DRIVES], &[]) else { return };
         let known = self.model().drives.get(&id).map(|drive| (drive.record.clone(), drive.revision));
-        let Some((mut record, mut revision)) = known else { return };
-        let store = match self.absences.of(id) {
-            Some(store) if self.absence(id, &store).is_none() => Ok(store),
-            Some(store) if id == DriveId::DEFAULT => Err(self.absence(id, &store).unwrap_or_default()),
-            _ => {
-                let places = (self.state.as_path(), &*self.catalogue);
-                open_store(places, self.node, &mut record, &mut revision)
-            }
-        };
+        let Some((mut record, seen)) = known else { return };
+        let mut revision = seen;
+        let store = change.beside(|| {
+            let store = match self.absences.of(id) {
+                Some(store) if self.absence(id, &store).is_none() => Ok(store),
+                Some(store) if id == DriveId::DEFAULT => Err(self.absence(id, &store).unwrap_or_default()),
+                _ => {
+                    let places = (self.state.as_path(), &*self.catalogue);
+                    open_store(places, self.node, &mut record, &mut revision)
+                }
+            };
+            store.iter().for_each(|store| self.note_space(id, store));
+            store
+        });
         let is_back = store.is_ok();
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
-                *drive = Drive { record: record.clone(), revision, store, scanned_at: Timestamp::now() };
+                // Whoever changed its record meanwhile is right.
+                if drive.revision == seen {
+                    (drive.record, drive.revision) = (record.clone(), revision);
+                }
+                (drive.store, drive.scanned_at) = (store, Timestamp::now());
             }
         });
         if is_back {
             tracing::info!(drive = %record.name, "the drive is back");
+            drop(change);
             self.go_on_with(id);
             self.serve_again(id);
         }
@@ -89,11 +100,7 @@ impl Control {
                 .collect()
         };
         for volume in volumes {
-            let is_open = self.model().open.contains_key(&volume.id);
-            let outcome = match is_open {
-                true => self.repair(&volume).and_then(|()| self.attach_journals(&volume)),
-                false => self.open_again(&volume),
-            };
+            let outcome = self.serve_volume_again(volume.id);
             let message = outcome
                 .err()
                 .map(|error| format!("volume '{}' cannot be served: {error}", volume.export_name()));
@@ -103,6 +110,17 @@ impl Control {
         if let Err(error) = self.resume_cleanups(&[]) {
             tracing::warn!(%error, "what has to go from a drive that is back goes at the next start");
         }
+    }
+
+    fn serve_volume_again(&self, id: VolumeId) -> Outcome<()> {
+        let mut change = self.begin_volume_change(&[id])?;
+        let volume = self.model().volumes.get(&id).map(|volume| volume.record.clone());
+        let Some(volume) = volume.filter(|volume| volume.state == VolumeState::Online) else { return Ok(()) };
+        if !self.model().open.contains_key(&id) {
+            return self.open_again(&mut change, &volume);
+        }
+        self.write_copies(change.tickets(), [&volume]);
+        change.beside(|| self.repair(&volume).and_then(|()| self.attach_journals(&volume)))
     }
 
     /// Takes back copies of a volume whose files are whole, and has others made instead of those whose files are not.

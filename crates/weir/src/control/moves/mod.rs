@@ -22,6 +22,7 @@ use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
+use super::record_copies::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::{extent_count, witness};
@@ -355,13 +356,15 @@ impl Control {
             let next;
             (view, next) = look.next();
             let Some((extent, step)) = next else { break };
-            let _change = self.begin_change();
+            let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
+            // Whoever changes the volume now goes first.
+            let Some(mut change) = self.try_volume_change(&[volume], drive.as_slice()) else { break };
             // What is captured is read from the files of copies as they are.
-            if self.captures.concern(volume) {
+            if self.captures.concern(volume) || drive.is_some_and(|drive| !self.model().is_there(drive)) {
                 break;
             }
             let is_as_seen = self.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
-            if is_as_seen && !self.take_step(&look, extent, step)? {
+            if is_as_seen && !change.beside(|| self.take_step(&look, extent, step))? {
                 break;
             }
         }
@@ -372,9 +375,10 @@ impl Control {
     fn tidy_journals(&self, volume: VolumeId, moved: Option<MoveView>) -> Outcome<Option<MoveView>> {
         let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
         let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
-        let _change = self.begin_change();
-        let is_releasing = !self.drop_unused_journals(&record)?;
-        Ok(is_releasing.then(|| MoveView { extents_left: Some(0), ..MoveView::default() }))
+        let releasing = MoveView { extents_left: Some(0), ..MoveView::default() };
+        let Some(mut change) = self.try_volume_change(&[volume], &[]) else { return Ok(Some(releasing)) };
+        let is_releasing = !change.beside(|| self.drop_unused_journals(&record))?;
+        Ok(is_releasing.then_some(releasing))
     }
 
     /// Why a copy of a volume that is behind a journal on a drive could go behind no other if some drives are emptied;
@@ -455,7 +459,7 @@ impl Control {
         }
         self.journals.note(record.id, (extent, slot), journal);
         self.save_volume(&record, look.revision)?;
-        self.write_copies([&record])?;
+        self.write_copies(&mut Tickets::default(), [&record]);
         Ok(true)
     }
 
@@ -476,12 +480,12 @@ impl Control {
         record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
         record.generation += 1;
         self.save_volume(&record, look.revision)?;
+        self.write_copies(&mut Tickets::default(), [&record]);
         self.leave_journal(record.id, (extent, slot))?;
         // On a drive that is missing it is found when that is back.
         if self.store(drive).is_ok() {
             self.give_back_extent(&record, drive, extent)?;
         }
-        self.write_copies([&record])?;
         Ok(true)
     }
 

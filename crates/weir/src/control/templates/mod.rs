@@ -10,14 +10,14 @@ mod follow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use weir_types::{Class, Name};
+use weir_types::{Class, Name, VolumeId};
 
-use super::Control;
 use super::bounds::{REPLICAS_MAX, TEMPLATES_MAX};
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
 use super::records::{TemplateRecord, VolumeRecord, keys};
+use super::{Change, Control};
 use built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
 
 /// What a new template should be.
@@ -56,6 +56,7 @@ pub struct TemplateView {
 }
 
 /// All templates.
+#[derive(Clone)]
 pub struct Templates(BTreeMap<Name, Versioned<TemplateRecord>>);
 
 impl Default for Templates {
@@ -175,7 +176,7 @@ impl Control {
     /// Refused for a built-in one, and if it has volumes for whose copies there are too few drives of a class; invalid
     /// as for a new one.
     pub fn modify_template(&self, name: &Name, request: ModifyTemplate) -> Outcome<TemplateView> {
-        let _change = self.begin_change();
+        let mut change = self.begin_change_of_followers(name)?;
         let Versioned { record: old, revision } = self.model().template(name)?.clone();
         refuse_built_in(&old)?;
         let mut new = TemplateRecord {
@@ -193,9 +194,20 @@ impl Control {
                 self.refuse_unreachable_by(&follower.record, &new)?;
             }
             let changed = self.save_template(&new, revision, followers)?;
-            self.put_template_in_effect(&changed)?;
+            self.put_template_in_effect(&mut change, &changed)?;
         }
         self.template(name)
+    }
+
+    /// Begins a change of a template and of the records of all volumes that follow it.
+    fn begin_change_of_followers(&self, name: &Name) -> Outcome<Change<'_>> {
+        loop {
+            let followers: Vec<VolumeId> = self.model().followers(name).map(|one| one.record.id).collect();
+            let change = self.begin_record_change(&followers)?;
+            if self.model().followers(name).all(|one| change.holds(one.record.id)) {
+                return Ok(change);
+            }
+        }
     }
 
     /// Writes a changed template with the volumes that follow it, as a whole or not at all; answers these.
@@ -223,10 +235,10 @@ impl Control {
         Ok(changed)
     }
 
-    fn put_template_in_effect(&self, followers: &[VolumeRecord]) -> Outcome<()> {
+    fn put_template_in_effect(&self, change: &mut Change<'_>, followers: &[VolumeRecord]) -> Outcome<()> {
         followers.iter().for_each(|volume| self.begin_moves(volume.id));
-        followers.iter().try_for_each(|volume| self.put_read_costs(volume))?;
-        self.write_copies(followers)
+        self.write_copies(change.tickets(), followers);
+        followers.iter().try_for_each(|volume| self.put_read_costs(volume))
     }
 
     /// Removes a template that no volume follows.

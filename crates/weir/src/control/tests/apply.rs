@@ -4,8 +4,8 @@ use weir_types::{AdaptiveTerms, BackgroundKind, BackgroundPolicy, Limits, Terms,
 
 use super::*;
 
-const PLAIN: ApplyPolicies = ApplyPolicies { is_dry_run: false, force: false };
-const DRY: ApplyPolicies = ApplyPolicies { is_dry_run: true, force: false };
+const PLAIN: ApplyPolicies = ApplyPolicies { is_dry_run: false, force: false, prune: true };
+const DRY: ApplyPolicies = ApplyPolicies { is_dry_run: true, force: false, prune: true };
 
 fn place(section: &'static str, number: usize) -> Place {
     Place { section, number, line: Some(number as u32 * 10) }
@@ -45,6 +45,7 @@ fn set() -> PolicySet {
     use GroupKind::{Adaptive, Fixed};
     let below = GroupEntry { parent: Some(name("top")), is_shared: false, ..entry(2, "below", 500) };
     PolicySet {
+        version: None,
         tenants: Some(vec![of_tenant(None, Some("by-size"))]),
         policy_groups: Some(vec![entry(1, "top", 1000), below]),
         adaptive_policy_groups: Some(vec![by_size(1, "by-size")]),
@@ -81,7 +82,7 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
         "~ volume vol1",
         "~ volume vol2",
     ];
-    let expected = control.apply_policies(&set(), DRY).unwrap();
+    let expected = control.apply_policies(&set(), DRY).unwrap().changes;
     assert_eq!(expected.iter().map(|line| line.split(": ").next().unwrap()).collect::<Vec<_>>(), subjects);
     assert!(
         expected[2].contains("limits.total.iops 500, ") && expected[2].contains("parent top"),
@@ -95,11 +96,11 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
         assert!(expected.iter().any(|other| other == line), "{line} in {expected:?}");
     }
     assert_eq!(inventory(control), before, "a dry run changes nothing");
-    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap(), expected);
+    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap().changes, expected);
     let levels = control.volume(None, &name("vol1")).unwrap().levels;
     let names: Vec<_> = levels.iter().map(|level| level.name.to_string()).collect();
     assert_eq!(names, ["top", "vol1"]);
-    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap(), Vec::<String>::new());
+    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap().changes, Vec::<String>::new());
     let after = inventory(control);
     let next = control.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 5, "numbers are not used again");
@@ -120,7 +121,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
     };
     let applied = |entries: &[BackgroundEntry]| {
         let set = PolicySet { background_policies: Some(entries.to_vec()), ..PolicySet::default() };
-        world.control.apply_policies(&set, PLAIN)
+        world.control.apply_policies(&set, PLAIN).map(|difference| difference.changes)
     };
     assert_eq!(applied(&[weighing(10, 1)]).unwrap(), Vec::<String>::new(), "it is the built-in one");
     assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy cleanup: weight 10 -> 50"]);
@@ -134,13 +135,16 @@ fn policies_of_background_work_are_applied_with_the_others() {
         let (_, message) = error(applied(&entries));
         assert!(message.contains(words), "{message}");
     }
-    assert_eq!(world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
+        Vec::<String>::new()
+    );
     drop(world);
     let world = World::start(&state);
     let policy = || world.control.background_policies().remove(0);
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
     let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };
-    let difference = world.control.apply_policies(&none, PLAIN).unwrap();
+    let difference = world.control.apply_policies(&none, PLAIN).unwrap().changes;
     assert_eq!(difference, ["~ background policy cleanup: weight 50 -> 10"]);
     assert!(policy().is_built_in);
 }
@@ -151,9 +155,12 @@ fn sections_that_are_absent_say_nothing() {
     let world = world(&state);
     world.control.apply_policies(&set(), PLAIN).unwrap();
     let before = inventory(&world.control);
-    assert_eq!(world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
+        Vec::<String>::new()
+    );
     let only = PolicySet { volumes: Some(Vec::new()), ..PolicySet::default() };
-    assert_eq!(world.control.apply_policies(&only, PLAIN).unwrap().len(), 2);
+    assert_eq!(world.control.apply_policies(&only, PLAIN).unwrap().changes.len(), 2);
     assert_ne!(inventory(&world.control), before);
 }
 
@@ -233,6 +240,79 @@ fn changed_policy_group_is_told_field_by_field() {
     let groups = changed.policy_groups.as_mut().unwrap();
     groups[1] = GroupEntry { parent: None, ..entry(2, "below", 700) };
     groups[1].is_shared = false;
-    let told = world.control.apply_policies(&changed, DRY).unwrap();
+    let told = world.control.apply_policies(&changed, DRY).unwrap().changes;
     assert_eq!(told, ["~ policy group default/below: limits.total.iops 500 -> 700, parent top -> none"]);
+}
+
+#[test]
+fn apply_refuses_what_was_changed_since_the_export_unless_forced() {
+    let (_folder, state) = state();
+    let world = world(&state);
+    let control = &world.control;
+    control.apply_policies(&set(), PLAIN).unwrap();
+    let exported = PolicySet { version: Some(control.policies_version()), ..set() };
+    let unversioned = set();
+    let faster = TermsChange {
+        limits: LimitsChange {
+            total: Some(Throughput { iops: Some(7000), bytes_per_second: None }),
+            ..LimitsChange::default()
+        },
+        ..TermsChange::default()
+    };
+    let change = ModifyPolicyGroup { change: faster, ..ModifyPolicyGroup::default() };
+    let changed = control.modify_policy_group(None, &name("top"), change).unwrap();
+    for how in [PLAIN, DRY] {
+        let (kind, message) = error(control.apply_policies(&exported, how));
+        assert_eq!(kind, ErrorKind::Conflict);
+        assert!(
+            message.contains("policy group 'top' was changed since the export: it has version"),
+            "{message}"
+        );
+    }
+    let terms = |text| control.policy_group(GroupKind::Fixed, None, &name(text)).unwrap().record.terms;
+    assert_eq!(terms("top"), changed.record.terms, "the newer change stays");
+    // What nobody else changed is changed.
+    let mut elsewhere = exported.clone();
+    elsewhere.policy_groups = Some(vec![GroupEntry { is_shared: true, ..entry(1, "new", 5) }]);
+    let left = ApplyPolicies { prune: false, ..PLAIN };
+    let made = control.apply_policies(&elsewhere, left).unwrap().changes;
+    assert!(made.len() == 1 && made[0].starts_with("+ policy group default/new"), "{made:?}");
+    assert_eq!(
+        control.apply_policies(&exported, ApplyPolicies { force: true, ..left }).unwrap().changes.len(),
+        1
+    );
+    assert_eq!(control.apply_policies(&unversioned, left).unwrap().changes, Vec::<String>::new());
+}
+
+#[test]
+fn apply_removes_nothing_without_prune_and_lists_what_it_leaves() {
+    let (_folder, state) = state();
+    let world = world(&state);
+    let control = &world.control;
+    control.apply_policies(&set(), PLAIN).unwrap();
+    let before = inventory(control);
+    let nothing = PolicySet {
+        version: None,
+        tenants: Some(Vec::new()),
+        policy_groups: Some(Vec::new()),
+        adaptive_policy_groups: Some(Vec::new()),
+        volumes: Some(Vec::new()),
+        background_policies: Some(Vec::new()),
+    };
+    let difference = control.apply_policies(&nothing, ApplyPolicies { prune: false, ..PLAIN }).unwrap();
+    assert_eq!(difference.changes, Vec::<String>::new());
+    let mut left = difference.left;
+    left.sort();
+    let expected = [
+        "adaptive policy group default/by-size",
+        "binding of volume vol1",
+        "binding of volume vol2",
+        "policies of tenant default",
+        "policy group default/below",
+        "policy group default/top",
+    ];
+    assert_eq!(left, expected);
+    assert_eq!(inventory(control), before);
+    let pruned = control.apply_policies(&nothing, PLAIN).unwrap();
+    assert_eq!((pruned.changes.len(), pruned.left.len()), (6, 0));
 }

@@ -352,8 +352,10 @@ fn a_file_whose_floors_are_not_there_is_refused_with_the_entry_and_its_line_unle
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     let kept = || vec![group_entry(1, "own", "6000IOPS", false), group_entry(2, "all", "9000IOPS", true)];
-    let apply =
-        |set: &PolicySet, is_dry_run, force| control.apply_policies(set, ApplyPolicies { is_dry_run, force });
+    let apply = |set: &PolicySet, is_dry_run, force| {
+        let difference = control.apply_policies(set, ApplyPolicies { is_dry_run, force, prune: true });
+        difference.map(|difference| difference.changes)
+    };
     let groups = |groups| PolicySet { policy_groups: Some(groups), ..PolicySet::default() };
     apply(&groups(kept()), false, false).unwrap();
     control.create_volume(bound_to("own", on("d1", "v1"))).unwrap();

@@ -124,7 +124,7 @@ impl Control {
         let name = request.name.clone().map_or_else(|| place::name_of(&device.path), Ok)?;
         PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() }.check()?;
         let _formatting = {
-            let _change = self.begin_change();
+            let _change = self.begin_drive_change()?;
             self.refuse_name(&name)?;
             self.formats.begin(shown, device.number, name.clone())?
         };
@@ -136,8 +136,8 @@ impl Control {
         let is_rotational = device.is_rotational();
         let record = DeviceRecord { path: device.path.clone(), filesystem, is_rotational };
         let new = NewDrive { id, name, path: path.clone(), device: Some(record) };
-        let _change = self.begin_change();
-        let added = self.take_on(request, new);
+        let mut change = self.begin_drive_change()?;
+        let added = self.take_on(&mut change, request, new);
         if !self.model().drives.contains_key(&id) {
             mount::release(&path);
         }

@@ -1,0 +1,364 @@
+//! What drives hold, as it was seen last: one thread for each drive looks, and everybody else reads what it saw.
+//!
+//! Looking at a filesystem takes as long as that likes. So whoever needs figures asks for new ones and waits for a few
+//! milliseconds at most; those of a drive that does not answer are the last that it gave, and their age is shown. A drive
+//! that hangs costs one thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_types::{DriveId, VolumeId};
+
+use super::Control;
+use super::model::Model;
+use super::records::VolumeRecord;
+use crate::store::capture::Occupied;
+use crate::store::{DriveUsage, Store, extent_count};
+
+/// How long reads, and changes elsewhere, wait for a new look at drives. One that did not answer in time once is not
+/// waited for until it does.
+const LOOK_WAIT: Duration = Duration::from_millis(60);
+/// How long those wait who cannot do without the figures of a drive that has not been overdue.
+const FIRST_LOOK_WAIT: Duration = Duration::from_secs(2);
+/// How old figures may be that are read without asking for new ones, where their drive answers.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// What was seen on all drives.
+#[derive(Default)]
+pub(super) struct Figures {
+    drives: Mutex<BTreeMap<DriveId, Arc<Gauge>>>,
+}
+
+/// One drive.
+#[derive(Default)]
+struct Gauge {
+    state: Mutex<State>,
+    looked: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    due: Due,
+    /// Number of the latest request.
+    asked: u64,
+    /// All requests up to this one are answered.
+    answered: u64,
+    /// Since when the thread looks that does so now.
+    looking_since: Option<Instant>,
+    seen: Seen,
+}
+
+/// What a look is asked for.
+#[derive(Clone, Debug, Default)]
+struct Due {
+    has_space: bool,
+    used: BTreeSet<VolumeId>,
+    occupied: BTreeSet<VolumeId>,
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Seen {
+    space: Option<(Result<DriveUsage, String>, Instant)>,
+    /// Bytes that each extent of a volume occupies; `None` if that cannot be told.
+    used: BTreeMap<VolumeId, Option<Vec<(u64, u64)>>>,
+    occupied: BTreeMap<VolumeId, Option<Occupied>>,
+}
+
+/// The space on a drive, and how long ago it was looked at.
+#[derive(Clone, Debug)]
+pub struct DatedUsage {
+    /// The space, or why it cannot be told.
+    pub usage: Result<DriveUsage, String>,
+    /// The age of that.
+    pub age: Duration,
+}
+
+impl Due {
+    fn add(&mut self, other: &Due) {
+        self.has_space |= other.has_space;
+        self.used.extend(&other.used);
+        self.occupied.extend(&other.occupied);
+    }
+}
+
+impl Gauge {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a look, and starts the thread that takes it unless there is one. Answers the number of the request.
+    fn ask(self: &Arc<Self>, store: &Store, due: &Due) -> u64 {
+        let mut state = self.state();
+        state.due.add(due);
+        state.asked += 1;
+        let asked = state.asked;
+        if state.looking_since.is_none() {
+            state.looking_since = Some(Instant::now());
+            let (gauge, store) = (Arc::clone(self), store.clone());
+            let look = move || gauge.look_until_done(&store);
+            if let Err(error) = std::thread::Builder::new().name("weir-look".to_owned()).spawn(look) {
+                tracing::warn!(%error, "a drive cannot be looked at: there is no thread for it");
+                state.looking_since = None;
+            }
+        }
+        asked
+    }
+
+    fn look_until_done(&self, store: &Store) {
+        loop {
+            let (due, asked) = {
+                let mut state = self.state();
+                if state.answered == state.asked {
+                    state.looking_since = None;
+                    return;
+                }
+                state.looking_since = Some(Instant::now());
+                (std::mem::take(&mut state.due), state.asked)
+            };
+            // What is small first: whoever waits for it waits for nothing else.
+            if due.has_space {
+                store.look_whether_it_shares();
+                let usage = store.usage().map_err(|error| error.to_string());
+                self.state().seen.space = Some((usage, Instant::now()));
+            }
+            for volume in due.used {
+                let used = store.used_by_extent(volume).ok();
+                self.state().seen.used.insert(volume, used);
+            }
+            for volume in due.occupied {
+                let occupied = store.occupied(volume).ok();
+                self.state().seen.occupied.insert(volume, occupied);
+            }
+            self.state().answered = asked;
+            self.looked.notify_all();
+        }
+    }
+
+    /// Waits until a request is answered; not for a drive that is overdue already.
+    fn wait(&self, asked: u64, until: Instant) {
+        let state = self.state();
+        if state.is_overdue() {
+            return;
+        }
+        let pause = until.saturating_duration_since(Instant::now());
+        // What is not there in time is read as it was.
+        let _ = self.looked.wait_timeout_while(state, pause, |state| state.answered < asked);
+    }
+}
+
+impl State {
+    fn is_overdue(&self) -> bool {
+        self.looking_since.is_some_and(|since| since.elapsed() >= LOOK_WAIT)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.seen.space.as_ref().is_some_and(|(_, at)| at.elapsed() < FRESH)
+    }
+}
+
+impl Figures {
+    fn gauge(&self, drive: DriveId) -> Arc<Gauge> {
+        let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(drives.entry(drive).or_default())
+    }
+
+    /// Asks for looks at drives and waits for them for a bounded time, all together.
+    fn look(&self, drives: &[(DriveId, Store)], due: &Due, patience: Duration) {
+        let until = Instant::now() + patience;
+        let ask = |(drive, store): &(DriveId, Store)| {
+            let gauge = self.gauge(*drive);
+            let asked = gauge.ask(store, due);
+            (gauge, asked)
+        };
+        let asked: Vec<_> = drives.iter().map(ask).collect();
+        asked.iter().for_each(|(gauge, asked)| gauge.wait(*asked, until));
+    }
+
+    /// The space that was seen last on a drive.
+    fn space(&self, drive: DriveId) -> Option<DatedUsage> {
+        let gauge = self.gauge(drive);
+        let state = gauge.state();
+        let (usage, at) = state.seen.space.as_ref()?;
+        Some(DatedUsage { usage: usage.clone(), age: at.elapsed() })
+    }
+
+    fn used(&self, drive: DriveId, volume: VolumeId) -> Option<Vec<(u64, u64)>> {
+        self.gauge(drive).state().seen.used.get(&volume).cloned().flatten()
+    }
+
+    fn occupied(&self, drive: DriveId, volume: VolumeId) -> Option<Occupied> {
+        self.gauge(drive).state().seen.occupied.get(&volume).copied().flatten()
+    }
+
+    /// Forgets drives that are no more.
+    fn keep(&self, known: impl Fn(DriveId) -> bool) {
+        let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
+        drives.retain(|drive, _| known(*drive));
+    }
+}
+
+impl Control {
+    /// Has all drives looked at that nobody looks at just now; waits for nothing.
+    pub fn refresh_figures(&self) {
+        let model = self.model();
+        self.figures.keep(|drive| model.drives.contains_key(&drive));
+        for (drive, store) in self.stores() {
+            let gauge = self.figures.gauge(drive);
+            let mut state = gauge.state();
+            if state.looking_since.is_some() {
+                continue;
+            }
+            state.seen.used.retain(|volume, _| model.volumes.contains_key(volume));
+            state.seen.occupied.retain(|volume, _| model.volumes.contains_key(volume));
+            drop(state);
+            let on_drive = model.volumes.values().map(|volume| &volume.record);
+            let on_drive = on_drive.filter(|volume| volume.placement.names(drive));
+            let used = on_drive.map(|volume| volume.id).collect();
+            gauge.ask(&store, &Due { has_space: true, used, occupied: BTreeSet::new() });
+        }
+    }
+
+    /// The space on drives that are there, as it is, or was when they answered last.
+    pub(super) fn look_at_space(&self, drives: &[(DriveId, Store)]) {
+        let due = Due { has_space: true, ..Due::default() };
+        self.figures.look(drives, &due, LOOK_WAIT);
+    }
+
+    /// Notes the space on a drive that was just opened, by who opened it.
+    pub(super) fn note_space(&self, drive: DriveId, store: &Store) {
+        let usage = store.usage().map_err(|error| error.to_string());
+        self.figures.gauge(drive).state().seen.space = Some((usage, Instant::now()));
+    }
+
+    /// The space on all drives that are there: as it was seen last, and not long ago where drives answer.
+    pub(super) fn known_usages(&self) -> BTreeMap<DriveId, DatedUsage> {
+        let stores = self.stores();
+        let is_old = |(drive, _): &&(DriveId, Store)| !self.figures.gauge(*drive).state().is_fresh();
+        let old: Vec<(DriveId, Store)> = stores.iter().filter(is_old).cloned().collect();
+        if !old.is_empty() {
+            self.look_at_space(&old);
+        }
+        stores.iter().map(|(drive, _)| (*drive, self.usage_of(*drive))).collect()
+    }
+
+    /// The space on a drive as it was seen last.
+    pub(super) fn usage_of(&self, drive: DriveId) -> DatedUsage {
+        let never = || DatedUsage {
+            usage: Err("its space is not known: it has not answered yet".to_owned()),
+            age: self.started.elapsed(),
+        };
+        self.figures.space(drive).unwrap_or_else(never)
+    }
+
+    /// Bytes that a volume occupies, in one copy: of several that are there the one that occupies most. `None` if its
+    /// files cannot be examined.
+    pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
+        self.look_at_used(volume, FIRST_LOOK_WAIT);
+        self.known_used_bytes(&self.model(), volume)
+    }
+
+    /// The same for whoever only reads, and waits the longer way only for what was never seen.
+    pub(super) fn used_bytes_to_show(&self, volume: &VolumeRecord) -> Option<u64> {
+        let is_known = self.known_used_bytes(&self.model(), volume).is_some();
+        self.look_at_used(volume, if is_known { LOOK_WAIT } else { FIRST_LOOK_WAIT });
+        self.known_used_bytes(&self.model(), volume)
+    }
+
+    fn look_at_used(&self, volume: &VolumeRecord, patience: Duration) {
+        let due = Due { used: BTreeSet::from([volume.id]), ..Due::default() };
+        self.figures.look(&self.stores_there(volume), &due, patience);
+    }
+
+    /// The same, as it was seen last.
+    pub(super) fn known_used_bytes(&self, model: &Model, volume: &VolumeRecord) -> Option<u64> {
+        let drives = volume.placement.drives();
+        let has_copies = volume.placement.has_copies();
+        let there: Vec<DriveId> = drives.iter().copied().filter(|drive| model.is_there(*drive)).collect();
+        if there.is_empty() || !has_copies && there.len() < drives.len() {
+            return None;
+        }
+        let used = |drive: DriveId| self.figures.used(drive, volume.id);
+        if !has_copies {
+            let sum = |used: Vec<(u64, u64)>| used.into_iter().map(|(_, bytes)| bytes).sum::<u64>();
+            return there.into_iter().map(|drive| used(drive).map(sum)).sum();
+        }
+        let mut used_by_extent: Vec<Option<u64>> =
+            vec![None; usize::try_from(extent_count(volume.size_bytes)).ok()?];
+        // Other replicas tell as much as one on a drive that cannot be read.
+        for (extent, bytes) in there.into_iter().filter_map(used).flatten() {
+            if let Some(most) = used_by_extent.get_mut(extent as usize) {
+                *most = Some(bytes.max(most.unwrap_or(0)));
+            }
+        }
+        used_by_extent.into_iter().sum()
+    }
+
+    /// What the files of volumes occupy, of one copy: that which occupies most. `None` if they cannot be examined.
+    pub(super) fn occupied(&self, volumes: &[VolumeRecord]) -> Vec<Option<Occupied>> {
+        let mut by_drive: BTreeMap<DriveId, Due> = BTreeMap::new();
+        for volume in volumes {
+            for drive in volume.placement.drives() {
+                by_drive.entry(drive).or_default().occupied.insert(volume.id);
+            }
+        }
+        let model = self.model();
+        let is_known = volumes.iter().all(|volume| self.known_occupied(&model, volume).is_some());
+        let until = Instant::now() + if is_known { LOOK_WAIT } else { FIRST_LOOK_WAIT };
+        let ask = |(drive, due)| Some((self.figures.gauge(drive), self.store(drive).ok()?, due));
+        let asked: Vec<_> = by_drive.into_iter().filter_map(ask).collect();
+        let asked: Vec<_> = asked.iter().map(|(gauge, store, due)| (gauge, gauge.ask(store, due))).collect();
+        asked.into_iter().for_each(|(gauge, asked)| gauge.wait(asked, until));
+        volumes.iter().map(|volume| self.known_occupied(&model, volume)).collect()
+    }
+
+    fn known_occupied(&self, model: &Model, volume: &VolumeRecord) -> Option<Occupied> {
+        let drives = volume.placement.drives();
+        let there: Vec<DriveId> = drives.iter().copied().filter(|drive| model.is_there(*drive)).collect();
+        if !volume.placement.has_copies() && there.len() < drives.len() {
+            return None;
+        }
+        let all: Option<Vec<Occupied>> =
+            there.into_iter().map(|drive| self.figures.occupied(drive, volume.id)).collect();
+        let sum = all?.iter().fold(Occupied::default(), |sum, one| Occupied {
+            used_bytes: sum.used_bytes + one.used_bytes,
+            unique_bytes: sum.unique_bytes + one.unique_bytes,
+        });
+        // Copies hold the same, each of them on drives of its own.
+        let copies = u64::from(volume.replicas.max(1));
+        Some(Occupied { used_bytes: sum.used_bytes / copies, unique_bytes: sum.unique_bytes / copies })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overdue_drive_is_not_waited_for_and_shows_what_it_told_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_owned()).unwrap();
+        let (figures, drive) = (Figures::default(), DriveId(uuid::Uuid::from_u128(1)));
+        let due = Due { has_space: true, ..Due::default() };
+        figures.look(&[(drive, store.clone())], &due, Duration::from_secs(60));
+        let told = figures.space(drive).unwrap();
+        assert!(told.usage.is_ok());
+        // As though its thread had not come back since then.
+        let gauge = figures.gauge(drive);
+        wait_until_idle(&gauge);
+        gauge.state().looking_since = Some(Instant::now() - LOOK_WAIT);
+        figures.look(&[(drive, store)], &due, Duration::from_secs(3600));
+        let later = figures.space(drive).unwrap();
+        assert_eq!(later.usage, told.usage);
+        assert!(later.age >= told.age);
+        let is_open = |state: &State| state.answered < state.asked;
+        assert!(is_open(&gauge.state()), "no second thread looks");
+    }
+
+    fn wait_until_idle(gauge: &Gauge) {
+        while gauge.state().looking_since.is_some() {
+            std::thread::yield_now();
+        }
+    }
+}

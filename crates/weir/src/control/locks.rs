@@ -1,0 +1,257 @@
+//! Who may change what at a time: a lock for each volume, a bounded number of changes at each drive, and one lock under
+//! which changes are decided and committed.
+//!
+//! The decision lock is held for memory and the catalogue only: never while a drive's files are touched, a reactor ends
+//! I/O, or anybody sleeps. A change that needs a drive holds the volumes that it names and a place at their drives for as
+//! long as it runs, and gives the decision lock away meanwhile ([`Change::beside`]). So a drive that hangs holds up the
+//! changes that are at it, and nothing else. Volumes and drives are taken before the decision lock, all at once and
+//! never one after the other, so that no two changes wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_types::{DriveId, VolumeId};
+
+use super::bounds::DRIVE_CHANGES_MAX;
+use super::record_copies::{RecordCopies, Tickets};
+
+/// How long a change waits for volumes and drives that others hold before it is refused.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// Why a change cannot begin: what is held by others for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    /// Another change of this volume has not ended.
+    Volume(VolumeId),
+    /// As many changes as may be are at this drive; the oldest began this long ago.
+    Drive(DriveId, Duration),
+}
+
+/// All locks of changes.
+#[derive(Default)]
+pub(super) struct Locks {
+    decision: Mutex<()>,
+    held: Mutex<Held>,
+    freed: Condvar,
+}
+
+/// What changes hold that are under way.
+#[derive(Default)]
+struct Held {
+    volumes: BTreeSet<VolumeId>,
+    /// When each change that is at a drive began.
+    drives: BTreeMap<DriveId, Vec<Instant>>,
+}
+
+/// A change that is under way. It has the decision lock but while it works beside it.
+pub(super) struct Change<'a> {
+    locks: &'a Locks,
+    copies: &'a RecordCopies,
+    decision: Option<MutexGuard<'a, ()>>,
+    volumes: Vec<VolumeId>,
+    drives: Vec<DriveId>,
+    began: Instant,
+    /// Copies of records that it has had written.
+    tickets: Tickets,
+}
+
+impl Held {
+    fn busy(&self, volumes: &[VolumeId], drives: &[DriveId]) -> Option<Busy> {
+        let volume = volumes.iter().find(|volume| self.volumes.contains(volume));
+        let is_full = |drive: &&DriveId| self.changes_at(**drive) >= DRIVE_CHANGES_MAX;
+        volume.map(|volume| Busy::Volume(*volume)).or_else(|| {
+            let drive = *drives.iter().find(is_full)?;
+            let oldest = self.drives.get(&drive)?.iter().min()?;
+            Some(Busy::Drive(drive, oldest.elapsed()))
+        })
+    }
+
+    fn changes_at(&self, drive: DriveId) -> usize {
+        self.drives.get(&drive).map_or(0, Vec::len)
+    }
+
+    fn take(&mut self, volumes: &[VolumeId], drives: &[DriveId], began: Instant) {
+        self.volumes.extend(volumes);
+        drives.iter().for_each(|drive| self.drives.entry(*drive).or_default().push(began));
+    }
+
+    fn give_back(&mut self, volumes: &[VolumeId], drives: &[DriveId], began: Instant) {
+        volumes.iter().for_each(|volume| _ = self.volumes.remove(volume));
+        for drive in drives {
+            let Some(changes) = self.drives.get_mut(drive) else { continue };
+            if let Some(at) = changes.iter().position(|other| *other == began) {
+                changes.swap_remove(at);
+            }
+            if changes.is_empty() {
+                self.drives.remove(drive);
+            }
+        }
+    }
+}
+
+impl Locks {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decide(&self) -> MutexGuard<'_, ()> {
+        self.decision.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a change that needs no file of any drive.
+    pub fn begin<'a>(&'a self, copies: &'a RecordCopies) -> Change<'a> {
+        self.change(copies, Vec::new(), Vec::new(), Instant::now())
+    }
+
+    /// Begins a change of some volumes at some drives, once nobody else holds them.
+    pub fn begin_at<'a>(
+        &'a self,
+        copies: &'a RecordCopies,
+        volumes: Vec<VolumeId>,
+        drives: Vec<DriveId>,
+    ) -> Result<Change<'a>, Busy> {
+        let began = self.take(&volumes, &drives, LOCK_WAIT)?;
+        Ok(self.change(copies, volumes, drives, began))
+    }
+
+    /// The same, if nobody holds them now.
+    pub fn try_begin_at<'a>(
+        &'a self,
+        copies: &'a RecordCopies,
+        volumes: Vec<VolumeId>,
+        drives: Vec<DriveId>,
+    ) -> Result<Change<'a>, Busy> {
+        let began = self.take(&volumes, &drives, Duration::ZERO)?;
+        Ok(self.change(copies, volumes, drives, began))
+    }
+
+    /// True if a change is at a drive.
+    pub fn is_in_use(&self, drive: DriveId) -> bool {
+        self.held().changes_at(drive) > 0
+    }
+
+    fn change<'a>(
+        &'a self,
+        copies: &'a RecordCopies,
+        volumes: Vec<VolumeId>,
+        drives: Vec<DriveId>,
+        began: Instant,
+    ) -> Change<'a> {
+        let decision = Some(self.decide());
+        Change { locks: self, copies, decision, volumes, drives, began, tickets: Tickets::default() }
+    }
+
+    /// Takes volumes and drives together; when that was tells the change from others.
+    fn take(&self, volumes: &[VolumeId], drives: &[DriveId], patience: Duration) -> Result<Instant, Busy> {
+        let until = Instant::now() + patience;
+        let mut held = self.held();
+        while let Some(busy) = held.busy(volumes, drives) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(busy);
+            }
+            held = match self.freed.wait_timeout(held, left) {
+                Ok((held, _)) => held,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        let began = Instant::now();
+        held.take(volumes, drives, began);
+        Ok(began)
+    }
+}
+
+impl Change<'_> {
+    /// Works at the drives that this change has a place at, while others decide.
+    pub fn beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.decision = None;
+        let done = work();
+        self.decision = Some(self.locks.decide());
+        done
+    }
+
+    /// Takes a new volume and places at its drives, which nobody else can hold for long. Others decide meanwhile if that
+    /// takes time: true if they may have, so that what was decided before must be decided again.
+    pub fn take(&mut self, volume: VolumeId, drives: Vec<DriveId>) -> Result<bool, Busy> {
+        let first = self.locks.take(&[volume], &drives, Duration::ZERO);
+        let (began, has_waited) = match first {
+            Ok(began) => (began, false),
+            Err(_) => {
+                self.decision = None;
+                let began = self.locks.take(&[volume], &drives, LOCK_WAIT);
+                self.decision = Some(self.locks.decide());
+                (began?, true)
+            }
+        };
+        self.give_back();
+        (self.volumes, self.drives, self.began) = (vec![volume], drives, began);
+        Ok(has_waited)
+    }
+
+    /// True if this change holds a volume.
+    pub fn holds(&self, volume: VolumeId) -> bool {
+        self.volumes.contains(&volume)
+    }
+
+    /// Copies of records that are written once this change has ended, which waits for them for a bounded time.
+    pub fn tickets(&mut self) -> &mut Tickets {
+        &mut self.tickets
+    }
+
+    fn give_back(&mut self) {
+        self.locks.held().give_back(&self.volumes, &self.drives, self.began);
+        self.locks.freed.notify_all();
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.decision = None;
+        self.give_back();
+        self.copies.wait(&self.tickets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(number: u128) -> VolumeId {
+        VolumeId(uuid::Uuid::from_u128(number))
+    }
+
+    fn drive(number: u128) -> DriveId {
+        DriveId(uuid::Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn change_at_its_drive_holds_up_its_own_volume_alone() {
+        let (locks, copies) = (Locks::default(), RecordCopies::default());
+        let mut first = locks.begin_at(&copies, vec![volume(1)], vec![drive(1)]).unwrap();
+        first.beside(|| {
+            drop(locks.begin(&copies));
+            drop(locks.begin_at(&copies, vec![volume(2)], vec![drive(1)]).unwrap());
+            let again = locks.try_begin_at(&copies, vec![volume(3), volume(1)], vec![drive(2)]);
+            assert_eq!(again.map(|_| ()), Err(Busy::Volume(volume(1))));
+            assert!(!locks.is_in_use(drive(2)), "what was refused holds nothing");
+            drop(locks.try_begin_at(&copies, vec![volume(3)], vec![]).unwrap());
+            assert!(locks.is_in_use(drive(1)));
+        });
+        drop(first);
+        assert!(!locks.is_in_use(drive(1)));
+        drop(locks.try_begin_at(&copies, vec![volume(1)], vec![drive(1)]).unwrap());
+    }
+
+    #[test]
+    fn drive_takes_a_bounded_number_of_changes() {
+        let (locks, copies) = (Locks::default(), RecordCopies::default());
+        let began = |_| locks.take(&[], &[drive(1)], Duration::ZERO).unwrap();
+        let all: Vec<Instant> = (0..DRIVE_CHANGES_MAX).map(began).collect();
+        let refused = locks.try_begin_at(&copies, vec![volume(1)], vec![drive(1)]).map(|_| ());
+        assert!(matches!(refused, Err(Busy::Drive(full, _)) if full == drive(1)), "{refused:?}");
+        drop(locks.try_begin_at(&copies, vec![volume(1)], vec![drive(2)]).unwrap());
+        locks.held().give_back(&[], &[drive(1)], all[0]);
+        drop(locks.try_begin_at(&copies, vec![volume(1)], vec![drive(1)]).unwrap());
+    }
+}

@@ -1,0 +1,302 @@
+//! Copies of volumes' records beside their extents, written by one thread for each drive after the catalogue has the
+//! records.
+//!
+//! A change is done when the catalogue says so. That a copy of its record cannot be written, because the drive is full or
+//! does not answer, is an alarm and no failure: the copy stays due and is tried again until it is written. What is written
+//! is what the catalogue says by then, so copies never go back. A drive that hangs costs one thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use weir_types::{DriveId, VolumeId};
+
+use super::Control;
+use super::alarms::{AlarmSource, StandingAlarm};
+use super::built_in::is_built_in;
+use super::error::{ControlError, Outcome};
+use super::model::Model;
+use super::records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+use crate::format::MINIMUM_READER;
+use crate::store::RecordUpdate;
+
+/// How long a change that is done waits for the copies of its records before it is answered without them.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// How long a write of copies takes at most before it is told that the drive does not answer.
+const OVERDUE: Duration = Duration::from_secs(5);
+/// How soon copies that could not be written are tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// What is to be written, by drive.
+#[derive(Default)]
+pub(super) struct RecordCopies {
+    drives: Mutex<BTreeMap<DriveId, Queue>>,
+    settled: Condvar,
+}
+
+/// The copies on one drive.
+#[derive(Default)]
+struct Queue {
+    /// Volumes whose copies are not up to date.
+    due: BTreeSet<VolumeId>,
+    /// Number of the latest request.
+    asked: u64,
+    /// All requests up to this one were carried out or failed.
+    settled: u64,
+    /// When the thread began to write that does so now.
+    writing_since: Option<Instant>,
+    fault: Option<Fault>,
+}
+
+/// Why copies on a drive are not up to date.
+struct Fault {
+    message: String,
+    volumes: usize,
+    retry_at: Instant,
+}
+
+/// Requests that a change waits for: the latest at each drive.
+#[derive(Debug, Default)]
+pub(super) struct Tickets(BTreeMap<DriveId, u64>);
+
+impl RecordCopies {
+    fn drives(&self) -> MutexGuard<'_, BTreeMap<DriveId, Queue>> {
+        self.drives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the copies of some volumes' records on a drive are to be written; true if nobody does so yet.
+    fn ask(&self, drive: DriveId, volumes: BTreeSet<VolumeId>) -> (u64, bool) {
+        let mut drives = self.drives();
+        let queue = drives.entry(drive).or_default();
+        queue.due.extend(volumes);
+        queue.asked += 1;
+        (queue.asked, queue.start())
+    }
+
+    /// Waits for a bounded time until what was asked for is written, or could not be.
+    pub fn wait(&self, tickets: &Tickets) {
+        if tickets.0.is_empty() {
+            return;
+        }
+        let is_open = |drives: &mut BTreeMap<DriveId, Queue>| {
+            let is_open = |queue: &Queue, ticket: u64| queue.settled < ticket && !queue.is_overdue();
+            tickets.0.iter().any(|(id, ticket)| drives.get(id).is_some_and(|queue| is_open(queue, *ticket)))
+        };
+        // Whether it was in time is told by the alarm.
+        let _ = self.settled.wait_timeout_while(self.drives(), ANSWER_WAIT, is_open);
+    }
+
+    /// What the thread of a drive writes next; `None` ends it.
+    fn next(&self, drive: DriveId) -> Option<(BTreeSet<VolumeId>, u64)> {
+        let mut drives = self.drives();
+        let queue = drives.get_mut(&drive)?;
+        if queue.settled == queue.asked {
+            queue.writing_since = None;
+            return None;
+        }
+        queue.writing_since = Some(Instant::now());
+        Some((queue.due.clone(), queue.asked))
+    }
+
+    /// Notes what became of an attempt.
+    fn note(
+        &self,
+        drive: DriveId,
+        tried: &BTreeSet<VolumeId>,
+        ticket: u64,
+        failure: Option<(String, usize)>,
+    ) {
+        let mut drives = self.drives();
+        let queue = drives.entry(drive).or_default();
+        queue.settled = ticket;
+        match failure {
+            None => {
+                queue.due.retain(|volume| !tried.contains(volume) || queue.asked > ticket);
+                if queue.fault.take().is_some() {
+                    tracing::info!(%drive, "the copies of records on the drive are up to date again");
+                }
+            }
+            Some((message, volumes)) => {
+                if queue.fault.is_none() {
+                    tracing::error!(%drive, volumes, "copies of records cannot be written: {message}");
+                }
+                let retry_at = Instant::now() + RETRY_PAUSE;
+                queue.fault = Some(Fault { message, volumes, retry_at });
+            }
+        }
+        self.settled.notify_all();
+    }
+
+    /// Drives where copies are to be tried again now.
+    fn retries(&self) -> Vec<DriveId> {
+        let mut drives = self.drives();
+        let is_due =
+            |queue: &Queue| queue.fault.as_ref().is_some_and(|fault| fault.retry_at <= Instant::now());
+        let due = drives.iter_mut().filter(|(_, queue)| queue.writing_since.is_none() && is_due(queue));
+        let again = due.map(|(drive, queue)| {
+            queue.asked += 1;
+            queue.start();
+            *drive
+        });
+        again.collect()
+    }
+
+    /// Forgets a drive that was removed.
+    pub fn forget(&self, drive: DriveId) {
+        self.drives().remove(&drive);
+    }
+}
+
+impl Queue {
+    /// True if a thread has to be started, which is noted.
+    fn start(&mut self) -> bool {
+        let is_idle = self.writing_since.is_none();
+        self.writing_since.get_or_insert_with(Instant::now);
+        is_idle
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.writing_since.is_some_and(|since| since.elapsed() > OVERDUE)
+    }
+
+    /// What is wrong with the copies, if anything is.
+    fn trouble(&self, drive: &str) -> Option<String> {
+        let since = self.writing_since.filter(|_| self.is_overdue());
+        if let Some(since) = since {
+            let (count, seconds) = (self.due.len(), since.elapsed().as_secs());
+            return Some(format!(
+                "the copies of {count} volume records on drive '{drive}' are out of date: the drive has not answered for \
+                 {seconds} s; the catalogue has the changes, and the copies are written once it answers"
+            ));
+        }
+        let fault = self.fault.as_ref()?;
+        let (count, message) = (fault.volumes, &fault.message);
+        Some(format!(
+            "the copies of {count} volume records on drive '{drive}' are out of date: {message}; the catalogue has the \
+             changes, and the copies are written once that is possible"
+        ))
+    }
+}
+
+impl Control {
+    /// Has the copies of some volumes' records written on all their drives that are there; on a drive that is missing they
+    /// are when it is back. The change waits for them when it ends.
+    pub(super) fn write_copies<'a>(
+        &self,
+        tickets: &mut Tickets,
+        volumes: impl IntoIterator<Item = &'a VolumeRecord>,
+    ) {
+        let mut by_drive: BTreeMap<DriveId, BTreeSet<VolumeId>> = BTreeMap::new();
+        for volume in volumes {
+            for drive in volume.placement.drives() {
+                by_drive.entry(drive).or_default().insert(volume.id);
+            }
+        }
+        let model = self.model();
+        for (drive, volumes) in by_drive.into_iter().filter(|(drive, _)| model.is_there(*drive)) {
+            let (ticket, is_idle) = self.record_copies.ask(drive, volumes);
+            tickets.0.insert(drive, ticket);
+            if is_idle {
+                self.start_copier(drive);
+            }
+        }
+    }
+
+    /// Tries again to write copies of records that could not be written.
+    pub fn retry_record_copies(&self) {
+        self.record_copies.retries().into_iter().for_each(|drive| self.start_copier(drive));
+    }
+
+    fn start_copier(&self, drive: DriveId) {
+        let control = self.myself.clone();
+        let write = move || write_until_done(&control, drive);
+        let started = std::thread::Builder::new().name("weir-copies".to_owned()).spawn(write);
+        if let Err(error) = started {
+            let mut drives = self.record_copies.drives();
+            let queue = drives.entry(drive).or_default();
+            let (message, volumes) = (format!("no thread can be started: {error}"), queue.due.len());
+            (queue.writing_since, queue.settled) = (None, queue.asked);
+            queue.fault = Some(Fault { message, volumes, retry_at: Instant::now() + RETRY_PAUSE });
+        }
+    }
+
+    /// Brings copies on a drive up to date that are not. What cannot be written is told with how many there are.
+    fn bring_copies_up_to_date(
+        &self,
+        drive: DriveId,
+        volumes: &BTreeSet<VolumeId>,
+    ) -> Option<(String, usize)> {
+        let Ok(store) = self.store(drive) else { return None };
+        let outdated = || -> Outcome<Vec<RecordUpdate>> {
+            let model = self.model();
+            let all = volumes.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
+            // The files of one that is being made or moved come with their copy.
+            let here = all.filter(|volume| volume.placement.names(drive) && store.folder(volume.id).exists());
+            let copies = here.map(|volume| record_copy(&model, volume));
+            let is_other = |copy: &Outcome<RecordUpdate>| {
+                let is_same = |copy: &RecordUpdate| {
+                    store.read_record(copy.volume).is_ok_and(|old| old.as_ref() == Some(&copy.content))
+                };
+                !copy.as_ref().is_ok_and(is_same)
+            };
+            copies.filter(is_other).collect()
+        };
+        match outdated() {
+            Ok(copies) => {
+                let failure = store.write_records(&copies).err();
+                failure.map(|error| (error.to_string(), copies.len()))
+            }
+            Err(error) => Some((error.message, volumes.len())),
+        }
+    }
+
+    /// The copy of a volume's record as it should lie beside its extents.
+    pub(super) fn record_copy(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
+        record_copy(&self.model(), volume)
+    }
+
+    /// An alarm for each drive on which copies of records are not up to date.
+    pub(super) fn record_copy_alarms(&self) -> Vec<StandingAlarm> {
+        let model = self.model();
+        let drives = self.record_copies.drives();
+        let alarm = |(id, queue): (&DriveId, &Queue)| {
+            let message = queue.trouble(model.drives.get(id)?.record.name.as_str())?;
+            Some(StandingAlarm {
+                source: AlarmSource::Control,
+                drive: Some(*id),
+                volume: None,
+                extent: None,
+                message,
+            })
+        };
+        drives.iter().filter_map(alarm).collect()
+    }
+}
+
+fn record_copy(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
+    let is_bound = |group: &&PolicyGroupRecord| Some(group.id) == volume.policy_group;
+    let copy = RecordCopy {
+        format: COPY_FORMAT,
+        minimum_reader: MINIMUM_READER,
+        volume: volume.clone(),
+        tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
+        policy_group: model.policy_of(volume).filter(|group| !is_built_in(group.id)).cloned(),
+        other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
+        template: model.template_to_copy(volume).cloned(),
+    };
+    let content = serde_json::to_vec_pretty(&copy)
+        .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;
+    Ok(RecordUpdate { volume: volume.id, content })
+}
+
+/// Writes copies on a drive until none is asked for any more, or the daemon ends.
+fn write_until_done(control: &Weak<Control>, drive: DriveId) {
+    while let Some(control) = control.upgrade() {
+        let Some((volumes, ticket)) = control.record_copies.next(drive) else { return };
+        let write = || control.bring_copies_up_to_date(drive, &volumes);
+        let failure = catch_unwind(AssertUnwindSafe(write))
+            .unwrap_or_else(|_| Some(("the write failed; the log tells why".to_owned(), volumes.len())));
+        control.record_copies.note(drive, &volumes, ticket, failure);
+    }
+}

@@ -1,0 +1,117 @@
+//! What earlier versions wrote is read, and what newer ones did is refused.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::control::catalogue::{Catalogue, Transaction};
+use crate::control::records::RecordCopy;
+use crate::format;
+use crate::store::{MARKER_FILE, Marker};
+
+/// A catalogue, record copies, a marker and a list of drives as the first version wrote them.
+fn fixture() -> Value {
+    serde_json::from_str(include_str!("fixtures/catalogue-1.json")).unwrap()
+}
+
+/// Makes a catalogue of the fixture's entries, with further ones.
+fn write_catalogue(state: &Path, more: &[(&str, Value)]) {
+    let catalogue = SqliteCatalogue::open(&state.join("catalogue.sqlite")).unwrap();
+    let mut transaction = Transaction::default();
+    for entry in fixture()["entries"].as_array().unwrap() {
+        transaction = transaction.put(entry["key"].as_str().unwrap(), &entry["value"]).unwrap();
+    }
+    for (key, value) in more {
+        transaction = transaction.put(*key, value).unwrap();
+    }
+    catalogue.commit(transaction).unwrap();
+}
+
+fn read_catalogue(state: &Path) -> Vec<(String, Value)> {
+    let catalogue = SqliteCatalogue::open(&state.join("catalogue.sqlite")).unwrap();
+    catalogue.range("").unwrap().into_iter().map(|entry| (entry.key, entry.value)).collect()
+}
+
+#[test]
+fn catalogue_of_the_first_version_is_served_and_loses_nothing() {
+    let (_folder, state) = state();
+    write_catalogue(&state, &[]);
+    let world = World::start(&state);
+    let volumes: Vec<String> =
+        world.control.volumes(None).unwrap().iter().map(|view| view.record.export_name()).collect();
+    assert_eq!(volumes, ["vol3", "vol4", "vol5", "svm01/vol1"]);
+    let tenant = world.control.tenant(&name("svm01")).unwrap();
+    assert_eq!(tenant.policy_group.map(|group| group.name.to_string()).as_deref(), Some("gold"));
+    let drives: Vec<String> =
+        world.control.drives().iter().map(|drive| drive.record.name.to_string()).collect();
+    assert_eq!(drives, ["default", "d1", "d2"]);
+    drop(world);
+    let after = read_catalogue(&state);
+    for entry in fixture()["entries"].as_array().unwrap() {
+        let found = after.iter().find(|(key, _)| *key == entry["key"]);
+        assert_eq!(found.map(|(_, value)| value), Some(&entry["value"]), "{}", entry["key"]);
+    }
+    assert_eq!(
+        after.iter().find(|(key, _)| key == keys::FORMAT).map(|(_, value)| value.clone()),
+        Some(serde_json::to_value(format::FormatRecord::current()).unwrap())
+    );
+}
+
+#[test]
+fn record_copies_and_markers_of_the_first_version_are_read() {
+    let fixture = fixture();
+    for copy in fixture["copies"].as_array().unwrap() {
+        let read: RecordCopy = format::read(copy).unwrap();
+        assert_eq!(read.minimum_reader, 1);
+    }
+    let (_folder, state) = state();
+    std::fs::write(state.join(MARKER_FILE), fixture["marker"].to_string()).unwrap();
+    let marker = Marker::read(&state).unwrap().unwrap();
+    assert_eq!(json!(marker.node), fixture["marker"]["node"]);
+}
+
+#[test]
+fn newer_catalogue_is_refused_and_left_as_it_is() {
+    let key = fixture()["entries"].as_array().unwrap().iter().find_map(|entry| {
+        entry["key"].as_str().filter(|key| key.starts_with(keys::VOLUMES)).map(str::to_owned)
+    });
+    let key = key.unwrap();
+    let mut newer =
+        fixture()["entries"].as_array().unwrap().iter().find(|e| e["key"] == key).unwrap()["value"].clone();
+    newer["encryption"] = json!({"key": 7});
+    for (more, words) in [
+        (
+            (keys::FORMAT, json!({"minimum_reader": 2, "written_by": "9.0.0"})),
+            "readers of version 2 and later",
+        ),
+        ((key.as_str(), newer), "field 'encryption' is not known"),
+    ] {
+        let (_folder, state) = state();
+        write_catalogue(&state, &[more]);
+        let before = read_catalogue(&state);
+        let (_, message) = error(World::try_start(&state, false));
+        assert!(message.contains(words) && message.contains("start a Weir"), "{message}");
+        let without_format = |all: Vec<(String, Value)>| {
+            all.into_iter().filter(|(key, _)| key != keys::FORMAT).collect::<Vec<_>>()
+        };
+        assert_eq!(without_format(read_catalogue(&state)), without_format(before));
+    }
+}
+
+#[test]
+fn drive_of_a_newer_version_is_missing_and_says_what_to_do() {
+    let (_folder, state) = state();
+    let path = state.join("extra");
+    std::fs::create_dir(&path).unwrap();
+    let world = World::start(&state);
+    world.control.add_drive(AddDrive::new(path.clone())).unwrap();
+    drop(world);
+    let mut marker: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
+    marker["minimum_reader"] = json!(2);
+    std::fs::write(path.join(MARKER_FILE), marker.to_string()).unwrap();
+    let world = World::start(&state);
+    let drive = world.control.drive(&name("extra")).unwrap();
+    let reason = drive.usage.unwrap_err();
+    assert!(reason.contains("readers of version 2 and later") && reason.contains("start a Weir"), "{reason}");
+    let kept: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
+    assert_eq!(kept, marker, "it is not written over");
+}

@@ -1,0 +1,49 @@
+//! Copies of records that cannot be written, against real files.
+
+use super::*;
+use crate::control::drives::AddDrive;
+
+/// Waits until control says of the copies of records what it should.
+fn wait_for_alarm(control: &Control, is_raised: bool) -> Option<String> {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        control.retry_record_copies();
+        let alarms = control.record_copy_alarms();
+        if alarms.is_empty() != is_raised {
+            return alarms.into_iter().next().map(|alarm| alarm.message);
+        }
+        assert!(std::time::Instant::now() < deadline, "{alarms:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn committed_change_succeeds_and_moves_begin_while_a_record_copy_cannot_be_written() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    for drive in ["one", "two"] {
+        let path = state.join(drive);
+        std::fs::create_dir_all(&path).unwrap();
+        world.control.add_drive(AddDrive { class: Some(Class::High), ..AddDrive::new(path) }).unwrap();
+    }
+    let request = CreateVolume { io_priority: Some(Class::High), ..volume(None, "vol1", GIB) };
+    let record = world.control.create_volume(request).unwrap().record;
+    let store = world.control.store(record.placement.drives()[0]).unwrap();
+    // What is in the way of a new copy, as a full filesystem would be.
+    let obstacle = store.folder(record.id).join("record.json.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let two = ModifyVolume { replicas: Some(2), ..ModifyVolume::default() };
+    let changed = world.control.modify_volume(None, &name("vol1"), two).unwrap();
+    assert_eq!(changed.record.replicas, 2);
+    assert!(changed.moves.is_some(), "the second replica is on its way");
+    let message = wait_for_alarm(&world.control, true).unwrap();
+    assert!(
+        message.contains("1 volume records on drive") && message.contains("record.json.new"),
+        "{message}"
+    );
+    std::fs::remove_dir(&obstacle).unwrap();
+    wait_for_alarm(&world.control, false);
+    let written = store.read_record(record.id).unwrap().unwrap();
+    let current = world.control.volume(None, &name("vol1")).unwrap().record;
+    assert_eq!(written, world.control.record_copy(&current).unwrap().content);
+}
