@@ -3,14 +3,25 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const OPTION_GO: u32 = 7;
+const OPTION_STRUCTURED_REPLY: u32 = 8;
+const OPTION_SET_META_CONTEXT: u32 = 10;
 const REPLY_ACKNOWLEDGED: u32 = 1;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
+const CHUNK_MAGIC: u32 = 0x668e_33ef;
+/// Type of the chunk that holds runs of data and holes.
+const CHUNK_STATUS: u16 = 5;
+/// The context of data and holes, and the flag of a hole there.
+const CONTEXT: &str = "base:allocation";
+const HOLE: u32 = 1;
+/// How long the server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Length of the server's greeting, in bytes.
 const GREETING_BYTES: usize = 18;
 /// Fixed newstyle, no zeroes.
@@ -19,6 +30,7 @@ const CLIENT_FLAGS: u32 = 3;
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
+const BLOCK_STATUS: u16 = 7;
 
 /// A connection to one volume.
 pub struct Client {
@@ -28,19 +40,60 @@ pub struct Client {
 impl Client {
     /// Attaches a volume.
     pub fn attach(socket: &Path, export: &str) -> Result<Client> {
+        let mut client = Client::connect(socket)?;
+        client.go(export)?;
+        Ok(client)
+    }
+
+    /// Attaches a volume whose block status will be asked for, and nothing else.
+    pub fn attach_with_status(socket: &Path, export: &str) -> Result<Client> {
+        let mut client = Client::connect(socket)?;
+        client.option(OPTION_STRUCTURED_REPLY, &[])?;
+        client.option(
+            OPTION_SET_META_CONTEXT,
+            &[sized(export), 1_u32.to_be_bytes().to_vec(), sized(CONTEXT)].concat(),
+        )?;
+        client.go(export)?;
+        Ok(client)
+    }
+
+    fn connect(socket: &Path) -> Result<Client> {
         let mut stream = UnixStream::connect(socket).context("cannot reach the NBD server")?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         stream.read_exact(&mut [0; GREETING_BYTES])?;
-        let name = export.as_bytes();
-        let mut bytes = CLIENT_FLAGS.to_be_bytes().to_vec();
-        bytes.extend(OPTION_MAGIC.to_be_bytes());
-        bytes.extend(OPTION_GO.to_be_bytes());
-        bytes.extend((name.len() as u32 + 6).to_be_bytes());
-        bytes.extend((name.len() as u32).to_be_bytes());
-        bytes.extend(name);
-        bytes.extend(0_u16.to_be_bytes());
-        stream.write_all(&bytes)?;
-        while Client::option_reply(&mut stream)? != REPLY_ACKNOWLEDGED {}
+        stream.write_all(&CLIENT_FLAGS.to_be_bytes())?;
         Ok(Client { stream })
+    }
+
+    fn go(&mut self, export: &str) -> Result<()> {
+        self.option(OPTION_GO, &[sized(export), 0_u16.to_be_bytes().to_vec()].concat())
+    }
+
+    fn option(&mut self, option: u32, data: &[u8]) -> Result<()> {
+        let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(option.to_be_bytes());
+        bytes.extend(u32::try_from(data.len())?.to_be_bytes());
+        bytes.extend(data);
+        self.stream.write_all(&bytes)?;
+        while Client::option_reply(&mut self.stream)? != REPLY_ACKNOWLEDGED {}
+        Ok(())
+    }
+
+    /// Runs of data and holes from an offset on: their lengths, and which are holes.
+    pub fn status(&mut self, offset: u64, length: usize) -> Result<Vec<(u32, bool)>> {
+        self.send(BLOCK_STATUS, offset, length, &[])?;
+        let mut head = [0; 20];
+        self.stream.read_exact(&mut head)?;
+        let kind = u16::from_be_bytes([head[6], head[7]]);
+        ensure!(
+            word(&head, 0) == CHUNK_MAGIC && kind == CHUNK_STATUS,
+            "the server answered with chunk {kind:#x}"
+        );
+        let mut data = vec![0; word(&head, 16) as usize];
+        self.stream.read_exact(&mut data)?;
+        // The first word names the context.
+        let runs = data[4..].chunks_exact(8);
+        Ok(runs.map(|run| (word(run, 0), word(run, 4) & HOLE != 0)).collect())
     }
 
     /// Reads one reply to an option; its type.
@@ -99,6 +152,11 @@ impl Client {
             error => bail!("the server answered error {error}"),
         }
     }
+}
+
+/// A text with its length before it.
+fn sized(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
 fn word(bytes: &[u8], start: usize) -> u32 {

@@ -66,6 +66,21 @@ impl Disk {
         self.become_target(&format!("linear /dev/{} 0", self.below))
     }
 
+    /// The folder where it is mounted.
+    pub fn folder(&self) -> PathBuf {
+        Path::new("/mnt").join(self.name)
+    }
+
+    /// From now on nothing is answered.
+    pub fn hang(&self) -> Result<()> {
+        dmsetup(&["suspend", "--nolockfs", "--noflush", self.name])
+    }
+
+    /// What was asked is answered, and everything from now on.
+    pub fn answer(&self) -> Result<()> {
+        dmsetup(&["resume", self.name])
+    }
+
     /// The filesystem must not notice: freezing it would write everything that is dirty.
     fn become_target(&self, target: &str) -> Result<()> {
         dmsetup(&["load", self.name, "--table", &self.table(target)])?;
@@ -100,6 +115,14 @@ pub fn mount(mkfs: &[&str], mount: &[&str]) -> Result<()> {
     run(Command::new(program).args(arguments))?;
     std::fs::create_dir_all(DRIVE)?;
     run(Command::new("mount").args(mount).arg(DRIVE))
+}
+
+/// Mounts an ext4 on a disk.
+pub fn mount_ext4(disk: &Disk) -> Result<()> {
+    let (device, folder) = (disk.path(), disk.folder());
+    run(Command::new("mkfs.ext4").arg("-q").arg(&device))?;
+    std::fs::create_dir_all(&folder)?;
+    run(Command::new("mount").args(["-t", "ext4"]).arg(&device).arg(&folder))
 }
 
 /// Mounts an XFS whose files have their data on `data` and everything else on `vda`: an error there is an error of data

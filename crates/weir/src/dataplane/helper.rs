@@ -35,7 +35,7 @@ pub(super) enum Job {
     /// Open an extent's file and map its data.
     Open { copy: CopyIndex, number: AskNumber, drive: DriveId, extent: u32, path: PathBuf },
     /// Tell data from holes in a range of an extent.
-    Status { volume: usize, connection: usize, request: usize, path: PathBuf, offset: u32, length: u32 },
+    Status { number: u64, drive: DriveId, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
@@ -115,9 +115,7 @@ pub(super) enum Answer {
         result: Result<OpenedExtent, OpenError>,
     },
     Status {
-        volume: usize,
-        connection: usize,
-        request: usize,
+        number: u64,
         result: Result<Vec<Run>, String>,
     },
     Background {
@@ -152,7 +150,8 @@ pub(super) enum Answer {
 
 /// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
 /// client wants to know of another; and neither waits behind background work, nor accounts behind either. Each drive has
-/// its own of them, once there is work for them: a drive that hangs holds up no other.
+/// its own of them, once there is work for them: a drive that hangs holds up no other. What a drive has no thread for is
+/// done by one for all.
 pub(super) struct Helper {
     teller: Worker,
     witness: Worker,
@@ -166,6 +165,7 @@ pub(super) struct Helper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Duty {
     Open,
+    Tell,
     Note,
     Seal,
     CleanUp,
@@ -176,6 +176,7 @@ impl Duty {
     fn name(self) -> &'static str {
         match self {
             Duty::Open => "opener",
+            Duty::Tell => "teller",
             Duty::Note => "scribe",
             Duty::Seal => "sealer",
             Duty::CleanUp => "cleaner",
@@ -201,7 +202,7 @@ impl Helper {
     pub fn submit(&mut self, job: Job) {
         match job {
             Job::Open { drive, .. } => self.of_drive(drive, Duty::Open).submit(job),
-            Job::Status { .. } => self.teller.submit(job),
+            Job::Status { drive, .. } => self.of_drive(drive, Duty::Tell).submit(job),
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
             Job::Witness { .. } | Job::Failure { .. } => self.witness.submit(job),
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
@@ -277,11 +278,11 @@ fn perform(job: Job) -> Answer {
             });
             Answer::Opened { copy, number, extent, result }
         }
-        Job::Status { volume, connection, request, path, offset, length } => {
+        Job::Status { number, path, offset, length, .. } => {
             let result = open_whole(&path)
                 .and_then(|file| runs(&file, u64::from(offset), u64::from(length)))
                 .map_err(|error| describe(&path, &error));
-            Answer::Status { volume, connection, request, result }
+            Answer::Status { number, result }
         }
         Job::Background { operation, condemned, step, .. } => {
             let outcome = match step {

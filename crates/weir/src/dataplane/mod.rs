@@ -28,6 +28,7 @@ mod serve;
 mod served_volume;
 mod sharing;
 mod stalls;
+mod status;
 mod token;
 mod turns;
 mod yielding;

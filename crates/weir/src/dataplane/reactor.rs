@@ -25,6 +25,7 @@ use super::rest::Keeping;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
+use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 use super::yielding::Yielding;
 use super::{Alarm, NO_HOME};
@@ -99,6 +100,8 @@ pub(super) struct Reactor {
     pub holds: BTreeSet<(u64, VolumeIndex)>,
     /// When to look for drives that do not answer to captures, while there are any.
     pub capture_look_ns: Option<u64>,
+    /// Questions of clients where volumes hold data.
+    pub statuses: Statuses,
     /// Accounts of copies that are being written.
     pub notes: Notes,
     /// Volumes with several copies, and when to look at those though nothing happened.
@@ -149,6 +152,7 @@ impl Reactor {
             background: Background::default(),
             holds: BTreeSet::new(),
             capture_look_ns: None,
+            statuses: Statuses::default(),
             notes: Notes::default(),
             copied_volumes: BTreeSet::new(),
             copying_wake_ns: None,
@@ -185,6 +189,7 @@ impl Reactor {
             self.resume_copying();
             self.end_due_holds();
             self.look_at_captures();
+            self.look_at_statuses();
             self.pass_on_due_keeps();
             self.look_at_scrubs();
             self.release_due();
@@ -247,7 +252,7 @@ impl Reactor {
         let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
         let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
         let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
-        let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.stop_by_ns];
+        let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.statuses.next_ns(), self.stop_by_ns];
         let answers = [held_ns, background_ns, notes_ns, copying_ns, keeping_ns];
         let looks = [scrubs_ns, self.capture_look_ns, self.journals_wake_ns, self.yielding.wake_ns()];
         let at_ns = limits.into_iter().chain(answers).chain(looks).flatten().min()?;
@@ -348,11 +353,7 @@ impl Reactor {
                 }
                 Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
                 Answer::Sums(answer) => self.sums_answered(*answer),
-                Answer::Status { volume, connection, request, result } => {
-                    self.volumes[volume].outstanding -= 1;
-                    self.status_found(connection, request, result);
-                    self.settle_volume(volume);
-                }
+                Answer::Status { number, result } => self.status_answered(number, result),
             }
         }
     }

@@ -8,7 +8,6 @@ use weir_volume::geometry::{Part, next_extent, next_piece, split_at_blocks};
 use weir_volume::{Content, Fault, Kind};
 
 use super::connection::ActiveRequest;
-use super::helper::{Job, Run};
 use super::memory::Memory;
 use super::reactor::Reactor;
 use super::receive::{buffer_bytes, skew};
@@ -204,70 +203,6 @@ impl Reactor {
         let volume = &mut self.volumes[connection.volume];
         let flush = volume.add_flush((index, id));
         volume.mirror.flush(flush, &mut volume.effects);
-    }
-
-    /// Answers for the first extent of the range; the client asks again for the rest.
-    fn start_status(&mut self, index: ConnectionIndex, id: usize) {
-        let connection = &mut self.connections[index];
-        let request = connection.requests[id].request;
-        let part = next_extent(request.offset, request.length.into(), 0);
-        let Part { extent, offset, length, .. } = part.expect("a valid request is not empty");
-        let volume = &mut self.volumes[connection.volume];
-        let readable = volume.mirror.readable(extent, offset, length);
-        let is_direct = |slot: &usize| volume.journals.seat(extent, *slot).is_none();
-        let copy = readable.iter().find(is_direct).or_else(|| readable.iter().next());
-        let Some(slot) = copy else {
-            connection.requests[id].error = Some(NbdError::Io);
-            return self.finish(index, id);
-        };
-        if volume.mirror.is_hole(extent, offset, length) {
-            return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
-        }
-        if volume.journals.seat(extent, slot).is_some() {
-            // What the journal has is not looked for: all of it may be data.
-            return self.status_found(index, id, Ok(vec![Run { length, is_hole: false }]));
-        }
-        connection.requests[id].parts_left += 1;
-        volume.outstanding += 1;
-        let path = volume.extent_path(slot, extent);
-        let volume = connection.volume;
-        self.helper.submit(Job::Status { volume, connection: index, request: id, path, offset, length });
-    }
-
-    pub(super) fn status_found(
-        &mut self,
-        index: ConnectionIndex,
-        id: usize,
-        result: Result<Vec<Run>, String>,
-    ) {
-        let connection = &mut self.connections[index];
-        let has_copies = self.volumes[connection.volume].mirror.has_copies();
-        let request = &mut connection.requests[id];
-        request.parts_left = 0;
-        let asked = request.request;
-        let part = next_extent(asked.offset, asked.length.into(), 0);
-        let length = part.expect("a valid request is not empty").length;
-        // A copy that cannot be looked at is found out by whoever reads it; until then, everything may be data.
-        let result = match result {
-            Err(message) if has_copies => {
-                tracing::warn!("block status: {message}");
-                Ok(vec![Run { length, is_hole: false }])
-            }
-            result => result,
-        };
-        match result {
-            Ok(mut runs) => {
-                if request.request.command == (Command::BlockStatus { request_one: true }) {
-                    runs.truncate(1);
-                }
-                self.queue_status(index, id, &runs);
-            }
-            Err(message) => {
-                tracing::error!("block status: {message}");
-                request.error = Some(NbdError::Io);
-            }
-        }
-        self.finish(index, id);
     }
 
     /// An operation that served a request has ended.

@@ -210,6 +210,8 @@ pub(super) struct ServedVolume {
     /// What was given up and has not come back.
     pub ghosts: Ghosts,
     last_number: u64,
+    /// How often a copy's file was given up or replaced: what was found out about it before says nothing any more.
+    pub renewals: u64,
     /// Changes of copies that are not durably known yet: control asks for few at a time.
     pub awaited_changes: Vec<AwaitedChange>,
     copies: Vec<Copy>,
@@ -253,6 +255,7 @@ impl ServedVolume {
             capturing: None,
             ghosts: Ghosts::default(),
             last_number: 0,
+            renewals: 0,
             awaited_changes: Vec::new(),
             copies: Vec::new(),
             owners: Vec::new(),
@@ -331,6 +334,9 @@ impl ServedVolume {
     }
 
     pub fn set_file(&mut self, slot: usize, extent: u32, file: Option<Descriptor>) {
+        if file.is_none() {
+            self.renewals += 1;
+        }
         let (files, index) = (&mut self.copies[slot].files, extent as usize);
         if files.len() <= index {
             files.resize(index + 1, None);

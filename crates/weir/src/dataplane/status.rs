@@ -1,0 +1,235 @@
+//! Telling clients where volumes hold data: found out by a helper thread for each drive, and by that of another copy where
+//! a drive does not answer.
+//!
+//! A file is looked at by its path, some time after it was asked for, and may have been given up or made anew by then. So
+//! an answer counts only if the copy is readable still and its file was not renewed meanwhile; else everything may be data,
+//! which is always true.
+
+use std::collections::BTreeMap;
+
+use weir_nbd::{Command, NbdError};
+use weir_types::DriveId;
+use weir_volume::geometry::{Part, next_extent};
+use weir_volume::mirror::Slots;
+
+use super::helper::{Job, Run};
+use super::reactor::Reactor;
+use super::served_volume::Ticket;
+use super::token::{ConnectionIndex, VolumeIndex};
+
+/// How long one drive is waited for while another copy can be asked, in nanoseconds: longer than a busy disk takes, and
+/// shorter than what a client notices.
+const ANSWER_NS: u64 = 50_000_000;
+
+/// A client's question that is not answered yet.
+struct Question {
+    volume: VolumeIndex,
+    ticket: Ticket,
+    part: Part,
+    /// Copies that were asked.
+    asked: Slots,
+    /// When to ask another one, if there is any.
+    next_ns: Option<u64>,
+}
+
+/// What a drive was asked, also if nobody waits for the answer any more.
+struct Look {
+    question: u64,
+    slot: usize,
+    drive: DriveId,
+    /// How often files of the volume's copies had been renewed.
+    renewals: u64,
+    asked_ns: u64,
+}
+
+impl Look {
+    /// True if what was found is what the copy's file says still.
+    fn counts(&self, readable: Slots, renewals: u64) -> bool {
+        readable.contains(self.slot) && renewals == self.renewals
+    }
+}
+
+/// A reactor's questions and looks. A look that nobody waits for any more stays until its drive answers; a drive that owes
+/// one for long is asked only what no other can tell, so there are not many more looks than questions.
+#[derive(Default)]
+pub(super) struct Statuses {
+    questions: BTreeMap<u64, Question>,
+    looks: BTreeMap<u64, Look>,
+    count: u64,
+}
+
+impl Statuses {
+    fn next_number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// True unless a drive owes an answer for long.
+    fn is_prompt(&self, drive: DriveId, now_ns: u64) -> bool {
+        !self.looks.values().any(|look| look.drive == drive && look.asked_ns + ANSWER_NS <= now_ns)
+    }
+
+    /// When another copy has to be asked.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.questions.values().filter_map(|question| question.next_ns).min()
+    }
+}
+
+impl Reactor {
+    /// Answers for the first extent of the range; the client asks again for the rest.
+    pub(super) fn start_status(&mut self, index: ConnectionIndex, id: usize) {
+        let connection = &mut self.connections[index];
+        let request = connection.requests[id].request;
+        let part = next_extent(request.offset, request.length.into(), 0);
+        let part = part.expect("a valid request is not empty");
+        let Part { extent, offset, length, .. } = part;
+        let volume = &self.volumes[connection.volume];
+        if volume.mirror.readable(extent, offset, length).iter().next().is_none() {
+            connection.requests[id].error = Some(NbdError::Io);
+            return self.finish(index, id);
+        }
+        if volume.mirror.is_hole(extent, offset, length) {
+            return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
+        }
+        connection.requests[id].parts_left += 1;
+        let (volume, ticket) = (connection.volume, (index, id));
+        self.volumes[volume].outstanding += 1;
+        let question = Question { volume, ticket, part, asked: Slots::default(), next_ns: None };
+        let number = self.statuses.next_number();
+        self.statuses.questions.insert(number, question);
+        self.ask_for_status(number);
+    }
+
+    /// Asks one more copy; false if all that can be read were asked.
+    fn ask_for_status(&mut self, number: u64) -> bool {
+        let Some(question) = self.statuses.questions.get(&number) else { return true };
+        let (index, part, asked) = (question.volume, question.part, question.asked);
+        let volume = &self.volumes[index];
+        let readable = volume.mirror.readable(part.extent, part.offset, part.length);
+        let is_direct = |slot: &usize| volume.journals.seat(part.extent, *slot).is_none();
+        let drive_of = |slot: usize| volume.home_of(slot, part.extent).map(|home| volume.homes[home].drive);
+        let left: Vec<(usize, DriveId)> = (readable.iter().filter(is_direct))
+            .filter(|slot| !asked.contains(*slot))
+            .filter_map(|slot| Some((slot, drive_of(slot)?)))
+            .collect();
+        let prompt = left.iter().find(|(_, drive)| self.statuses.is_prompt(*drive, self.now_ns));
+        let Some((slot, drive)) = prompt.or_else(|| left.first()).copied() else {
+            if readable.iter().any(|slot| !is_direct(&slot)) {
+                // What the journal has is not looked for: all of it may be data.
+                self.answer_status(number, Ok(all_data(part.length)));
+                return true;
+            }
+            return false;
+        };
+        let path = volume.extent_path(slot, part.extent);
+        let look = Look { question: number, slot, drive, renewals: volume.renewals, asked_ns: self.now_ns };
+        let question = self.statuses.questions.get_mut(&number).expect("it was just found");
+        question.asked.insert(slot);
+        question.next_ns = volume.mirror.has_copies().then_some(self.now_ns + ANSWER_NS);
+        let number = self.statuses.next_number();
+        self.statuses.looks.insert(number, look);
+        let (offset, length) = (part.offset, part.length);
+        self.helper.submit(Job::Status { number, drive, path, offset, length });
+        true
+    }
+
+    /// Asks other copies where drives have not answered.
+    pub(super) fn look_at_statuses(&mut self) {
+        if self.statuses.next_ns().is_none_or(|next_ns| next_ns > self.now_ns) {
+            return;
+        }
+        let is_due = |question: &Question| question.next_ns.is_some_and(|next_ns| next_ns <= self.now_ns);
+        let questions = self.statuses.questions.iter();
+        let due: Vec<u64> =
+            questions.filter(|(_, question)| is_due(question)).map(|(number, _)| *number).collect();
+        for number in due {
+            if !self.ask_for_status(number)
+                && let Some(question) = self.statuses.questions.get_mut(&number)
+            {
+                // One of those that were asked must answer.
+                question.next_ns = None;
+            }
+        }
+    }
+
+    /// A drive has answered.
+    pub(super) fn status_answered(&mut self, number: u64, result: Result<Vec<Run>, String>) {
+        let Some(look) = self.statuses.looks.remove(&number) else { return };
+        // Another copy may have answered before.
+        let Some(question) = self.statuses.questions.get(&look.question) else { return };
+        let (volume, part) = (&self.volumes[question.volume], question.part);
+        let readable = volume.mirror.readable(part.extent, part.offset, part.length);
+        let counts = look.counts(readable, volume.renewals);
+        match result {
+            Err(message) if volume.mirror.has_copies() => {
+                tracing::warn!("block status: {message}");
+                if !self.ask_for_status(look.question) {
+                    // A copy that cannot be looked at is found out by whoever reads it; until then, everything may be data.
+                    self.answer_status(look.question, Ok(all_data(part.length)));
+                }
+            }
+            Ok(_) if !counts => self.answer_status(look.question, Ok(all_data(part.length))),
+            result => self.answer_status(look.question, result),
+        }
+    }
+
+    fn answer_status(&mut self, number: u64, result: Result<Vec<Run>, String>) {
+        let Some(question) = self.statuses.questions.remove(&number) else { return };
+        self.volumes[question.volume].outstanding -= 1;
+        self.status_found(question.ticket.0, question.ticket.1, result);
+        self.settle_volume(question.volume);
+    }
+
+    fn status_found(&mut self, index: ConnectionIndex, id: usize, result: Result<Vec<Run>, String>) {
+        let request = &mut self.connections[index].requests[id];
+        request.parts_left = 0;
+        match result {
+            Ok(mut runs) => {
+                if request.request.command == (Command::BlockStatus { request_one: true }) {
+                    runs.truncate(1);
+                }
+                self.queue_status(index, id, &runs);
+            }
+            Err(message) => {
+                tracing::error!("block status: {message}");
+                request.error = Some(NbdError::Io);
+            }
+        }
+        self.finish(index, id);
+    }
+}
+
+fn all_data(length: u32) -> Vec<Run> {
+    vec![Run { length, is_hole: false }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HUNG: DriveId = DriveId(uuid::Uuid::from_u128(1));
+
+    fn look(asked_ns: u64) -> Look {
+        Look { question: 1, slot: 1, drive: HUNG, renewals: 7, asked_ns }
+    }
+
+    #[test]
+    fn status_of_a_file_that_was_made_anew_does_not_count() {
+        let slots = |slot: usize| [slot].into_iter().collect::<Slots>();
+        assert!(look(0).counts(slots(1), 7));
+        assert!(!look(0).counts(slots(1), 8), "its file was replaced");
+        assert!(!look(0).counts(slots(0), 7), "the copy is not readable any more");
+    }
+
+    #[test]
+    fn drive_that_owes_an_answer_is_not_prompt_until_it_gives_it() {
+        let mut statuses = Statuses::default();
+        assert!(statuses.is_prompt(HUNG, 0));
+        statuses.looks.insert(1, look(100));
+        assert!(statuses.is_prompt(HUNG, 100) && statuses.is_prompt(HUNG, 99 + ANSWER_NS));
+        assert!(!statuses.is_prompt(HUNG, 100 + ANSWER_NS));
+        assert!(statuses.is_prompt(DriveId(uuid::Uuid::from_u128(2)), 100 + ANSWER_NS));
+        statuses.looks.remove(&1);
+        assert!(statuses.is_prompt(HUNG, 100 + ANSWER_NS));
+    }
+}

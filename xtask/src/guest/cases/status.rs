@@ -1,0 +1,56 @@
+//! Block status while a drive does not answer.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use crate::guest::client::Client;
+use crate::guest::inside::{self, Disk, STATE};
+use crate::world::daemon::Daemon;
+
+/// What volumes hold, in bytes.
+const DATA_BYTES: usize = 1 << 20;
+
+/// Any drive may hang: volumes with another replica are answered by that, volumes on other drives by theirs.
+pub fn hung_drive() -> Result<()> {
+    let disks = [Disk::mapped("one", "vda")?, Disk::mapped("two", "vdb")?];
+    for disk in &disks {
+        inside::mount_ext4(disk)?;
+    }
+    let mut daemon = inside::start()?;
+    for disk in &disks {
+        let folder = disk.folder().display().to_string();
+        daemon.run(&format!("drive add {folder} --no-measurement --class high"))?;
+    }
+    daemon.run("volume create both --size 1 --io-priority high --repl 2")?;
+    for name in ["one", "two"] {
+        daemon.run(&format!("volume create on-{name} --size 1 --drive {name}"))?;
+    }
+    for volume in ["both", "on-one", "on-two"] {
+        let mut client = inside::attach(volume)?;
+        client.write(0, &[1; DATA_BYTES])?;
+        client.flush()?;
+    }
+    daemon.process().stop()?;
+    drop(daemon);
+    for (disk, other) in [(&disks[0], "on-two"), (&disks[1], "on-one")] {
+        answered_without(disk, other)?;
+    }
+    Ok(())
+}
+
+/// Nothing that the daemon has not opened yet is known without the disk.
+fn answered_without(disk: &Disk, other: &str) -> Result<()> {
+    let mut daemon: Daemon = inside::start()?;
+    let socket = Path::new(STATE).join("nbd.sock");
+    let mut both = Client::attach_with_status(&socket, "both")?;
+    let mut other = Client::attach_with_status(&socket, other)?;
+    inside::forget_pages()?;
+    disk.hang()?;
+    let (mirrored, alone) = (both.status(0, 2 * DATA_BYTES), other.status(0, 2 * DATA_BYTES));
+    disk.answer()?;
+    let expected = vec![(DATA_BYTES as u32, false), (DATA_BYTES as u32, true)];
+    ensure!(mirrored? == expected, "the other replica's status is the volume's");
+    ensure!(alone? == expected, "a volume on another drive has its status");
+    daemon.process().stop()
+}
