@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
 use weir_volume::mirror::{
-    Account, Answer, Effect, Keep, MetadataFault, MetadataWrites, MirrorId, Standing, Standings, Witness,
+    Account, Answer, Effect, Keep, MetadataFault, MetadataWrites, MirrorId, Slots, Standing, Standings,
+    Witness,
 };
 use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
 
@@ -105,6 +106,8 @@ struct World {
     unknown: BTreeSet<(usize, u32)>,
     /// Copies of extents beside which metadata could not be written, since the last start.
     metadata_failed: BTreeSet<(usize, u32)>,
+    /// The copies in sync that metadata on its way was to count for.
+    relied_on: BTreeMap<u32, Slots>,
     /// When metadata of an extent last could not be written beside any copy in sync.
     refused_at: BTreeMap<u32, u64>,
     /// The standings of each extent's copies as they durably are.
@@ -194,6 +197,7 @@ impl World {
             record: Record::default(),
             unknown: BTreeSet::new(),
             metadata_failed: BTreeSet::new(),
+            relied_on: BTreeMap::new(),
             refused_at: BTreeMap::new(),
             stands: vec![account.standings; EXTENTS as usize],
             fell: BTreeSet::new(),

@@ -127,6 +127,8 @@ impl World {
 
     pub(super) fn ask_for_metadata(&mut self, request: MetadataRequest) -> Result<(), String> {
         let mut actions = Vec::new();
+        let is_good = |slot: &usize| request.account.standings[*slot] == Standing::InSync;
+        self.relied_on.insert(request.extent, request.slots.iter().filter(is_good).collect());
         self.metadata.ask(request, &mut actions);
         self.act_on_metadata(actions)
     }
@@ -162,10 +164,16 @@ impl World {
     fn metadata_ended(&mut self, extent: u32, written: Written) -> Result<(), String> {
         self.metadata_failed.extend(written.failed.iter().map(|slot| (slot, extent)));
         let mut effects = Vec::new();
-        let before = self.mirror.standings(extent);
+        let standings = self.mirror.standings(extent);
+        // Those that it counts for, and that still are what it says.
+        let counts = |slot: usize| {
+            let is_good = standings[slot] == Standing::InSync && self.mirror.is_there(extent, slot);
+            is_good && !written.failed.contains(slot)
+        };
+        let relied_on = self.relied_on.remove(&extent).unwrap_or_default();
+        let is_taken = written.is_committed && relied_on.iter().any(counts);
         self.mirror.noted(extent, written, &mut effects);
-        let is_left = |slot: usize| before[slot] == Standing::InSync && !written.failed.contains(slot);
-        if !written.is_committed || !(0..COPIES_MAX).any(is_left) {
+        if !is_taken {
             self.report.metadata_refused += 1;
             self.refused_at.insert(extent, self.now);
         }
