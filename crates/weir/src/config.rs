@@ -56,6 +56,8 @@ pub struct StorageConfig {
     pub emulate: BTreeMap<PathBuf, String>,
     /// Size of write journals that are made from now on, such as `1GiB`; 512 MiB if absent.
     pub journal_size: Option<String>,
+    /// Whether the drive in the state folder is measured when it is new; it is if this is absent.
+    pub measure_default: Option<bool>,
 }
 
 /// A drive that the configuration names.

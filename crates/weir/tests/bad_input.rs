@@ -481,7 +481,7 @@ fn volumes_with_more_extents_than_a_process_has_descriptors() {
     let state = State::new();
     let mut command = std::process::Command::new(find("prlimit").unwrap());
     command.arg("--nofile=256:4096").arg(common::daemon::WEIR);
-    command.args(["serve", "--reactors", "2", "--state"]).arg(state.path());
+    command.args(["serve", "--reactors", "2", "--no-measurement", "--state"]).arg(state.path());
     let daemon = Daemon::spawn(&state, command).ready();
     daemon.create("wide", "400GiB");
     let mut client = Client::attach(&daemon.nbd_socket(), "wide");

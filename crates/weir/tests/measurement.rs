@@ -6,12 +6,9 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::daemon::{Daemon, State};
+use common::daemon::{Daemon, MEMORY, State, WEIR};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Where files are memory, so that what lies below an emulated drive is always fast enough.
-const MEMORY: &str = "/dev/shm";
 
 /// A folder in memory.
 fn memory_folder() -> TempDir {
@@ -75,14 +72,12 @@ fn an_emulated_drive_is_of_the_class_that_its_parameters_say() {
 }
 
 #[test]
-fn memory_and_the_real_disk_are_measured_and_say_why_they_are_what_they_are() {
-    let daemon = Daemon::fresh();
+fn drives_in_memory_are_measured_and_say_why_they_are_what_they_are() {
+    let daemon = Daemon::fresh_in_memory();
     let folder = memory_folder();
-    let disk = disk_folder(daemon.state(), "disk");
     add(&daemon, folder.path(), "memory", "");
-    add(&daemon, &disk, "disk", "");
     daemon.ok(&["drive", "measure", "default"]);
-    for name in ["memory", "disk", "default"] {
+    for name in ["memory", "default"] {
         let found = drive(&daemon, name);
         let (class, reason) = (found["class"].as_str().unwrap(), found["class_reason"].as_str().unwrap());
         assert!(reason.starts_with(class), "{found:#}");
@@ -99,6 +94,46 @@ fn memory_and_the_real_disk_are_measured_and_say_why_they_are_what_they_are() {
     let memory = drive(&daemon, "memory");
     assert_eq!(memory["measurement"]["is_direct"], false);
     assert!(memory["class_reason"].as_str().unwrap().contains("without direct I/O"), "{memory:#}");
+    daemon.stop();
+}
+
+/// Starts a daemon as a new installation does, in memory, where every drive is high.
+fn install(state: &State, storage: &str) -> Daemon {
+    let path = state.beside("weir.toml");
+    let classes = "[classes.high]\niops = 2\nlatency = '9s'\n[classes.medium]\niops = 1\nlatency = '10s'\n";
+    std::fs::write(&path, format!("{classes}{storage}")).unwrap();
+    let mut command = std::process::Command::new(WEIR);
+    command.args(["serve", "--reactors", "2", "--config"]).arg(path).arg("--state").arg(state.path());
+    Daemon::spawn(state, command).ready()
+}
+
+#[test]
+fn command_of_the_document_works_on_a_fresh_installation() {
+    let state = State::in_memory();
+    let daemon = install(&state, "");
+    assert!(drive(&daemon, "default")["measurement_progress"].is_object());
+    let command = "volume create --io_priority high test-high --size 8";
+    assert_eq!(daemon.ok(&command.split_whitespace().collect::<Vec<_>>()), "test-high\n");
+    let found = drive(&daemon, "default");
+    assert!(found["class"] == "high" && found["measurement"].is_object(), "{found:#}");
+    let daemon = install(&daemon.stop(), "");
+    let again = drive(&daemon, "default");
+    assert_eq!((&again["measurement"], again.get("measurement_progress")), (&found["measurement"], None));
+    daemon.stop();
+}
+
+#[test]
+fn default_drive_is_not_measured_where_the_configuration_says_so() {
+    let state = State::in_memory();
+    let daemon = install(&state, "[storage]\nmeasure_default = false\n");
+    let found = drive(&daemon, "default");
+    assert_eq!((found.get("class"), found.get("measurement_progress")), (None, None));
+    let command = "volume create --io_priority high test-high --size 8";
+    let refused = daemon.refused(1, &command.split_whitespace().collect::<Vec<_>>());
+    assert!(
+        refused.contains("; drive 'default': not measured yet; 'weir drive measure default'"),
+        "{refused}"
+    );
     daemon.stop();
 }
 

@@ -12,6 +12,16 @@ use super::process::Process;
 /// What the daemon's first line begins with.
 const READY: &str = "weir is ready";
 
+/// The option without which a daemon measures the new drive in its state folder; an older one does not know it.
+const QUIET: &str = "--no-measurement";
+
+/// True if `weir serve` of this program knows an option.
+fn takes(binary: &Path, option: &str) -> Result<bool> {
+    let output = Command::new(binary).args(["serve", "--help"]).output();
+    let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).contains(option))
+}
+
 /// A running daemon.
 pub struct Daemon {
     binary: PathBuf,
@@ -40,7 +50,9 @@ impl Daemon {
         std::fs::create_dir_all(state)?;
         let log_folder = state.parent().unwrap_or(state);
         let state_text = state.to_string_lossy();
-        let words = ["serve", "--state", &state_text].into_iter().chain(more.iter().copied());
+        // What is measured is measured on purpose, and not beside a measurement of the drive in the state folder.
+        let quiet = takes(binary, QUIET)?.then_some(QUIET);
+        let words = ["serve", "--state", &state_text].into_iter().chain(quiet).chain(more.iter().copied());
         let arguments: Vec<String> = words.map(str::to_owned).collect();
         let mut process = start("weir", log_folder, &binary.to_string_lossy(), &arguments)?;
         process.wait_until(|process| process.output().lines().any(|line| line.starts_with(READY)))?;

@@ -177,6 +177,9 @@ pub struct ServeArguments {
     /// Restore a lost catalogue from the record copies beside the volumes' extents
     #[arg(long)]
     pub rebuild_catalogue: bool,
+    /// Do not measure the drive in the state folder when it is new
+    #[arg(long)]
+    pub no_measurement: bool,
     /// What to log on standard error: error, warn, info, debug, trace, or a filter such as weir=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,

@@ -53,6 +53,7 @@ struct Settings {
     drives: Vec<ConfiguredDrive>,
     classes: ClassThresholds,
     journal_bytes: u64,
+    measure_default: bool,
     warnings: Vec<String>,
 }
 
@@ -86,6 +87,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         drives: settings.drives.clone(),
         classes: settings.classes,
         journal_bytes: settings.journal_bytes,
+        measure_default: settings.measure_default,
         zone: settings.zone.clone(),
     };
     let control =
@@ -192,6 +194,7 @@ impl Settings {
             drives,
             classes,
             journal_bytes,
+            measure_default: !arguments.no_measurement && config.storage.measure_default.unwrap_or(true),
             warnings,
             sockets,
             state,

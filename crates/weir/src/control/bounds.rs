@@ -16,6 +16,12 @@ pub const REPLICAS_MAX: u8 = weir_types::bounds::COPIES_MAX as u8 - 1;
 /// Smallest block device that can be a drive, in bytes: the least that an XFS filesystem is made on.
 pub const DEVICE_BYTES_MIN: u64 = 300 << 20;
 
+/// New volumes that wait at a time until a drive is measured: they leave most of the API's workers to everybody else.
+pub const CLASS_WAITS_MAX: usize = 8;
+
+/// Drives of which a refusal says why they are not of a class: whoever has more of them knows them.
+pub const REASONS_SHOWN_MAX: usize = 3;
+
 /// Block devices that are formatted at a time: they leave most of the API's workers to everybody else.
 pub const DEVICE_FORMATS_MAX: usize = 2;
 

@@ -266,21 +266,28 @@ impl Control {
     /// would have to share a zone or rack and that is not forced; full if the class cannot be had, with what is free
     /// where, or the drive's pool may have no more provisioned; invalid for several replicas on one drive.
     pub(super) fn place(&self, request: &CreateVolume, policy: ClassPolicy) -> Outcome<Placement> {
-        let usages = self.usages();
-        let model = self.model();
         let class = request.io_priority.unwrap_or(DEFAULT_CLASS);
         let copies = usize::from(request.replicas.unwrap_or(1));
         let wish = Wish { class, policy, bytes: request.size_bytes, copies };
         if let Some(name) = &request.drive {
-            return model.place_on(name, &wish, &usages);
+            let usages = self.usages();
+            return self.model().place_on(name, &wish, &usages);
         }
-        let offers: Vec<Offer> = model.pools().iter().map(|pool| model.offer(pool, &usages)).collect();
-        let offer = choose(&offers, &wish)?;
+        let offers = self.offers();
+        let offer = choose(&offers, &wish).map_err(|error| self.with_reasons(error, &wish))?;
         if !request.force {
             offer.refuse_close(copies)?;
         }
         let extents = spread(extent_count(request.size_bytes), copies, &offer.rooms);
         Placement::of(&extents).ok_or_else(|| ControlError::internal("a pool without drives was chosen"))
+    }
+
+    /// A refusal of a class that says why drives are not of it.
+    fn with_reasons(&self, mut error: ControlError, wish: &Wish) -> ControlError {
+        if wish.policy == ClassPolicy::Strict {
+            error.message.push_str(&self.why_not(wish.class));
+        }
+        error
     }
 
     /// The drives that are there, and what they can take.

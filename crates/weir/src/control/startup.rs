@@ -49,6 +49,8 @@ pub struct ControlConfig {
     pub classes: ClassThresholds,
     /// The size of write journals that are made, in bytes.
     pub journal_bytes: u64,
+    /// Whether to measure the drive in the state folder while nothing is known of it and nothing lies on it.
+    pub measure_default: bool,
     /// The zone that the node is in, if that is known.
     pub zone: Option<String>,
 }
@@ -112,6 +114,9 @@ impl Control {
         alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
         for (drive, store) in control.stores() {
             control.report_unknown_folders(drive, &store)?;
+        }
+        if config.measure_default {
+            control.measure_fresh_default();
         }
         Ok(control)
     }

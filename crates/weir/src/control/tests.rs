@@ -12,6 +12,9 @@ mod record_copies;
 mod replicas;
 mod snapshots;
 mod templates;
+#[path = "../../tests/common/wait.rs"]
+#[allow(dead_code, reason = "the end-to-end tests, with which it is shared, use all of it")]
+mod wait;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +25,7 @@ use super::catalogue::SqliteCatalogue;
 use super::records::{VolumeState, keys};
 use super::*;
 use crate::dataplane::DataPlaneConfig;
+pub(crate) use wait::{origin, wait_until};
 
 const GIB: u64 = 1 << 30;
 
@@ -44,6 +48,7 @@ impl World {
             drives: Vec::new(),
             classes: Default::default(),
             journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
+            measure_default: false,
             zone: None,
         })
     }
@@ -56,6 +61,7 @@ impl World {
             drives: Vec::new(),
             classes,
             journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
+            measure_default: false,
             zone: None,
         })
     }
@@ -121,22 +127,18 @@ fn folders(state: &Path) -> usize {
 
 /// Waits until everything that is deleted is given back.
 pub(crate) fn settle(control: &Control) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !control.background_jobs().is_empty() {
-        assert!(std::time::Instant::now() < deadline, "{:?}", control.background_jobs());
-        std::thread::yield_now();
+    wait_until("all space is given back", || {
         control.settle_background();
-    }
+        control.background_jobs().is_empty()
+    });
 }
 
 /// Waits until all measurements have ended, and has them recorded.
 pub(crate) fn settle_measurements(control: &Control) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while control.drives().iter().any(|drive| drive.progress.is_some()) {
-        assert!(std::time::Instant::now() < deadline, "a measurement does not end");
-        std::thread::yield_now();
+    wait_until("all measurements have ended", || {
         control.settle_measurements();
-    }
+        control.drives().iter().all(|drive| drive.progress.is_none())
+    });
 }
 
 pub(super) fn error<T>(outcome: Outcome<T>) -> (ErrorKind, String) {

@@ -301,6 +301,7 @@ impl Control {
     /// are fewer drives than replicas, refused if its policy has floors that the drive's pool does not have or replicas
     /// would share a zone or rack, unless it is forced.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
+        self.wait_for_classes(&self.classes_for_new(&request));
         check_size(request.size_bytes)?;
         check_replicas(request.replicas.unwrap_or(1))?;
         let mut change = self.begin_change();
@@ -334,6 +335,14 @@ impl Control {
                 return Ok(VolumeRecord { id: record.id, ..again });
             }
         }
+    }
+
+    /// The classes that a new volume asks for.
+    fn classes_for_new(&self, request: &CreateVolume) -> Vec<Class> {
+        let model = self.model();
+        let template = request.template.as_ref().and_then(|name| model.template(name).ok());
+        let of_template = template.map(|template| template.record.replicas.clone());
+        request.io_priority.into_iter().chain(of_template.unwrap_or_default()).collect()
     }
 
     fn new_record(&self, request: &CreateVolume) -> Outcome<VolumeRecord> {

@@ -13,6 +13,8 @@ use super::program::{Ran, run};
 
 /// The program under test.
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+/// Where files are memory.
+pub const MEMORY: &str = "/dev/shm";
 /// Bytes of the end of the daemon's log that a failed test shows.
 const LOG_SHOWN_BYTES: usize = 8000;
 
@@ -33,6 +35,12 @@ impl State {
         self.folder.path().join("state")
     }
 
+    /// A fresh folder in memory, for what must not wait for a disk.
+    pub fn in_memory() -> State {
+        let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(MEMORY);
+        State { folder: Arc::new(folder.unwrap()) }
+    }
+
     /// A file beside the daemon's folder.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -43,10 +51,10 @@ impl State {
         self.path().join("drive/volumes")
     }
 
-    /// The command that runs a daemon here.
+    /// The command that runs a daemon here. It does not measure the drive in the state folder, which takes a while.
     pub fn serve(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(WEIR);
-        command.arg("serve").arg("--state").arg(self.path()).args(arguments);
+        command.arg("serve").arg("--state").arg(self.path()).arg("--no-measurement").args(arguments);
         command
     }
 
@@ -81,6 +89,11 @@ impl Daemon {
     /// A daemon with two reactors on a fresh state folder.
     pub fn fresh() -> Daemon {
         State::new().start(&["--reactors", "2"])
+    }
+
+    /// The same with everything in memory, so that no disk is waited for.
+    pub fn fresh_in_memory() -> Daemon {
+        State::in_memory().start(&["--reactors", "2"])
     }
 
     /// Starts a daemon without waiting for it.
@@ -137,6 +150,24 @@ impl Daemon {
         let mut arguments = arguments.to_vec();
         arguments.extend(["-o", "json"]);
         serde_json::from_str(&self.ok(&arguments)).unwrap()
+    }
+
+    /// What the API answers to a GET.
+    pub fn get_text(&self, path: &str) -> String {
+        let client = reqwest::blocking::Client::builder().no_proxy().timeout(super::PATIENCE);
+        let client = client.unix_socket(self.state.path().join("api.sock")).build().unwrap();
+        client.get(format!("http://localhost{path}")).send().unwrap().text().unwrap()
+    }
+
+    /// What the API answers to a GET, as JSON.
+    pub fn get(&self, path: &str) -> Value {
+        serde_json::from_str(&self.get_text(path)).unwrap()
+    }
+
+    /// How often the daemon has read or written a file or a pipe by a system call: where it is in its work, whatever the
+    /// time is. 0 once it has ended.
+    pub fn calls(&self) -> u64 {
+        super::program::calls(self.process_id())
     }
 
     /// Makes a volume.

@@ -1,5 +1,8 @@
 //! What the end-to-end tests share: the real daemon on a state folder of its own, the command line that talks
 //! to it, programs that are not ours, and a small NBD client that can be told to misbehave.
+//!
+//! No test claims how fast the machine is, or depends on it: a test waits for an event, or compares what the daemon
+//! counts with the daemon's own clock.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -12,23 +15,16 @@ pub mod mounts;
 pub mod nbd;
 pub mod program;
 pub mod random;
+pub mod rates;
+pub mod wait;
 
-use std::time::{Duration, Instant};
+pub use wait::{PATIENCE, wait_until};
 
-/// How long a condition may take to become true before a test gives up. Far longer than ever needed, because
-/// the machine may be busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until a condition holds.
-///
-/// # Panics
-/// If it does not hold within [`PATIENCE`].
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "gave up waiting until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until a daemon has made so many calls more, whatever the time is: for tests that choose the instant of a crash.
+/// Waits no longer once there is nothing more to come.
+pub fn wait_for_calls(daemon: &daemon::Daemon, calls: u64, is_over: impl Fn() -> bool) {
+    let last = daemon.calls() + calls;
+    wait_until("the daemon goes on", || daemon.calls() >= last || is_over());
 }
 
 /// Waits for a value.

@@ -38,7 +38,7 @@ pub const ENOMEM: u32 = 12;
 pub const ENOSPC: u32 = 28;
 
 /// How long a reply may take before the server counts as hung.
-const REPLY_LIMIT: Duration = Duration::from_secs(60);
+const REPLY_LIMIT: Duration = Duration::from_secs(300);
 
 /// One request header.
 pub fn request(command: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {

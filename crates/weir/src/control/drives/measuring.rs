@@ -2,13 +2,16 @@
 //! measurement; what it found is recorded when it has ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use weir_types::{Class, DriveId, Measurement, Name};
 
 use super::super::Control;
 use super::super::alarms::{AlarmSource, StandingAlarm};
+use super::super::bounds::{CLASS_WAITS_MAX, REASONS_SHOWN_MAX};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
 use super::super::model::list_names;
@@ -20,7 +23,15 @@ use crate::measure::{MeasureSpec, Measuring};
 #[derive(Default)]
 pub struct Measurements {
     running: Mutex<BTreeMap<DriveId, Measuring>>,
+    /// Told whenever one is recorded or given up.
+    ended: Condvar,
+    /// Requests that wait for that.
+    waiting: AtomicUsize,
 }
+
+/// How long a new volume waits for the measurement that decides whether its class can be had: longer than one takes
+/// even on a slow drive, less than a client waits for an answer.
+const CLASS_WAIT_MAX: Duration = Duration::from_secs(90);
 
 /// The class that a drive should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +65,7 @@ impl Measurements {
             )));
         }
         running.remove(&id);
+        self.ended.notify_all();
         Ok(())
     }
 
@@ -62,6 +74,21 @@ impl Measurements {
         let mut running = self.running();
         running.values().for_each(Measuring::stop);
         running.clear();
+        self.ended.notify_all();
+    }
+
+    /// Waits until none of these drives is being measured, at most for [`CLASS_WAIT_MAX`], and not at all while too
+    /// many requests wait already.
+    fn wait_for(&self, drives: &[DriveId]) {
+        let is_admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < CLASS_WAITS_MAX;
+        if is_admitted {
+            let running = self.running();
+            let is_running =
+                |running: &mut BTreeMap<_, _>| drives.iter().any(|drive| running.contains_key(drive));
+            // Whether the time was enough shows in what is known of the drives then.
+            drop(self.ended.wait_timeout_while(running, CLASS_WAIT_MAX, is_running));
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -116,6 +143,52 @@ impl Control {
         }
     }
 
+    /// Measures the drive in the state folder if nothing is known of it and no volume lies on it, as is so on a fresh
+    /// installation.
+    pub(in crate::control) fn measure_fresh_default(&self) {
+        let is_fresh = {
+            let model = self.model();
+            model.drives.get(&DriveId::DEFAULT).is_some_and(|drive| {
+                let is_unknown = drive.record.class.is_none() && drive.record.measured.is_empty();
+                drive.store.is_ok() && is_unknown && model.volumes_on(DriveId::DEFAULT).next().is_none()
+            })
+        };
+        if is_fresh {
+            self.measure_new_drive(DriveId::DEFAULT);
+        }
+    }
+
+    /// Waits for the measurements of drives without a class where these classes are asked for and no drive has them.
+    /// The caller holds no lock.
+    pub(in crate::control) fn wait_for_classes(&self, wanted: &[Class]) {
+        let (present, unknown): (Vec<_>, Vec<_>) = {
+            let model = self.model();
+            let records = model.drives.values().map(|drive| (drive.record.id, drive.record.class));
+            records.partition(|(_, class)| class.is_some())
+        };
+        let is_present = |wanted: &Class| present.iter().any(|(_, class)| *class == Some(*wanted));
+        if !wanted.iter().all(is_present) && !unknown.is_empty() {
+            let unknown: Vec<DriveId> = unknown.into_iter().map(|(drive, _)| drive).collect();
+            self.measurements.wait_for(&unknown);
+        }
+    }
+
+    /// Why drives are not of a class, in words, for a refusal.
+    pub(in crate::control) fn why_not(&self, wanted: Class) -> String {
+        let records: Vec<DriveRecord> =
+            self.model().drives.values().map(|drive| drive.record.clone()).collect();
+        let others = records.iter().filter(|record| record.class != Some(wanted)).take(REASONS_SHOWN_MAX);
+        let reason = |record: &DriveRecord| {
+            let is_measured = self.measurements.running().contains_key(&record.id);
+            let reason = match (is_measured, record.class) {
+                (true, None) => "it is being measured".to_owned(),
+                _ => record.class_reason(&self.classes),
+            };
+            format!("; drive '{}': {reason}", record.name)
+        };
+        others.map(reason).collect()
+    }
+
     /// Records what measurements found that have ended.
     pub fn settle_measurements(&self) {
         for id in self.measurements.finished() {
@@ -127,6 +200,7 @@ impl Control {
             }
             // Only now, so that whoever waits for the end sees what was found.
             self.measurements.running().remove(&id);
+            self.measurements.ended.notify_all();
         }
     }
 

@@ -136,3 +136,87 @@ fn a_drive_is_removed_while_it_is_measured_and_nothing_stays() {
     assert_eq!(std::fs::read_dir(state.join("d1")).unwrap().count(), 0);
     assert_eq!(error(control.drive(&name("d1"))).0, ErrorKind::NotFound);
 }
+
+/// A daemon that has just been installed, in memory, for which a drive is `high` from so many operations per second on,
+/// and `medium` from one.
+fn fresh(state: &Path, high_iops: u64) -> World {
+    let threshold = |iops, latency_ns| ClassThreshold { iops, latency_ns };
+    let classes =
+        ClassThresholds { high: threshold(high_iops, 9_000_000_000), medium: threshold(1, 10_000_000_000) };
+    World::of(ControlConfig {
+        state: state.to_owned(),
+        rebuild_catalogue: false,
+        drives: Vec::new(),
+        classes,
+        journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
+        measure_default: true,
+        zone: None,
+    })
+    .unwrap()
+}
+
+fn memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+fn of_class(text: &str, class: Class) -> CreateVolume {
+    CreateVolume { io_priority: Some(class), ..volume(None, text, 8 * GIB) }
+}
+
+fn default_drive(control: &Control) -> DriveView {
+    control.drive(&name("default")).unwrap()
+}
+
+#[test]
+fn class_of_a_fresh_default_drive_is_waited_for() {
+    let folder = memory();
+    let world = fresh(folder.path(), 2);
+    let control = &world.control;
+    assert!(default_drive(control).progress.is_some(), "a new drive is measured at the first start");
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| control.create_volume(of_class("test-high", Class::High)));
+        // A volume that waits holds up nobody else.
+        control.create_tenant(name("svm01")).unwrap();
+        control.create_volume(volume(Some("svm01"), "any", GIB)).unwrap();
+        settle_measurements(control);
+        assert_eq!(made.join().unwrap().unwrap().class, Some(Class::High));
+    });
+    let measured = default_drive(control).record.measured;
+    drop(world);
+    let world = fresh(folder.path(), 2);
+    let again = default_drive(&world.control);
+    assert!(again.progress.is_none() && again.record.measured == measured, "it is measured once");
+}
+
+#[test]
+fn refusal_of_a_class_names_what_was_measured() {
+    let folder = memory();
+    let world = fresh(folder.path(), u64::MAX);
+    let control = &world.control;
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| control.create_volume(of_class("test-high", Class::High)));
+        settle_measurements(control);
+        let (kind, message) = error(made.join().unwrap());
+        assert_eq!(kind, ErrorKind::Full, "{message}");
+        for words in ["class high cannot be had", "; drive 'default': medium and not high: ", "random "] {
+            assert!(message.contains(words), "{words} in {message}");
+        }
+    });
+    control.create_volume(of_class("test-medium", Class::Medium)).unwrap();
+}
+
+#[test]
+fn default_drive_with_volumes_or_without_the_wish_is_not_measured() {
+    let folder = memory();
+    let world = World::start(folder.path());
+    assert!(default_drive(&world.control).progress.is_none());
+    let (_, message) = error(world.control.create_volume(of_class("test-high", Class::High)));
+    assert!(
+        message.contains("; drive 'default': not measured yet; 'weir drive measure default'"),
+        "{message}"
+    );
+    world.control.create_volume(volume(None, "v", GIB)).unwrap();
+    drop(world);
+    let world = fresh(folder.path(), 2);
+    assert!(default_drive(&world.control).progress.is_none(), "volumes were placed without a class");
+}
