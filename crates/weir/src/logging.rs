@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn lines_of_clients_are_bounded_and_the_others_counted() {
-        let (mut gate, begin) = (GateState::default(), Instant::now());
+        let (mut gate, begin) = (GateState::default(), crate::control::tests::origin());
         let most = u64::from(GATED_LINES_MAX);
         let passed = (0..1000).filter(|_| gate.pass(begin).is_some()).count() as u64;
         assert_eq!(passed, most);

@@ -1,6 +1,4 @@
-//! Bursts from outside: credit is spent at the burst rate, ends when the arithmetic says, and outlives the daemon.
-//!
-//! Times are compared with each other only: how long requests take while there is credit, and after.
+//! Bursts from outside: credit is spent, ends when the arithmetic says, and outlives the daemon.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,77 +6,76 @@ mod common;
 #[path = "ceilings/saturating.rs"]
 mod saturating;
 
-use std::time::{Duration, Instant};
-
 use common::daemon::{Daemon, State};
+use common::rates::{Counted, pass_seconds};
+use common::wait_until;
 use saturating::Saturating;
 
-/// Requests beyond the ceiling that a full credit is good for: 4 s at 700 IOPS above it.
-const CREDIT: u64 = 2800;
-/// Requests at the burst rate after which a full credit is used up: it earns 100 while it spends 800.
-const REQUESTS_OF_FULL_CREDIT: u64 = CREDIT * 800 / 700;
+/// Full credit, in seconds at the burst rate. A daemon that is away for a minute earns less than one of them.
+const FULL_SECONDS: f64 = 4.0;
+/// The ceiling.
+const CEILING_IOPS: f64 = 10.0;
 
 fn bursting() -> Daemon {
-    let daemon = Daemon::fresh();
+    let daemon = Daemon::fresh_in_memory();
     daemon.create("v", "1GiB");
-    let policy = "qos policy-group create p --max-throughput 100IOPS --burst 800IOPS --burst-seconds 4 \
+    let policy = "qos policy-group create p --max-throughput 10IOPS --burst 800IOPS --burst-seconds 4 \
                   --burst-credit full -is-shared false";
     daemon.ok(&policy.split_whitespace().collect::<Vec<_>>());
     daemon.ok(&["volume", "modify", "v", "--qos-policy-group", "p"]);
     daemon
 }
 
-/// How long each request takes from the moment when `from` are answered until `to` are.
-fn pace(client: &Saturating, from: u64, to: u64) -> Duration {
-    common::wait_until("the first requests are answered", || client.count() >= from);
-    let (first, started) = (client.count(), Instant::now());
-    common::wait_until("more requests are answered", || client.count() >= to);
-    started.elapsed() / u32::try_from(client.count() - first).unwrap().max(1)
+/// Credit that the volume has, in seconds at the burst rate.
+fn credit(daemon: &Daemon) -> f64 {
+    let metrics = daemon.get_text("/metrics");
+    let series = "weir_volume_burst_credit_seconds{tenant=\"default\",volume=\"v\",limit=\"iops\"} ";
+    let value = metrics.lines().find_map(|line| line.strip_prefix(series));
+    value.unwrap_or_else(|| panic!("{series} in:\n{metrics}")).parse().unwrap()
 }
 
-/// Spends half of the credit, ends the daemon by `end`, and looks whether the other half is left: no more than
-/// `more_max` requests beyond it.
-fn credit_goes_on(end: impl Fn(Daemon) -> State, more_max: u64) {
+/// Spends half of the credit, ends the daemon by `end`, and looks whether the other half is left.
+fn credit_goes_on(end: impl Fn(Daemon) -> State) {
     let daemon = bursting();
-    let client = Saturating::start(&daemon, "v", 32, 4096);
-    let fast = pace(&client, 200, REQUESTS_OF_FULL_CREDIT / 2);
-    let spent = client.finish();
-    let daemon = end(daemon).start(&[]);
-    let client = Saturating::start(&daemon, "v", 32, 4096);
-    let left = REQUESTS_OF_FULL_CREDIT - spent;
-    let still_fast = pace(&client, left / 4, left * 3 / 4);
-    let slow = pace(&client, left + more_max, left + more_max + 100);
+    assert!(credit(&daemon) > 0.99 * FULL_SECONDS);
+    let client = Saturating::start_writing(&daemon, "v", 32, 4096);
+    wait_until("half of the credit is spent", || credit(&daemon) < FULL_SECONDS / 2.0);
     client.finish();
-    assert!(still_fast < slow / 3, "with credit {still_fast:?}, without {slow:?} a request");
-    assert!(fast < slow / 3, "with credit {fast:?}, without {slow:?} a request");
+    // It is written down every half second.
+    pass_seconds(&daemon, 3);
+    let left = credit(&daemon);
+    let daemon = end(daemon).start(&[]);
+    let found = credit(&daemon);
+    assert!((left - 0.1..FULL_SECONDS * 0.9).contains(&found), "{left} s were left, {found} s are there");
+    daemon.stop();
 }
 
 #[test]
 fn credit_outlives_a_daemon_that_ends() {
-    // Beginning again takes a moment in which a little is earned.
-    credit_goes_on(Daemon::stop, 400);
+    credit_goes_on(Daemon::stop);
 }
 
 #[test]
 fn credit_outlives_a_daemon_that_is_killed() {
-    // What was spent in the last half second before the end is not known.
-    credit_goes_on(Daemon::kill, 800);
+    credit_goes_on(Daemon::kill);
 }
 
 #[test]
 fn what_has_full_credit_at_the_start_uses_it_once() {
     let daemon = bursting();
     let client = Saturating::start_writing(&daemon, "v", 32, 4096);
-    let fast = pace(&client, 200, REQUESTS_OF_FULL_CREDIT * 3 / 4);
+    let counted = Counted::all(&daemon, &["v"]);
+    let span = counted.during(|| wait_until("the credit is used up", || credit(&daemon) < 0.1));
+    // What goes beyond the ceiling is paid for with credit.
+    let most = span.most(CEILING_IOPS) + FULL_SECONDS * 800.0;
+    assert!((span.answered as f64) <= most, "{span:?}, at most {most}");
     // A change of policy and back gives nothing.
     daemon.ok(&["volume", "modify", "v", "--qos-policy-group", "none"]);
     daemon.ok(&["volume", "modify", "v", "--qos-policy-group", "p"]);
-    let after_change = client.count();
-    let slow = pace(
-        &client,
-        after_change + REQUESTS_OF_FULL_CREDIT / 2,
-        after_change + REQUESTS_OF_FULL_CREDIT / 2 + 100,
-    );
+    assert!(credit(&daemon) < FULL_SECONDS / 2.0, "{}", credit(&daemon));
+    wait_until("the credit is used up again", || credit(&daemon) < 0.1);
+    // A tenth of a second at the burst rate may be left.
+    counted.wait_for(100);
+    counted.keep_to(CEILING_IOPS);
     client.finish();
-    assert!(fast < slow / 3, "with credit {fast:?}, without {slow:?} a request");
 }

@@ -6,7 +6,6 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use common::daemon::{Daemon, State};
 use common::nbd::Client;
@@ -29,9 +28,6 @@ const VOLUMES: [(&str, &str, &str, &str); 3] = [
     ("med", "test-med", "medium", "xvdj"),
     ("low", "test-low", "low", "xvdl"),
 ];
-
-/// Time between looks at a measurement, which asking without pause would disturb.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A folder in memory.
 fn memory_folder() -> TempDir {
@@ -66,10 +62,7 @@ fn drives(daemon: &Daemon) -> Vec<Value> {
 fn wait_until_measured(daemon: &Daemon) {
     let is_measured =
         |drive: &Value| drive.get("measurement").is_some() && drive.get("measurement_progress").is_none();
-    common::wait_until("all drives are measured", || {
-        std::thread::sleep(LOOK);
-        drives(daemon).iter().all(is_measured)
-    });
+    common::wait_until("all drives are measured", || drives(daemon).iter().all(is_measured));
 }
 
 /// The words of the only line that begins with this one.

@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is a failed test")]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use reqwest::blocking::Client;
@@ -21,8 +22,6 @@ const ROUNDS: u64 = 12;
 const NAMES: u64 = 6;
 /// Extents of each volume: enough that making and removing them takes a while.
 const EXTENTS: u64 = 40;
-/// Far longer than giving back the space of a few volumes ever takes.
-const SPACE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The daemon, killed when it goes out of scope.
 struct Daemon(Child);
@@ -30,7 +29,9 @@ struct Daemon(Child);
 impl Daemon {
     fn start(state: &Path) -> Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["serve", "--reactors", "1", "--log-level", "warn", "--state"]).arg(state);
+        command
+            .args(["serve", "--reactors", "1", "--no-measurement", "--log-level", "warn", "--state"])
+            .arg(state);
         let mut daemon = Daemon(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(daemon.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -137,10 +138,13 @@ fn list(client: &Client) -> Model {
     volumes.iter().map(|v| (text(&v["name"]).unwrap(), text(&v["qos_policy_group"]["name"]))).collect()
 }
 
-/// Kills the daemon some time after the first call.
-fn kill(mut daemon: Daemon, after: Duration, killed: &AtomicBool, busy: &Receiver<()>) {
-    busy.recv().unwrap();
-    std::thread::sleep(after);
+/// Kills the daemon after some calls of the API, while it has made so many calls of the system for the last one.
+fn kill(mut daemon: Daemon, (requests, calls): (u64, u64), killed: &AtomicBool, busy: &Receiver<()>) {
+    (0..requests).for_each(|_| busy.recv().unwrap());
+    let process = daemon.0.id();
+    let last = common::program::calls(process) + calls;
+    let is_next = || busy.try_recv().is_ok();
+    common::wait_until("the daemon goes on", || common::program::calls(process) >= last || is_next());
     killed.store(true, Ordering::SeqCst);
     daemon.0.kill().unwrap();
 }
@@ -159,7 +163,8 @@ fn what_was_answered_survives_kill_and_nothing_leaks() {
             assert!(request.send().unwrap().status().is_success());
         }
         let (killed, (busy, is_busy)) = (AtomicBool::new(false), channel());
-        let after = Duration::from_millis(1 + Numbers(round).below(60));
+        let mut numbers = Numbers(round);
+        let after = (1 + numbers.below(8), numbers.below(40));
         let (confirmed, open) = std::thread::scope(|scope| {
             let confirmed = model.clone();
             let calls = scope.spawn(|| call_until_gone(&client, confirmed, round, &killed, busy));
@@ -173,15 +178,10 @@ fn what_was_answered_survives_kill_and_nothing_leaks() {
 
 /// Waits until the space of everything that was deleted, or never finished, is given back.
 fn wait_for_space(client: &Client) {
-    let deadline = Instant::now() + SPACE_LIMIT;
-    loop {
+    common::wait_until("all space is given back", || {
         let answer: Value = client.get("http://localhost/v1/background").send().unwrap().json().unwrap();
-        if answer["jobs"] == json!([]) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{answer:#}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        answer["jobs"] == json!([])
+    });
 }
 
 /// Starts again and compares; what was not confirmed may have happened or not.

@@ -17,16 +17,16 @@ const IOPS_TOLERANCE: f64 = 0.03;
 const DELAY_TOLERANCE: f64 = 0.1;
 
 /// A daemon with an emulated drive and two volumes there: one with a ceiling of its own under the shared one of a
-/// group, the other under the group's alone.
+/// group, the other under the group's alone. Every machine has more than the ceilings allow.
 fn limited() -> Daemon {
-    let daemon = Daemon::fresh();
+    let daemon = Daemon::fresh_in_memory();
     let path = daemon.state().beside("emulated");
     std::fs::create_dir_all(&path).unwrap();
     let emulated = ["--emulate", "iops=20000,latency=500us", "--no-measurement"];
     daemon.ok(&[&["drive", "add", path.to_str().unwrap()], &emulated[..]].concat());
     let create = ["qos", "policy-group", "create"];
-    daemon.ok(&[&create[..], &["both", "--max-throughput", "3000IOPS", "--is-shared", "true"]].concat());
-    let capped = ["capped", "--max-throughput", "800IOPS", "--is-shared", "false", "--parent", "both"];
+    daemon.ok(&[&create[..], &["both", "--max-throughput", "1200IOPS", "--is-shared", "true"]].concat());
+    let capped = ["capped", "--max-throughput", "320IOPS", "--is-shared", "false", "--parent", "both"];
     daemon.ok(&[&create[..], &capped].concat());
     for (volume, group) in [("v1", "capped"), ("v2", "both")] {
         let place = ["--size", "1GiB", "--drive", "emulated", "--qos-policy-group", group];
@@ -94,13 +94,27 @@ fn beside(daemon: &Daemon, name: &str) -> (PathBuf, String) {
 
 /// Records both volumes while fio works.
 fn record(daemon: &Daemon) -> String {
-    let fio = start_fio(daemon, 9);
+    let fio = start_fio(daemon, 16);
     wait_until_busy(daemon);
     let (_, trace) = beside(daemon, "load.trace");
-    let said = daemon.ok(&["volume", "record", "v1", "default/v2", "--output", &trace, "--seconds", "5"]);
-    assert!(said.contains("requests of 5.0 s are in") && !said.contains("cut short"), "{said}");
+    let said = daemon.ok(&["volume", "record", "v1", "default/v2", "--output", &trace, "--seconds", "8"]);
+    assert!(said.contains("requests of 8.0 s are in") && !said.contains("cut short"), "{said}");
     fio.join().unwrap().ok();
     trace
+}
+
+/// Records until the ceilings were all that held the clients back, which a busy machine does too at times.
+fn record_at_ceilings(daemon: &Daemon) -> (String, Value) {
+    let mut recorded = None;
+    common::wait_until("clients have what their ceilings allow", || {
+        let trace = record(daemon);
+        let prediction = predict(&["--trace", &trace]);
+        let iops = |index: usize| number(&prediction["volumes"][index]["recorded"]["iops"]);
+        let is_at_ceilings = iops(0) >= 0.985 * 320.0 && iops(1) >= 0.985 * 880.0;
+        recorded = Some((trace, prediction));
+        is_at_ceilings
+    });
+    recorded.unwrap()
 }
 
 #[test]
@@ -109,8 +123,7 @@ fn a_recording_of_fio_is_predicted_and_follows_other_policies() {
         return;
     }
     let daemon = limited();
-    let trace = record(&daemon);
-    let prediction = predict(&["--trace", &trace]);
+    let (trace, prediction) = record_at_ceilings(&daemon);
     for volume in prediction["volumes"].as_array().unwrap() {
         let (predicted, recorded) = (&volume["predicted"], &volume["recorded"]);
         let iops = |figures: &Value| number(&figures["iops"]);
@@ -119,21 +132,21 @@ fn a_recording_of_fio_is_predicted_and_follows_other_policies() {
     }
     // The volume that has a ceiling of its own waits for both: the last to let it go is named.
     let bound = prediction["volumes"][1]["predicted"]["bound_by"].clone();
-    assert_eq!((&bound["name"], &bound["limit"]), (&"both".into(), &"total 3000IOPS".into()));
+    assert_eq!((&bound["name"], &bound["limit"]), (&"both".into(), &"total 1200IOPS".into()));
     let (file, policies) = beside(&daemon, "policies.yaml");
     let exported = daemon.ok(&["qos", "export"]);
     let _folder = daemon.stop();
-    std::fs::write(&file, exported.replace("iops: 3000", "iops: 1500").replace("iops: 800", "iops: 400"))
+    std::fs::write(&file, exported.replace("iops: 1200", "iops: 600").replace("iops: 320", "iops: 160"))
         .unwrap();
     let other = predict(&["--trace", &trace, "--policies", &policies]);
     let iops = |prediction: &Value, index: usize| number(&prediction["volumes"][index]["predicted"]["iops"]);
-    assert_near("the volume under its lower ceiling", iops(&other, 0), 400.0, IOPS_TOLERANCE);
-    assert_near("the rest of the lower shared ceiling", iops(&other, 1), 1100.0, IOPS_TOLERANCE);
-    let slower = predict(&["--trace", &trace, "--drive", "iops=1000"]);
-    assert_near("both on a slower drive", iops(&slower, 0) + iops(&slower, 1), 1000.0, IOPS_TOLERANCE);
+    assert_near("the volume under its lower ceiling", iops(&other, 0), 160.0, IOPS_TOLERANCE);
+    assert_near("the rest of the lower shared ceiling", iops(&other, 1), 440.0, IOPS_TOLERANCE);
+    let slower = predict(&["--trace", &trace, "--drive", "iops=400"]);
+    assert_near("both on a slower drive", iops(&slower, 0) + iops(&slower, 1), 400.0, IOPS_TOLERANCE);
     assert!(number(&slower["volumes"][1]["predicted"]["queue_mean_ns"]) > 1e6, "{slower}");
     let table = simulate(&["--trace", &trace]).ok();
-    assert!(table.contains("policy group both: total 3000IOPS") && table.contains("recorded"), "{table}");
+    assert!(table.contains("policy group both: total 1200IOPS") && table.contains("recorded"), "{table}");
 }
 
 #[test]

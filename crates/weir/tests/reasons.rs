@@ -11,12 +11,11 @@ mod saturating;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use common::daemon::Daemon;
 use common::nbd::{Client, WRITE};
 use common::wait_until;
-use measured::measure;
+use measured::{least_ns, measure};
 use saturating::Saturating;
 use serde_json::{Value, json};
 
@@ -25,7 +24,7 @@ const DEEP: u64 = 128;
 
 /// A daemon with an emulated drive and volumes on it, some of them of the tenant `svm01`.
 fn scene(emulation: &str, volumes: &[&str]) -> Daemon {
-    let daemon = Daemon::fresh();
+    let daemon = Daemon::fresh_in_memory();
     let path = daemon.state().beside("em");
     std::fs::create_dir_all(&path).unwrap();
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--emulate", emulation, "--no-measurement"]);
@@ -159,9 +158,7 @@ fn ceilings_are_named_at_each_level_and_dimension() {
 }
 
 fn metrics(daemon: &Daemon) -> String {
-    let client = reqwest::blocking::Client::builder().no_proxy();
-    let client = client.unix_socket(daemon.state().path().join("api.sock")).build().unwrap();
-    client.get("http://localhost/metrics").send().unwrap().text().unwrap()
+    daemon.get_text("/metrics")
 }
 
 #[test]
@@ -192,9 +189,12 @@ fn what_is_no_ceiling_is_told_apart() {
     let daemon = scene("iops=1000,latency=1ms", &["v1", "v2"]);
     group(&daemon, "floor", "--min-throughput 800IOPS --is-shared false");
     explained(&daemon, "v1", json!({"cause": "idle", "operations": 0}));
-    let paced = Paced::start(&daemon, "v1");
+    group(&daemon, "pace", "--max-throughput 50IOPS --is-shared false");
+    bind(&daemon, "v2", "pace");
+    let paced = Paced::start(&daemon, "v1", "v2");
     explained(&daemon, "v1", json!({"cause": "nothing"}));
     paced.finish();
+    bind(&daemon, "v2", "none");
     let alone = Saturating::start_writing(&daemon, "v1", 8, 4096);
     let media = explained(&daemon, "v1", json!({"cause": "media", "drive": "em"}));
     assert_eq!(media["advice"], "use a faster drive than em");
@@ -264,7 +264,8 @@ fn check_tables(daemon: &Daemon) {
 }
 
 /// What the daemon tells of each volume's latency is what its clients measure, in a run that mixes a ceiling, a
-/// floor and a busy neighbour on a slow drive. Latencies are long, so that the machine's own are small beside them.
+/// floor and a busy neighbour on a slow drive: never more than they measure, and no less than the ceiling and the drive
+/// make of it on the fastest machine.
 #[test]
 fn sums_by_cause_are_what_clients_measure() {
     let daemon = scene("iops=100", &["v1", "v2", "v3"]);
@@ -274,16 +275,17 @@ fn sums_by_cause_are_what_clients_measure() {
     bind(&daemon, "v2", "floor");
     let runs = [("v1", 32, 96), ("v2", 96, 224), ("v3", 96, 224)];
     let clients = runs.map(|(volume, depth, count)| (volume, measure(&daemon, volume, depth, count)));
-    for (volume, client) in clients {
+    let told = clients.map(|(volume, client)| {
         let measured = client.join().unwrap() as f64;
         let write = &daemon.json(&["volume", "inspect", volume])["statistics"]["write"];
-        let told: u64 = CAUSES.iter().map(|cause| number(&write[cause])).sum();
-        let ratio = told as f64 / measured;
-        assert!(
-            (0.99..=1.01).contains(&ratio),
-            "{volume}: {told} ns are told, {measured} measured: {write:#}"
-        );
-    }
+        let told = CAUSES.iter().map(|cause| number(&write[cause])).sum::<u64>() as f64;
+        assert!(told <= measured, "{volume}: {told} ns are told, {measured} measured: {write:#}");
+        told
+    });
+    // A backlog that waited through a stall of the machine may catch up a little.
+    let is_enough = |told: f64, least: f64| told >= 0.98 * least;
+    assert!(is_enough(told[0], least_ns(32, 96, 20)), "{told:?}");
+    assert!(is_enough(told[1] + told[2], least_ns(192, 448, 100)), "{told:?}");
     check_sums(&daemon, &["v1", "v2", "v3"]);
 }
 
@@ -294,17 +296,19 @@ struct Paced {
 }
 
 impl Paced {
-    fn start(daemon: &Daemon, volume: &str) -> Paced {
+    /// Each write waits for one to another volume, whose ceiling sets the pace.
+    fn start(daemon: &Daemon, volume: &str, metronome: &str) -> Paced {
         let mut client = Client::attach(&daemon.nbd_socket(), volume);
+        let mut metronome = Client::attach(&daemon.nbd_socket(), metronome);
         let is_over = Arc::<AtomicBool>::default();
         let over = Arc::clone(&is_over);
         let thread = std::thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 client.write(0, &[1; 4096]).unwrap();
-                // The pause is what the load consists of.
-                std::thread::sleep(Duration::from_millis(20));
+                metronome.write(0, &[1; 4096]).unwrap();
             }
             client.disconnect();
+            metronome.disconnect();
         });
         Paced { is_over, thread }
     }

@@ -7,7 +7,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use common::daemon::{Daemon, State};
 use common::random::Random;
@@ -226,7 +225,7 @@ fn a_kill_at_any_instant_leaves_whole_copies_or_none() {
         let churned = state.clone();
         let churning = std::thread::spawn(move || churn(&churned, round));
         // Whatever it is doing then.
-        std::thread::sleep(Duration::from_millis(random.below(300)));
+        common::wait_for_calls(&daemon, random.below(1500), || churning.is_finished());
         daemon.kill();
         churning.join().unwrap();
         daemon = state.start(&[]);

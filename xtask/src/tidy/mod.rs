@@ -2,6 +2,7 @@
 //!
 //! Each check is a module with a function from the tree to complaints, and a test that shows it can fail.
 
+mod clocks;
 mod description;
 mod edges;
 mod faults;
@@ -43,14 +44,15 @@ impl Complaint {
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
 /// How many of the checks, from the first on, look at sources alone.
-const SOURCE_CHECKS: usize = 7;
+const SOURCE_CHECKS: usize = 8;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
     ("promises", promises::check),
     ("house style", style::check),
+    ("clocks in tests", clocks::check),
     ("interface description", description::check),
     ("planted faults", faults::check),
     ("formatting", programs::check_formatting),

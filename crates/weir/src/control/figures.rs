@@ -347,7 +347,7 @@ mod tests {
         // As though its thread had not come back since then.
         let gauge = figures.gauge(drive);
         wait_until_idle(&gauge);
-        gauge.state().looking_since = Some(Instant::now() - LOOK_WAIT);
+        gauge.state().looking_since = Some(crate::control::tests::origin() - LOOK_WAIT);
         figures.look(&[(drive, store)], &due, Duration::from_secs(3600));
         let later = figures.space(drive).unwrap();
         assert_eq!(later.usage, told.usage);

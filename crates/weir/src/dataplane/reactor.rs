@@ -213,7 +213,12 @@ impl Reactor {
         let Some(by_ns) = self.stop_by_ns else { return false };
         let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
         let is_quiet = self.connections.is_empty() && !is_working;
-        self.now_ns >= by_ns || is_quiet && self.tidy_up_copies() && self.stop_journals()
+        let is_late = self.now_ns >= by_ns;
+        if is_late && !is_quiet {
+            let connections = self.connections.len();
+            tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
+        }
+        is_late || is_quiet && self.tidy_up_copies() && self.stop_journals()
     }
 
     fn wait(&mut self) {

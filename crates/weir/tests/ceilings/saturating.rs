@@ -1,5 +1,7 @@
 //! A client that keeps a number of requests under way and counts the answers.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

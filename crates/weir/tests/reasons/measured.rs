@@ -2,13 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use crate::common::daemon::Daemon;
 use crate::common::nbd::{Client, WRITE};
+use crate::common::wait::Stopwatch;
 
 /// Bytes of one request.
 const REQUEST_BYTES: u64 = 4096;
+
+/// The least that the latencies of so many requests can sum up to at so many answers per second, in nanoseconds: each
+/// request is sent when an earlier one is answered, `depth` of them at a time.
+pub fn least_ns(depth: u64, count: u64, iops: u64) -> f64 {
+    let first = depth.min(count);
+    let turns = first * (first - 1) / 2 + (count - first) * depth;
+    turns as f64 * 1e9 / iops as f64
+}
 
 /// Writes `count` times with `depth` requests under way; answers the sum of their latencies in nanoseconds.
 pub fn measure(daemon: &Daemon, export: &str, depth: u64, count: u64) -> JoinHandle<u64> {
@@ -18,7 +26,7 @@ pub fn measure(daemon: &Daemon, export: &str, depth: u64, count: u64) -> JoinHan
         let (mut sent, mut sum_ns, mut under_way) = (0, 0, BTreeMap::new());
         while sent < count || !under_way.is_empty() {
             if sent < count && (under_way.len() as u64) < depth {
-                let at = Instant::now();
+                let at = Stopwatch::start();
                 let cookie =
                     client.send(WRITE, 0, sent * REQUEST_BYTES, REQUEST_BYTES as u32, &data).unwrap();
                 under_way.insert(cookie, at);
@@ -27,8 +35,8 @@ pub fn measure(daemon: &Daemon, export: &str, depth: u64, count: u64) -> JoinHan
             }
             let (cookie, error) = client.reply().unwrap();
             assert_eq!(error, 0, "a request failed");
-            let at: Instant = under_way.remove(&cookie).unwrap();
-            sum_ns += u64::try_from(at.elapsed().as_nanos()).unwrap();
+            let at: Stopwatch = under_way.remove(&cookie).unwrap();
+            sum_ns += at.nanoseconds();
         }
         client.disconnect();
         sum_ns

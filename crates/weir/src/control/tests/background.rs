@@ -32,11 +32,7 @@ fn fill(store: &crate::store::Store, id: VolumeId, extents: u64) {
 
 /// Waits until a condition holds of the only work that there is.
 fn wait_for_job(control: &Control, condition: impl Fn(&BackgroundJob) -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !control.background_jobs().first().is_some_and(&condition) {
-        assert!(std::time::Instant::now() < deadline, "{:?}", control.background_jobs());
-        std::thread::yield_now();
-    }
+    wait_until("the job is as expected", || control.background_jobs().first().is_some_and(&condition));
 }
 
 #[test]

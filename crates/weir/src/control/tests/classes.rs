@@ -241,11 +241,10 @@ fn another_class_is_taken_where_it_is_to_be_had_and_shown_or_refused_elsewhere()
         let view = world.control.volume(None, &name(text)).unwrap();
         view.moves.is_none() && view.class == Some(Class::High)
     };
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !["any", "strict", "preferred"].iter().all(|text| has_moved(text)) {
-        assert!(std::time::Instant::now() < deadline, "volumes are moved to their class");
+    wait_until("volumes are moved to their class", || {
         world.control.settle_moves();
-    }
+        ["any", "strict", "preferred"].iter().all(|text| has_moved(text))
+    });
     assert_eq!(world.control.alarms(), []);
 }
 

@@ -46,19 +46,12 @@ fn is_gone(world: &World, text: &str) -> bool {
 
 /// Does what the daemon's threads do, until a condition holds.
 fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !condition() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "{:?} {:?}",
-            world.control.moves,
-            world.control.drives()
-        );
+    wait_until("the condition holds", || {
         world.control.settle_moves();
         world.control.settle_background();
         world.control.look_for_returns();
-        std::thread::yield_now();
-    }
+        condition()
+    });
 }
 
 /// Has copies be brought up to date so slowly that nobody sees the end of it.

@@ -5,16 +5,13 @@ use crate::control::drives::AddDrive;
 
 /// Waits until control says of the copies of records what it should.
 fn wait_for_alarm(control: &Control, is_raised: bool) -> Option<String> {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    loop {
+    let mut alarms = Vec::new();
+    wait_until("the copies are as they should be", || {
         control.retry_record_copies();
-        let alarms = control.record_copy_alarms();
-        if alarms.is_empty() != is_raised {
-            return alarms.into_iter().next().map(|alarm| alarm.message);
-        }
-        assert!(std::time::Instant::now() < deadline, "{alarms:?}");
-        std::thread::yield_now();
-    }
+        alarms = control.record_copy_alarms();
+        alarms.is_empty() != is_raised
+    });
+    alarms.into_iter().next().map(|alarm| alarm.message)
 }
 
 #[test]

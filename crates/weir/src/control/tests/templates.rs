@@ -1,7 +1,6 @@
 //! Templates and the volumes that follow them, against real files and a real data plane.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use weir_types::ClassPolicy;
 use weir_types::bounds::COPIES_MAX;
@@ -81,14 +80,12 @@ fn fewest_good(world: &World) -> usize {
 
 /// Moves on until all copies are where they should be; at no time are there fewer good ones than so many.
 fn move_on(world: &World, least: usize) {
-    let deadline = Instant::now() + Duration::from_secs(60);
     let id = record(world).id;
-    while world.control.moves_of(id).is_some() {
-        assert!(Instant::now() < deadline, "{:?}", world.control.moves_of(id));
+    wait_until("all copies are where they should be", || {
         world.control.settle_moves();
         assert!(fewest_good(world) >= least, "a good copy went too early");
-        std::thread::yield_now();
-    }
+        world.control.moves_of(id).is_none()
+    });
 }
 
 #[test]
