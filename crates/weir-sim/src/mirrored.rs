@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
 use weir_volume::mirror::{
-    Account, Answer, Effect, Keep, MetadataFault, MetadataWrites, MirrorId, Slots, Standing, Standings,
+    Account, Agenda, Answer, Effect, Keep, MetadataFault, MetadataWrites, MirrorId, Slots, Standing,
+    Standings,
     Witness,
 };
-use weir_volume::{Action, Content, Fault, Kind, Mirror, OperationId, Request};
+use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
 use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
@@ -63,7 +64,7 @@ impl Drive {
 enum Pending {
     Action(usize, Option<MirrorId>, Action),
     /// A sync answers with what it found when it began.
-    Sync(usize, u32, SyncPoint),
+    Sync(usize, (u32, Generation), SyncPoint),
     Record {
         extent: u32,
         epoch: u64,
@@ -115,6 +116,11 @@ struct World {
     /// Copies of extents that fell since the last start and were not taken back.
     fell: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
+    /// What the mirror asked for and is not carried out yet, in order, as the data plane has it.
+    asked: Vec<Effect>,
+    agenda: Agenda,
+    /// On whose behalf operations of copies are carried out, from the first that is asked for to their end.
+    contexts: BTreeMap<(usize, OperationId), MirrorId>,
     /// What was given up and may still be carried out.
     ghosts: Vec<Ghost>,
     /// When a copy of an extent last was short of something.
@@ -202,6 +208,9 @@ impl World {
             stands: vec![account.standings; EXTENTS as usize],
             fell: BTreeSet::new(),
             pending: Vec::new(),
+            asked: Vec::new(),
+            agenda: Agenda::default(),
+            contexts: BTreeMap::new(),
             ghosts: Vec::new(),
             short_at: BTreeMap::new(),
             in_flight: BTreeMap::new(),
@@ -342,8 +351,9 @@ impl World {
         let slot = self.random.below(COPIES_MAX as u64) as usize;
         let standings = self.mirror.standings(extent);
         let in_sync = standings.iter().filter(|standing| **standing == Standing::InSync).count();
-        let is_idle = !self.touches(extent, slot);
+        let is_idle = !self.is_haunted(extent, slot) && self.mirror.can_add(extent, slot);
         let is_gone = self.stands[extent as usize][slot] == Standing::Absent;
+        let is_idle = is_idle && !self.mirror.is_capturing();
         let mut effects = Vec::new();
         match standings[slot] {
             // The files of a copy go only once that is durable.
@@ -370,9 +380,12 @@ impl World {
     fn take_back(&mut self, slot: usize) -> Result<(), String> {
         self.drives[slot].is_broken = false;
         let mut effects = Vec::new();
+        if self.mirror.is_capturing() {
+            return Ok(());
+        }
         for extent in 0..EXTENTS {
             let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
-            if is_known && !self.touches(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
+            if is_known && !self.is_haunted(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
                 self.fell.remove(&(slot, extent));
                 self.unknown.remove(&(slot, extent));
@@ -387,7 +400,7 @@ impl World {
         touches
             || self.pending.iter().any(|pending| match pending {
                 Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
-                Pending::Sync(at, of, _) => *at == slot && *of == extent,
+                Pending::Sync(at, (of, _), _) => *at == slot && *of == extent,
                 Pending::Failure(of)
                 | Pending::Record { extent: of, .. }
                 | Pending::Metadata { extent: of, .. }
@@ -397,50 +410,69 @@ impl World {
             })
     }
 
-    /// Takes over what the mirror wants.
+    /// Takes over what the mirror wants, and carries it out in its turn.
     fn take(&mut self, effects: Vec<Effect>) -> Result<(), String> {
-        for effect in effects {
-            self.note(&effect);
-            match effect {
-                Effect::Act { slot, action: Action::Sync { extent }, .. } => {
-                    let point = self.drives[slot].files[extent as usize].sync_point();
-                    self.pending.push(Pending::Sync(slot, extent, point));
+        self.asked.extend(effects);
+        if !self.agenda.begin() {
+            return Ok(());
+        }
+        while let Some(effect) = self.agenda.next(&mut self.asked) {
+            self.take_one(effect)?;
+        }
+        Ok(())
+    }
+
+    fn take_one(&mut self, effect: Effect) -> Result<(), String> {
+        self.note(&effect);
+        match effect {
+            Effect::Act { slot, action: Action::Sync { extent, generation }, .. } => {
+                let point = self.drives[slot].files[extent as usize].sync_point();
+                self.pending.push(Pending::Sync(slot, (extent, generation), point));
+            }
+            Effect::Act { slot, owner, action } => {
+                if let (Some(operation), Some(owner)) = (action.operation(), owner) {
+                    self.contexts.entry((slot, operation)).or_insert(owner);
                 }
-                Effect::Act { slot, owner, action } => {
-                    self.prepare(slot, owner, &action);
-                    self.pending.push(Pending::Action(slot, owner, action));
+                self.prepare(slot, owner, &action);
+                self.pending.push(Pending::Action(slot, owner, action));
+            }
+            Effect::Ended { slot, operation } => self.end_operation(slot, operation),
+            Effect::Note(request) => self.ask_for_metadata(*request)?,
+            Effect::Refused { extent, slot } => self.addition_refused(extent, slot),
+            Effect::Examine { id, slot, operation, content } => {
+                self.examine(id, (slot, operation), content)?;
+            }
+            Effect::Zeroes { id } => {
+                let step = self.steps.get_mut(&id).ok_or("nobody has memory to fill with zeroes")?;
+                step.fill(0);
+            }
+            Effect::Keep { extent, work } => self.keep(extent, *work)?,
+            Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
+            Effect::Done { operation, result, source } => self.done(operation, result, source)?,
+            Effect::Flushed { flush, result } => self.flushed(flush, result),
+            Effect::Capture { extent, slots, offset, length } => {
+                let piece = Piece { extent, slots, offset, length };
+                // None of these can be captured: that is known at once, while other effects wait for their turn.
+                if self.random.chance(1, 20) {
+                    let mut effects = Vec::new();
+                    self.mirror.captured(offset + length, slots, &mut effects);
+                    return self.take(effects);
                 }
-                Effect::Ended { slot, operation } => _ = self.buffers.remove(&(slot, operation)),
-                Effect::Note(request) => self.ask_for_metadata(*request)?,
-                Effect::Refused { extent, slot } => self.addition_refused(extent, slot),
-                Effect::Examine { id, slot, operation, content } => {
-                    self.examine(id, (slot, operation), content)?;
-                }
-                Effect::Zeroes { id } => {
-                    let step = self.steps.get_mut(&id).ok_or("nobody has memory to fill with zeroes")?;
-                    step.fill(0);
-                }
-                Effect::Keep { extent, work } => self.keep(extent, *work)?,
-                Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
-                Effect::Done { operation, result, source } => self.done(operation, result, source)?,
-                Effect::Flushed { flush, result } => self.flushed(flush, result),
-                Effect::Capture { extent, slots, offset, length } => {
-                    self.pending.push(Pending::Capture(Piece { extent, slots, offset, length }));
-                }
-                Effect::Captured { copies } => self.check_capture(copies)?,
-                Effect::Stands { extent, standings, .. } => {
-                    self.report.standings += 1;
-                    self.stands[extent as usize] = standings;
-                    self.control.hear(extent, &standings);
-                }
-                Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
-                Effect::Fell { slot, extent, .. } => {
-                    self.fell.insert((slot, extent));
-                    let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
-                    let is_last = !self.mirror.has_other(extent, slot);
-                    if !self.drives[slot].has_failed && (is_last || !lacks_metadata) {
-                        return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
-                    }
+                self.pending.push(Pending::Capture(piece));
+            }
+            Effect::Captured { copies } => self.check_capture(copies)?,
+            Effect::Stands { extent, standings, .. } => {
+                self.report.standings += 1;
+                self.stands[extent as usize] = standings;
+                self.control.hear(extent, &standings);
+            }
+            Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
+            Effect::Fell { slot, extent, .. } => {
+                self.fell.insert((slot, extent));
+                let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
+                let is_last = !self.mirror.has_other(extent, slot);
+                if !self.drives[slot].has_failed && (is_last || !lacks_metadata) {
+                    return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
                 }
             }
         }
@@ -452,6 +484,12 @@ impl World {
         let mut hasher = DefaultHasher::new();
         (self.report.trace_hash, self.now, effect).hash(&mut hasher);
         self.report.trace_hash = hasher.finish();
+    }
+
+    /// An operation of a copy has ended, if it was ever asked for anything.
+    fn end_operation(&mut self, slot: usize, operation: OperationId) {
+        self.contexts.remove(&(slot, operation));
+        self.buffers.remove(&(slot, operation));
     }
 
     /// Fills the buffer of an operation of a copy, when it is first asked for.
@@ -492,16 +530,21 @@ impl World {
             }
             Pending::Metadata { slot, extent, account } => self.answer_metadata(slot, extent, &account)?,
             Pending::Keep(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
-            Pending::Sync(slot, extent, point) => {
+            Pending::Sync(slot, (extent, generation), point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
-                if result.is_ok() {
+                // That of a file which was there before says nothing of this one.
+                if result.is_ok() && self.mirror.is_current(slot, extent, generation) {
                     self.drives[slot].files[extent as usize].sync(point);
                 } else {
                     self.unknown.insert((slot, extent));
                 }
-                self.mirror.answer(slot, Answer::Synced(extent, result), &mut effects);
+                self.mirror.answer(slot, Answer::Synced(extent, generation, result), &mut effects);
             }
             Pending::Action(slot, owner, action) => {
+                let context = action.operation().map(|operation| (slot, operation));
+                if let Some(context) = context.filter(|context| !self.contexts.contains_key(context)) {
+                    return Err(format!("{context:?} is asked for {action:?} after its end"));
+                }
                 self.prepare(slot, owner, &action);
                 let extent = action.extent().expect("ends are not carried out");
                 let answer = self.carry_out(slot, owner, action);
@@ -522,18 +565,18 @@ impl World {
     fn carry_out(&mut self, slot: usize, owner: Option<MirrorId>, action: Action) -> Answer {
         let fault = self.random_fault(slot);
         match action {
-            Action::Open { extent } => {
+            Action::Open { extent, generation } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
                 let result = fault.map_or_else(
                     || Ok(transfer::allocation_map(&self.drives[slot].files[extent as usize])),
                     |f| Err(failure(f)),
                 );
-                Answer::Opened(extent, result)
+                Answer::Opened(extent, generation, result)
             }
             // A full drive has no space for the piece, or the daemon keeps what is left for itself.
-            Action::Allocate { extent, piece } => match fault {
-                Some(Fault::NoSpace) => Answer::Refused(extent, piece, Fault::NoSpace),
-                _ => Answer::Allocated(extent, piece),
+            Action::Allocate { extent, generation, piece } => match fault {
+                Some(Fault::NoSpace) => Answer::Refused(extent, generation, piece, Fault::NoSpace),
+                _ => Answer::Allocated(extent, generation, piece),
             },
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let result = transfer::broken_only(fault)
@@ -618,6 +661,7 @@ impl World {
         source: Option<(usize, OperationId)>,
     ) -> Result<(), String> {
         let buffer = source.and_then(|source| self.buffers.remove(&source));
+        source.into_iter().for_each(|(slot, operation)| self.end_operation(slot, operation));
         self.mirror.forget(id);
         if self.steps.remove(&id).is_some() {
             if self.scrubs.pieces.remove(&id) {
@@ -655,7 +699,7 @@ impl World {
 
     /// Takes note of why a request may be told to have failed.
     fn note_fault(&mut self, copy: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
-        let (Answer::Opened(_, Err(fault)) | Answer::Completed(_, Err(fault))) = answer else { return };
+        let (Answer::Opened(_, _, Err(fault)) | Answer::Completed(_, Err(fault))) = answer else { return };
         if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
             self.short_at.insert(copy, self.now);
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
-use weir_volume::{Action, Content, Fault, Kind, OperationId, Request, Volume};
+use weir_volume::{Action, Content, Fault, Generation, Kind, OperationId, Request, Volume};
 
 use crate::Stamp;
 use crate::disk::{File, SyncPoint};
@@ -46,7 +46,7 @@ pub struct Report {
 enum Pending {
     Action(Action),
     /// A sync answers with what it found when it began.
-    Sync(u32, SyncPoint),
+    Sync((u32, Generation), SyncPoint),
 }
 
 /// What the client waits for.
@@ -169,9 +169,9 @@ impl World {
                 Action::Retire { extent, .. } => {
                     self.retired.insert(extent);
                 }
-                Action::Sync { extent } => {
+                Action::Sync { extent, generation } => {
                     let point = self.files[extent as usize].sync_point();
-                    self.pending.push(Pending::Sync(extent, point));
+                    self.pending.push(Pending::Sync((extent, generation), point));
                 }
                 other => self.pending.push(Pending::Action(other)),
             }
@@ -195,7 +195,7 @@ impl World {
         let fault = self.random_fault();
         let mut actions = Vec::new();
         match pending {
-            Pending::Sync(extent, point) => self.answer_sync(extent, point, fault, &mut actions),
+            Pending::Sync(file, point) => self.answer_sync(file, point, fault, &mut actions),
             Pending::Action(action) => self.answer_action(action, fault, &mut actions),
         }
         self.take(actions)
@@ -209,7 +209,7 @@ impl World {
 
     fn answer_sync(
         &mut self,
-        extent: u32,
+        (extent, generation): (u32, Generation),
         point: SyncPoint,
         fault: Option<Fault>,
         actions: &mut Vec<Action>,
@@ -218,24 +218,26 @@ impl World {
         if result.is_ok() {
             self.files[extent as usize].sync(point);
         }
-        self.volume.synced(extent, result, actions);
+        self.volume.synced((extent, generation), result, actions);
     }
 
     fn answer_action(&mut self, action: Action, fault: Option<Fault>, actions: &mut Vec<Action>) {
         match action {
-            Action::Open { extent } => {
+            Action::Open { extent, generation } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
                 let result = fault.map_or_else(
                     || Ok(transfer::allocation_map(&self.files[extent as usize])),
                     |fault| Err(failure(fault)),
                 );
-                self.volume.opened(extent, result, actions);
+                self.volume.opened((extent, generation), result, actions);
             }
             // A full drive has no space for the piece, or the daemon keeps what is left for itself.
-            Action::Allocate { extent, piece } if fault == Some(Fault::NoSpace) => {
-                self.volume.refused(extent, piece, Fault::NoSpace, actions);
+            Action::Allocate { extent, generation, piece } if fault == Some(Fault::NoSpace) => {
+                self.volume.refused((extent, generation), piece, Fault::NoSpace, actions);
             }
-            Action::Allocate { extent, piece } => self.volume.allocated(extent, piece, actions),
+            Action::Allocate { extent, generation, piece } => {
+                self.volume.allocated((extent, generation), piece, actions);
+            }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let result = transfer::broken_only(fault)
                     .map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);

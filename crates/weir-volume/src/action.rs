@@ -4,6 +4,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub u32);
 
+/// Tells the file of an extent from those that take its place: whatever an earlier one answers, late, says nothing of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u32);
+
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -94,6 +98,8 @@ pub enum Action {
     Open {
         /// Which extent.
         extent: u32,
+        /// Which file of it.
+        generation: Generation,
     },
     /// Read whole blocks into the operation's buffer → [`crate::Volume::completed`].
     Read {
@@ -137,6 +143,8 @@ pub enum Action {
     Allocate {
         /// Which extent.
         extent: u32,
+        /// Which file of it.
+        generation: Generation,
         /// Which of its allocation pieces.
         piece: u32,
     },
@@ -166,6 +174,8 @@ pub enum Action {
     Sync {
         /// Which extent.
         extent: u32,
+        /// Which file of it.
+        generation: Generation,
     },
     /// An operation has ended → [`crate::Volume::forget`].
     Done {
@@ -204,17 +214,27 @@ impl Action {
         }
     }
 
+    /// The file that it asks something of for no operation.
+    pub fn generation(&self) -> Option<Generation> {
+        match *self {
+            Action::Open { generation, .. }
+            | Action::Allocate { generation, .. }
+            | Action::Sync { generation, .. } => Some(generation),
+            _ => None,
+        }
+    }
+
     /// The extent that it concerns; `None` for ends.
     pub fn extent(&self) -> Option<u32> {
         match *self {
-            Action::Open { extent }
+            Action::Open { extent, .. }
             | Action::Read { extent, .. }
             | Action::Write { extent, .. }
             | Action::ReadEdge { extent, .. }
             | Action::Allocate { extent, .. }
             | Action::Release { extent, .. }
             | Action::Zero { extent, .. }
-            | Action::Sync { extent }
+            | Action::Sync { extent, .. }
             | Action::Retire { extent, .. } => Some(extent),
             Action::Done { .. } | Action::Flushed { .. } => None,
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES};
 
-use crate::action::OperationId;
+use crate::action::{Generation, OperationId};
 use crate::flush::ExtentSync;
 
 /// Allocation pieces of one extent.
@@ -80,6 +80,7 @@ pub(crate) enum State {
 /// One extent.
 #[derive(Debug)]
 pub(crate) struct Extent {
+    pub generation: Generation,
     pub state: State,
     pub map: AllocationMap,
     /// Pieces whose space is being reserved.
@@ -96,8 +97,9 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    pub fn new() -> Extent {
+    pub fn new(generation: Generation) -> Extent {
         Extent {
+            generation,
             state: State::Closed,
             map: AllocationMap::default(),
             allocating: Vec::new(),

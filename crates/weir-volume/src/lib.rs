@@ -16,7 +16,7 @@ pub mod mirror;
 mod operation;
 mod volume;
 
-pub use action::{Action, Content, EdgeRead, Fault, Kind, OperationId, Remains, Request};
+pub use action::{Action, Content, EdgeRead, Fault, Generation, Kind, OperationId, Remains, Request};
 pub use emulation::{EmulatedMedia, Position};
 pub use extent::AllocationMap;
 pub use mirror::Mirror;

@@ -2,7 +2,7 @@
 
 use weir_types::bounds::BLOCK_BYTES;
 
-use crate::action::{Action, Content, Fault, Kind, OperationId, Remains, Request};
+use crate::action::{Action, Content, Fault, Generation, Kind, OperationId, Remains, Request};
 use crate::extent::{AllocationMap, Extent, State, piece_of};
 use crate::flush::{Flushes, Join};
 use crate::geometry::extent_count;
@@ -22,26 +22,41 @@ pub struct Volume {
     touched: Vec<u32>,
     /// A write was acknowledged and can no longer be made stable: every later flush must say so.
     has_lost_writes: bool,
+    /// That of the files that took the place of others last.
+    last_generation: Generation,
 }
 
 impl Volume {
     /// A volume of `size_bytes` whose extent files all exist.
     pub fn new(size_bytes: u64) -> Volume {
-        let extents = (0..extent_count(size_bytes)).map(|_| Extent::new()).collect();
+        let extents = (0..extent_count(size_bytes)).map(|_| Extent::new(Generation::default())).collect();
         Volume {
             extents,
             operations: Operations::default(),
             flushes: Flushes::default(),
             touched: Vec::new(),
             has_lost_writes: false,
+            last_generation: Generation::default(),
         }
+    }
+
+    /// Names files anew: extents that go and come again are not taken for what they were.
+    fn next_generation(&mut self) -> Generation {
+        self.last_generation.0 = self.last_generation.0.wrapping_add(1);
+        self.last_generation
+    }
+
+    /// True if the file of an extent is that which was asked under a generation.
+    pub fn is_current(&self, extent: u32, generation: Generation) -> bool {
+        self.extents.get(extent as usize).is_some_and(|extent| extent.generation == generation)
     }
 
     /// Changes the size. Nothing may be under way in extents that go.
     pub fn resize(&mut self, size_bytes: u64) {
         let count = extent_count(size_bytes) as usize;
         assert!(self.extents.len() <= count || self.operations.len() == 0, "shrinking needs a quiet volume");
-        self.extents.resize_with(count, Extent::new);
+        let generation = self.next_generation();
+        self.extents.resize_with(count, || Extent::new(generation));
         self.touched.retain(|&extent| (extent as usize) < count);
     }
 
@@ -84,7 +99,8 @@ impl Volume {
             State::Closed => {
                 extent.state = State::Opening;
                 extent.waiting.push_back(id);
-                actions.push(Action::Open { extent: request.extent });
+                let generation = extent.generation;
+                actions.push(Action::Open { extent: request.extent, generation });
             }
             State::Retired => self.finish(id, Err(Fault::Broken), actions),
         }
@@ -141,7 +157,7 @@ impl Volume {
         }
         if !extent.allocating.contains(&piece) {
             extent.allocating.push(piece);
-            actions.push(Action::Allocate { extent: index, piece });
+            actions.push(Action::Allocate { extent: index, generation: extent.generation, piece });
         }
         true
     }
@@ -191,7 +207,15 @@ impl Volume {
 
     /// The answer to [`Action::Open`]. [`Fault::Broken`] retires the extent; with any other fault only what waits
     /// for it fails, and the next operation tries to open it again.
-    pub fn opened(&mut self, extent: u32, result: Result<AllocationMap, Fault>, actions: &mut Vec<Action>) {
+    pub fn opened(
+        &mut self,
+        (extent, generation): (u32, Generation),
+        result: Result<AllocationMap, Fault>,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_current(extent, generation) {
+            return;
+        }
         match result {
             Ok(map) => {
                 let extent_state = &mut self.extents[extent as usize];
@@ -218,7 +242,15 @@ impl Volume {
 
     /// The answer to [`Action::Allocate`]. Without space the writes are tried all the same: a part of the
     /// piece may have some, and the drive's own answer is the truth.
-    pub fn allocated(&mut self, extent: u32, piece: u32, actions: &mut Vec<Action>) {
+    pub fn allocated(
+        &mut self,
+        (extent, generation): (u32, Generation),
+        piece: u32,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_current(extent, generation) {
+            return;
+        }
         let state = &mut self.extents[extent as usize];
         state.allocating.retain(|&other| other != piece);
         state.map.set(piece);
@@ -226,7 +258,16 @@ impl Volume {
     }
 
     /// The other answer to [`Action::Allocate`]: the piece gets no space, or not now. Writes that wait for it fail.
-    pub fn refused(&mut self, extent: u32, piece: u32, fault: Fault, actions: &mut Vec<Action>) {
+    pub fn refused(
+        &mut self,
+        (extent, generation): (u32, Generation),
+        piece: u32,
+        fault: Fault,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_current(extent, generation) {
+            return;
+        }
         let state = &mut self.extents[extent as usize];
         state.allocating.retain(|&other| other != piece);
         let needs_it = |id: &OperationId| {
@@ -371,7 +412,10 @@ impl Volume {
             match self.extents[index as usize].sync.join(flush) {
                 Join::Clean => continue,
                 Join::Wait => {}
-                Join::Begin => actions.push(Action::Sync { extent: index }),
+                Join::Begin => {
+                    let generation = self.extents[index as usize].generation;
+                    actions.push(Action::Sync { extent: index, generation });
+                }
             }
             waits += 1;
         }
@@ -388,7 +432,15 @@ impl Volume {
 
     /// The answer to [`Action::Sync`]. A sync that failed is never tried again: what it should have made
     /// stable may be gone, so the extent is retired.
-    pub fn synced(&mut self, extent: u32, result: Result<(), Fault>, actions: &mut Vec<Action>) {
+    pub fn synced(
+        &mut self,
+        (extent, generation): (u32, Generation),
+        result: Result<(), Fault>,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_current(extent, generation) {
+            return;
+        }
         if result.is_err() {
             self.extents[extent as usize].sync.is_dirty = true;
             self.fail(extent, false, actions);
@@ -396,7 +448,7 @@ impl Volume {
         }
         let (served, is_next_wanted) = self.extents[extent as usize].sync.ended();
         if is_next_wanted {
-            actions.push(Action::Sync { extent });
+            actions.push(Action::Sync { extent, generation });
         }
         if !self.extents[extent as usize].sync.concerns_flush() {
             self.untouch(extent);
@@ -412,20 +464,22 @@ impl Volume {
         }
     }
 
-    /// True if nothing is under way in an extent, so that it may be renewed.
+    /// True if no operation is under way in an extent, nor anything that one waits for, so that it may be renewed. What else
+    /// was asked of a retired one may be answered later: the answer is not taken for that of the next file.
     pub fn is_idle(&self, index: u32) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return true };
-        let is_busy =
-            extent.state == State::Opening || extent.sync.is_running() || !extent.allocating.is_empty();
+        let is_allocating = extent.state != State::Retired && !extent.allocating.is_empty();
+        let is_busy = extent.state == State::Opening || extent.sync.is_running() || is_allocating;
         !is_busy && !self.operations.iter().any(|operation| operation.request.extent == index)
     }
 
-    /// Forgets what is known of an extent whose file was made anew. Nothing may be under way in it.
+    /// Forgets what is known of an extent whose file was made anew. No operation may be under way in it.
     pub fn renew(&mut self, index: u32) {
         self.untouch(index);
+        let generation = self.next_generation();
         let extent = &mut self.extents[index as usize];
         assert!(extent.writing.is_empty() && extent.waiting.is_empty(), "what was begun has been answered");
-        *extent = Extent::new();
+        *extent = Extent::new(generation);
     }
 
     /// Takes an extent out of service: everything that waits for it fails, and all that comes.
@@ -456,5 +510,48 @@ impl Volume {
             self.finish(id, Err(Fault::Broken), actions);
         }
         self.finish_flushes(flushes, false, actions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::bounds::EXTENT_BYTES;
+
+    use super::*;
+
+    /// Takes a write to its end in the file of a generation, and begins a flush.
+    fn write_and_flush(volume: &mut Volume, generation: Generation, flush: u32) -> Vec<Action> {
+        let (file, mut actions) = ((0, generation), Vec::new());
+        let kind = Kind::Write { is_durable: false };
+        let id = volume.start(Request { kind, extent: 0, offset: 0, length: 4096 }, &mut actions);
+        assert_eq!(actions, [Action::Open { extent: 0, generation }]);
+        volume.opened(file, Ok(AllocationMap::default()), &mut actions);
+        volume.allocated(file, 0, &mut actions);
+        volume.completed(id, Ok(4096), &mut actions);
+        volume.forget(id);
+        actions.clear();
+        volume.flush(flush, &mut actions);
+        actions
+    }
+
+    #[test]
+    fn late_answer_says_nothing_of_the_next_file() {
+        let mut volume = Volume::new(EXTENT_BYTES);
+        let (first, second) = (Generation(0), Generation(1));
+        let sync = |generation| vec![Action::Sync { extent: 0, generation }];
+        assert_eq!(write_and_flush(&mut volume, first, 1), sync(first));
+        volume.retire(0, &mut Vec::new());
+        assert!(volume.is_idle(0), "nothing waits for the sync any more");
+        volume.renew(0);
+        assert_eq!(write_and_flush(&mut volume, second, 2), sync(second));
+        let mut actions = Vec::new();
+        volume.synced((0, first), Ok(()), &mut actions);
+        assert_eq!(actions, [], "what the next file has is not stable yet");
+        volume.synced((0, first), Err(Fault::Broken), &mut actions);
+        volume.opened((0, first), Err(Fault::Broken), &mut actions);
+        volume.allocated((0, first), 7, &mut actions);
+        assert!(actions.is_empty() && !volume.is_retired(0) && volume.is_hole(0, 7 << 20, 4096));
+        volume.synced((0, second), Ok(()), &mut actions);
+        assert!(matches!(actions[..], [Action::Flushed { flush: 2, .. }]));
     }
 }

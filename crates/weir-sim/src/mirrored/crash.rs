@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Beginning, MetadataWrites};
+use weir_volume::mirror::{Agenda, Beginning, MetadataWrites};
 
 use super::{Pending, World};
 use crate::requests::{EXTENTS, place_of};
@@ -28,6 +28,9 @@ impl World {
         self.in_flight.clear();
         self.steps.clear();
         self.buffers.clear();
+        self.contexts.clear();
+        self.asked.clear();
+        self.agenda = Agenda::default();
         self.flushes.clear();
         self.capturing = None;
         self.control.restart();

@@ -23,7 +23,7 @@ impl Pending {
     fn concerns(&self) -> Option<(u32, Slots)> {
         match self {
             Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
-            Pending::Sync(slot, extent, _) => Some((*extent, std::iter::once(*slot).collect())),
+            Pending::Sync(slot, (extent, _), _) => Some((*extent, std::iter::once(*slot).collect())),
             Pending::Metadata { slot, extent, .. } => Some((*extent, std::iter::once(*slot).collect())),
             Pending::Keep(extent, work) => Some((*extent, slots_of(work))),
             Pending::Capture(piece) => Some((piece.extent, piece.slots)),
@@ -159,12 +159,8 @@ impl World {
         }
         let index = self.random.below(self.ghosts.len() as u64) as usize;
         let ghost = self.ghosts.swap_remove(index);
-        let mut effects = Vec::new();
-        if let Pending::Action(slot, _, Action::Allocate { extent, piece }) = ghost.work {
-            self.mirror.answer(slot, Answer::Allocated(extent, piece), &mut effects);
-        }
         self.carry_out_late(ghost);
-        self.take(effects)
+        Ok(())
     }
 
     /// The power fails: drives may have carried out what was given up, or not.

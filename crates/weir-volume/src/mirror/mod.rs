@@ -15,6 +15,7 @@
 //! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
 //! each copy, all of which are filled alike for a change.
 
+mod agenda;
 mod capture;
 mod copying;
 pub mod epoch_record;
@@ -31,9 +32,10 @@ mod verdict;
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, Content, Fault, Kind, OperationId, Remains, Request};
+use crate::action::{Action, Content, Fault, Generation, Kind, OperationId, Remains, Request};
 use crate::geometry::extent_count;
 use crate::volume::Volume;
+pub use agenda::Agenda;
 use capture::Capture;
 pub use capture::NothingToCapture;
 pub use extent::Slots;
@@ -175,16 +177,16 @@ const _: () = assert!(size_of::<Effect>() <= 64);
 /// An answer of the executor to an action.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// To [`Action::Open`].
-    Opened(u32, Result<crate::AllocationMap, Fault>),
-    /// To [`Action::Allocate`].
-    Allocated(u32, u32),
-    /// To [`Action::Allocate`]: the piece gets no space, or not now.
-    Refused(u32, u32, Fault),
+    /// To [`Action::Open`], with what it named.
+    Opened(u32, Generation, Result<crate::AllocationMap, Fault>),
+    /// To [`Action::Allocate`], with what it named.
+    Allocated(u32, Generation, u32),
+    /// To [`Action::Allocate`], with what it named: the piece gets no space, or not now.
+    Refused(u32, Generation, u32, Fault),
     /// To everything that names an operation.
     Completed(OperationId, Result<u32, Fault>),
-    /// To [`Action::Sync`].
-    Synced(u32, Result<(), Fault>),
+    /// To [`Action::Sync`], with what it named.
+    Synced(u32, Generation, Result<(), Fault>),
 }
 
 /// A flush that some copies have not answered.
@@ -298,6 +300,11 @@ impl Mirror {
     /// True if a copy of an extent can be reached and has not failed.
     pub fn is_there(&self, extent: u32, slot: usize) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.is_there[slot])
+    }
+
+    /// True if a copy of an extent has the file that something was asked of, and none that took its place.
+    pub fn is_current(&self, slot: usize, extent: u32, generation: Generation) -> bool {
+        self.copies.get(slot).is_some_and(|copy| copy.is_current(extent, generation))
     }
 
     /// True if another copy of an extent has everything and can be reached.
@@ -511,11 +518,19 @@ impl Mirror {
     pub fn answer(&mut self, slot: usize, answer: Answer, effects: &mut Vec<Effect>) {
         let (copy, mut actions) = (&mut self.copies[slot], std::mem::take(&mut self.spare));
         match answer {
-            Answer::Opened(extent, result) => copy.opened(extent, result, &mut actions),
-            Answer::Allocated(extent, piece) => copy.allocated(extent, piece, &mut actions),
-            Answer::Refused(extent, piece, fault) => copy.refused(extent, piece, fault, &mut actions),
+            Answer::Opened(extent, generation, result) => {
+                copy.opened((extent, generation), result, &mut actions);
+            }
+            Answer::Allocated(extent, generation, piece) => {
+                copy.allocated((extent, generation), piece, &mut actions);
+            }
+            Answer::Refused(extent, generation, piece, fault) => {
+                copy.refused((extent, generation), piece, fault, &mut actions);
+            }
             Answer::Completed(operation, result) => copy.completed(operation, result, &mut actions),
-            Answer::Synced(extent, result) => copy.synced(extent, result, &mut actions),
+            Answer::Synced(extent, generation, result) => {
+                copy.synced((extent, generation), result, &mut actions);
+            }
         }
         self.take(slot, actions, effects);
     }

@@ -17,14 +17,14 @@ use super::served_volume::{Home, Purpose};
 use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
-    /// Carries out everything that a volume has asked for, and what follows from it at once.
+    /// Carries out everything that a volume has asked for, and what follows from it at once, in the order in which it was
+    /// asked for: what carries out an effect may call this, and then nothing happens before its own turn.
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
-        while !self.volumes[index].effects.is_empty() {
-            let mut effects = self.take_effects(index);
-            for effect in effects.drain(..) {
-                self.take_effect(index, effect);
-            }
-            self.spare_effects = effects;
+        if !self.volumes[index].agenda.begin() {
+            return;
+        }
+        while let Some(effect) = self.volumes[index].next_effect() {
+            self.take_effect(index, effect);
         }
     }
 
@@ -69,12 +69,6 @@ impl Reactor {
         }
     }
 
-    /// The list of what a volume has asked for, emptied.
-    fn take_effects(&mut self, index: VolumeIndex) -> Vec<Effect> {
-        let spare = std::mem::take(&mut self.spare_effects);
-        std::mem::replace(&mut self.volumes[index].effects, spare)
-    }
-
     /// Tells a volume what came of an action on one of its copies.
     pub(super) fn tell(&mut self, copy: CopyIndex, answer: Answer) {
         let volume = &mut self.volumes[copy.volume];
@@ -99,7 +93,10 @@ impl Reactor {
                 context.asked_ns = asked_ns;
                 context.number
             }
-            None => volume.ask(slot, extent, asked_ns),
+            None => {
+                let generation = action.generation().expect("what names no operation names a file");
+                volume.ask(slot, (extent, generation), asked_ns)
+            }
         };
         if let Some(fault) = fault {
             return self.refuse_action(copy, number, &action, fault);
@@ -108,7 +105,7 @@ impl Reactor {
             return self.ask_journal(copy, number, &action);
         }
         match action {
-            Action::Open { extent } => {
+            Action::Open { extent, .. } => {
                 volume.note_journaled_pieces(slot, extent);
                 let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
                 self.helper.submit(Job::Open { copy, number, drive, extent, path });
@@ -127,9 +124,9 @@ impl Reactor {
                 self.ring.write(token, &file, offset.into(), payload, range, is_durable);
             }
             Action::ReadEdge { operation, extent, edge } => self.read_edge(copy, operation, extent, edge),
-            Action::Allocate { extent, piece } => {
-                let (file, token) =
-                    (volume.file(slot, extent), Token::Allocate { copy, number, extent, piece });
+            Action::Allocate { extent, generation, piece } => {
+                let token = Token::Allocate { copy, number, file: (extent, generation), piece };
+                let file = volume.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
                 self.ring.place(token, &file, offset, ALLOCATION_BYTES, Placement::Reserve);
             }
@@ -140,8 +137,9 @@ impl Reactor {
             Action::Zero { operation, extent, offset, length } => {
                 self.zero(copy, operation, extent, offset, length);
             }
-            Action::Sync { extent } => {
-                self.ring.sync(Token::Sync { copy, number, extent }, &volume.file(slot, extent));
+            Action::Sync { extent, generation } => {
+                let token = Token::Sync { copy, number, file: (extent, generation) };
+                self.ring.sync(token, &volume.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
                 unreachable!("ends are not submitted")
@@ -202,10 +200,12 @@ impl Reactor {
                 self.zero_released(copy, operation, extent, offset, length, result);
             }
             Token::ZeroReserve(copy, operation, _) => self.completed(copy, operation, result),
-            Token::Allocate { copy, extent, piece, .. } => self.tell(copy, Answer::Allocated(extent, piece)),
-            Token::Sync { copy, extent, .. } => {
+            Token::Allocate { copy, file: (extent, generation), piece, .. } => {
+                self.tell(copy, Answer::Allocated(extent, generation, piece));
+            }
+            Token::Sync { copy, file: (extent, generation), .. } => {
                 let result = result.map(drop).and_then(|()| self.refuse_nameless(copy, extent));
-                self.tell(copy, Answer::Synced(extent, result));
+                self.tell(copy, Answer::Synced(extent, generation, result));
             }
             Token::Receive(_)
             | Token::ReceivePayload(_)
@@ -231,17 +231,9 @@ impl Reactor {
                 let is_wanted = self.volumes[copy.volume].is_wanted(copy.slot, operation, number);
                 !is_wanted && self.is_ghost(copy, number)
             }
-            Token::Sync { copy, number, .. } => {
-                let is_wanted = self.volumes[copy.volume].answered(copy.slot, number);
+            Token::Sync { copy, number, .. } | Token::Allocate { copy, number, .. } => {
+                let is_wanted = self.volumes[copy.volume].answered(copy.slot, number).is_some();
                 !is_wanted && self.is_ghost(copy, number)
-            }
-            Token::Allocate { copy, number, extent, piece } => {
-                if self.volumes[copy.volume].answered(copy.slot, number) {
-                    return false;
-                }
-                // Before the copy may be renewed: until then it waits for this.
-                self.tell(copy, Answer::Allocated(extent, piece));
-                self.is_ghost(copy, number)
             }
             Token::Receive(_)
             | Token::ReceivePayload(_)
@@ -363,11 +355,14 @@ impl Reactor {
         result: Result<OpenedExtent, OpenError>,
     ) {
         let volume = &mut self.volumes[copy.volume];
-        if !volume.answered(copy.slot, number) {
+        let Some(generation) = volume.answered(copy.slot, number) else {
             self.is_ghost(copy, number);
             return;
-        }
+        };
         volume.outstanding -= 1;
+        if !volume.mirror.is_current(copy.slot, extent, generation) {
+            return self.settle_volume(copy.volume);
+        }
         let map = match result {
             Ok(OpenedExtent { file, mut map, identity }) => {
                 volume.add_journaled_pieces(copy.slot, extent, &mut map);
@@ -386,7 +381,7 @@ impl Reactor {
                 Err(fault)
             }
         };
-        self.tell(copy, Answer::Opened(extent, map));
+        self.tell(copy, Answer::Opened(extent, generation, map));
         self.carry_out(copy.volume);
         self.settle_volume(copy.volume);
     }
@@ -400,9 +395,10 @@ impl Reactor {
         Err(Fault::Broken)
     }
 
-    /// A copy of an extent failed.
+    /// A copy of an extent failed. It is not taken back before whatever was asked of its file has been answered.
     fn fell(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         let volume = &mut self.volumes[index];
+        volume.give_up_asked(slot, extent);
         let message = volume.fault_message.take().or_else(|| volume.journal_fault(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
         let path = volume.extent_path(slot, extent);

@@ -130,7 +130,7 @@ fn work_of(slot: usize, action: &Action) -> Option<(Held, Work)> {
         Action::ReadEdge { operation, extent, edge } => at(operation, extent, edge.block_offset, BLOCK_BYTES),
         Action::Release { operation, extent, offset, .. }
         | Action::Zero { operation, extent, offset, .. } => at(operation, extent, offset, 0),
-        Action::Sync { extent } => Some((Held::Sync(slot, extent), Work::Flush)),
+        Action::Sync { extent, .. } => Some((Held::Sync(slot, extent), Work::Flush)),
         _ => None,
     }
 }
@@ -148,7 +148,7 @@ fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
         | Token::ZeroReserve(copy, operation, _) => {
             Some((copy.volume, Held::Operation(copy.slot, operation)))
         }
-        Token::Sync { copy, extent, .. } => Some((copy.volume, Held::Sync(copy.slot, extent))),
+        Token::Sync { copy, file: (extent, _), .. } => Some((copy.volume, Held::Sync(copy.slot, extent))),
         _ => None,
     }
 }
@@ -290,11 +290,13 @@ mod tests {
 
     #[test]
     fn what_a_drive_does_not_see_costs_nothing() {
-        assert!(work_of(0, &Action::Allocate { extent: 0, piece: 0 }).is_none());
-        assert!(work_of(0, &Action::Open { extent: 0 }).is_none());
+        let generation = weir_volume::Generation::default();
+        assert!(work_of(0, &Action::Allocate { extent: 0, generation, piece: 0 }).is_none());
+        assert!(work_of(0, &Action::Open { extent: 0, generation }).is_none());
         let copy = CopyIndex { volume: 0, slot: 0 };
         assert!(
-            held_of(&Token::Allocate { copy, number: AskNumber::default(), extent: 0, piece: 0 }).is_none()
+            held_of(&Token::Allocate { copy, number: AskNumber::default(), file: (0, generation), piece: 0 })
+                .is_none()
         );
         assert!(held_of(&Token::Receive(0)).is_none());
     }

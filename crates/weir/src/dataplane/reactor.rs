@@ -116,7 +116,6 @@ pub(super) struct Reactor {
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
     patience: Patience,
-    pub spare_effects: Vec<weir_volume::mirror::Effect>,
     /// When to look at journals, while any holds something.
     pub journals_wake_ns: Option<u64>,
     pub stop_by_ns: Option<u64>,
@@ -162,7 +161,6 @@ impl Reactor {
             refusals: Refusals::default(),
             is_tidying_up: false,
             patience: Patience::default(),
-            spare_effects: Vec::new(),
             journals_wake_ns: None,
             stop_by_ns: None,
         }

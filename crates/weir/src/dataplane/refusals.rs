@@ -110,8 +110,10 @@ impl Reactor {
         fault: Fault,
     ) {
         let refused = match *action {
-            Action::Open { extent } => Refused::Open { copy, number, extent },
-            Action::Allocate { extent, piece } => Refused::Allocate { copy, number, extent, piece, fault },
+            Action::Open { extent, .. } => Refused::Open { copy, number, extent },
+            Action::Allocate { extent, piece, .. } => {
+                Refused::Allocate { copy, number, extent, piece, fault }
+            }
             _ => {
                 let operation = action.operation().expect("all else belongs to an operation");
                 Refused::Operation { copy, operation, number, fault }
@@ -149,13 +151,11 @@ impl Reactor {
         (extent, piece): (u32, u32),
         fault: Fault,
     ) {
-        let is_wanted = self.volumes[copy.volume].answered(copy.slot, number);
-        // Before the copy may be renewed: until then it waits for this.
-        self.tell(copy, Answer::Refused(extent, piece, fault));
-        if !is_wanted {
+        let Some(generation) = self.volumes[copy.volume].answered(copy.slot, number) else {
             self.is_ghost(copy, number);
             return;
-        }
+        };
+        self.tell(copy, Answer::Refused(extent, generation, piece, fault));
         self.volumes[copy.volume].outstanding -= 1;
         self.carry_out(copy.volume);
         self.settle_volume(copy.volume);
@@ -273,13 +273,14 @@ mod tests {
 
     #[test]
     fn space_is_taken_until_there_is_none() {
+        let generation = weir_volume::Generation::default();
         let space = SpaceLeft(AtomicI64::new(2 * ALLOCATION_BYTES as i64));
-        let allocate = Action::Allocate { extent: 0, piece: 0 };
+        let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
         assert_eq!(refusal(false, &space, &allocate), None);
         assert_eq!(refusal(false, &space, &allocate), None);
         assert_eq!(refusal(false, &space, &allocate), Some(Fault::NoSpace));
         assert_eq!(refusal(true, &space, &allocate), Some(Fault::Away));
-        assert_eq!(refusal(true, &SpaceLeft::default(), &Action::Sync { extent: 0 }), None);
+        assert_eq!(refusal(true, &SpaceLeft::default(), &Action::Sync { extent: 0, generation }), None);
         assert_eq!(refusal(false, &SpaceLeft::default(), &allocate), None);
     }
 }

@@ -12,8 +12,8 @@ use weir_reactor::{Buffer, BufferPool, Descriptor, Payload, Target, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{Effect, MetadataFault, MetadataWrites, MirrorId};
-use weir_volume::{Mirror, OperationId};
+use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
+use weir_volume::{Generation, Mirror, OperationId};
 
 use super::capture::Capturing;
 use super::command::NewSize;
@@ -152,8 +152,8 @@ struct Copy {
     /// Which files these are.
     identities: BTreeMap<u32, FileIdentity>,
     contexts: Vec<Option<Context>>,
-    /// Opening and making stable of extents, by number: which extent, and since when.
-    asked: BTreeMap<AskNumber, (u32, u64)>,
+    /// Opening, allocating in and making stable of files, by number: which file, and since when.
+    asked: BTreeMap<AskNumber, ((u32, Generation), u64)>,
 }
 
 /// One volume of a reactor.
@@ -173,7 +173,10 @@ pub(super) struct ServedVolume {
     pub metadata_alarms: BTreeSet<u32>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
+    /// What it asked for and nobody has begun to carry out.
     pub effects: Vec<Effect>,
+    /// What is being carried out of that.
+    pub agenda: Agenda,
     /// Flushes under way by number; `None` marks a free number.
     pub flushes: Vec<Option<Ticket>>,
     /// Operations of the ring and the helper that still have to come back.
@@ -237,6 +240,7 @@ impl ServedVolume {
             metadata_alarms: BTreeSet::new(),
             delayed_requests: 0,
             effects: Vec::new(),
+            agenda: Agenda::default(),
             flushes: Vec::new(),
             outstanding: 0,
             connections: 0,
@@ -387,6 +391,11 @@ impl ServedVolume {
         self.publish_rest_of_all();
     }
 
+    /// What is to be carried out next.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.agenda.next(&mut self.effects)
+    }
+
     pub fn set_owner(&mut self, id: MirrorId, owner: Owner) {
         let index = id.0 as usize;
         if self.owners.len() <= index {
@@ -439,16 +448,22 @@ impl ServedVolume {
         AskNumber(self.last_number)
     }
 
-    /// Takes note that an extent of a copy is opened, or made stable.
-    pub fn ask(&mut self, slot: usize, extent: u32, now_ns: u64) -> AskNumber {
+    /// Takes note that the file of an extent of a copy is opened, allocated in, or made stable.
+    pub fn ask(&mut self, slot: usize, file: (u32, Generation), now_ns: u64) -> AskNumber {
         let number = self.next_number();
-        self.copies[slot].asked.insert(number, (extent, now_ns));
+        self.copies[slot].asked.insert(number, (file, now_ns));
         number
     }
 
-    /// Such a question is answered; false if it was given up before.
-    pub fn answered(&mut self, slot: usize, number: AskNumber) -> bool {
-        self.copies[slot].asked.remove(&number).is_some()
+    /// Such a question is answered: that of which file; `None` if it was given up before.
+    pub fn answered(&mut self, slot: usize, number: AskNumber) -> Option<Generation> {
+        self.copies[slot].asked.remove(&number).map(|((_, generation), _)| generation)
+    }
+
+    /// Gives up whatever was asked of the file of an extent of a copy for no operation.
+    pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
+        let given_up = self.copies[slot].asked.extract_if(.., |_, ((of, _), _)| *of == extent);
+        given_up.for_each(|(number, _)| self.ghosts.add(slot, number, Ghost { extent, media: None }));
     }
 
     /// True if what an operation of a copy was asked for under a number is still wanted.
@@ -471,7 +486,7 @@ impl ServedVolume {
         for (slot, copy) in self.copies.iter().enumerate() {
             let operations = copy.contexts.iter().flatten();
             let operations = operations.filter_map(|context| Some((context.extent, since_ns(context)?)));
-            let others = copy.asked.values().copied();
+            let others = copy.asked.values().map(|((extent, _), since_ns)| (*extent, *since_ns));
             let late = operations.chain(others).filter(|(_, since_ns)| *since_ns < before_ns);
             stalled.extend(late.map(|(extent, _)| (slot, extent)));
         }
@@ -483,13 +498,8 @@ impl ServedVolume {
     /// Gives up whatever is under way on a copy of an extent; answers which operations that were, each of which has to
     /// be told to have failed. What comes back of it later is a ghost's.
     pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
+        self.give_up_asked(slot, extent);
         let copy = &mut self.copies[slot];
-        let asked: Vec<AskNumber> =
-            copy.asked.iter().filter(|(_, (of, _))| *of == extent).map(|(number, _)| *number).collect();
-        for number in asked {
-            copy.asked.remove(&number);
-            self.ghosts.add(slot, number, Ghost { extent, media: None });
-        }
         let mut operations = Vec::new();
         for (index, context) in (0..).zip(&mut copy.contexts) {
             let Some(context) = context.take_if(|context| context.extent == extent) else { continue };

@@ -1,6 +1,6 @@
 //! What the completions of a reactor's ring belong to.
 
-use weir_volume::OperationId;
+use weir_volume::{Generation, OperationId};
 
 /// Index of a connection in its reactor.
 pub(super) type ConnectionIndex = usize;
@@ -46,9 +46,9 @@ pub(super) enum Token {
     /// The second half.
     ZeroReserve(CopyIndex, OperationId, AskNumber),
     /// Space reserved ahead of writes.
-    Allocate { copy: CopyIndex, number: AskNumber, extent: u32, piece: u32 },
-    /// Stability of an extent's writes.
-    Sync { copy: CopyIndex, number: AskNumber, extent: u32 },
+    Allocate { copy: CopyIndex, number: AskNumber, file: (u32, Generation), piece: u32 },
+    /// Stability of what was written to the file of an extent.
+    Sync { copy: CopyIndex, number: AskNumber, file: (u32, Generation) },
     /// Something that one of a volume's journals wants done.
     Journal { volume: VolumeIndex, journal: usize, flight: u64 },
 }

@@ -100,7 +100,9 @@ impl Reactor {
                 let asked = Asked::of_copy(token, 0);
                 self.change_journaled(index, seat, (offset, length), asked, Kind::Zero);
             }
-            Action::Sync { extent } => self.sync_journaled(index, seat, Token::Sync { copy, number, extent }),
+            Action::Sync { extent, generation } => {
+                self.sync_journaled(index, seat, Token::Sync { copy, number, file: (extent, generation) });
+            }
             _ => unreachable!("it was looked whether it is a journal's work"),
         }
     }
