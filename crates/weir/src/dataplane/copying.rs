@@ -268,7 +268,6 @@ impl Reactor {
     ) {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         drop(owner);
-        self.resume_starved();
         let volume = &mut self.volumes[index];
         volume.copying.steps_under_way -= 1;
         // Much may have been copied in this round.

@@ -29,6 +29,8 @@ mod served_volume;
 mod sharing;
 mod stalls;
 mod status;
+#[cfg(test)]
+mod tests;
 mod token;
 mod turns;
 mod yielding;

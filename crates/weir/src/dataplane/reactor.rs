@@ -71,6 +71,8 @@ pub(super) struct Reactor {
     pub resuming: Vec<ConnectionIndex>,
     /// Connections that found the pool exhausted; all are tried again when a buffer comes back.
     pub starved: Vec<ConnectionIndex>,
+    /// Buffers that had come back to the pool when the last of them found it so.
+    pub returns_seen: u64,
     /// Connections that drain or close; looked after at the end of each round, so that no index becomes
     /// invalid within one.
     pub ending: Vec<ConnectionIndex>,
@@ -134,6 +136,7 @@ impl Reactor {
             outgoing: Vec::new(),
             resuming: Vec::new(),
             starved: Vec::new(),
+            returns_seen: 0,
             ending: Vec::new(),
             spare_batches: Vec::new(),
             clock: Clock,
@@ -169,42 +172,52 @@ impl Reactor {
     /// Runs until told to stop and everything is answered.
     pub fn run(mut self) {
         loop {
-            self.now_ns = self.clock.now_ns();
-            for _ in 0..ROUND_COMPLETIONS_MAX {
-                let Some(completion) = self.ring.next_completion() else { break };
-                self.on_completion(completion);
-            }
-            // After the completions, one of which may have been the wake for these.
-            self.take_commands();
-            self.take_answers();
-            self.take_mail();
-            self.pass_on_refusals();
-            self.pass_on_due();
-            self.look_at_journals();
-            self.look_at_background();
-            self.pass_on_due_notes();
-            self.look_at_copying();
-            self.resume_copying();
-            self.end_due_holds();
-            self.look_at_captures();
-            self.look_at_statuses();
-            self.pass_on_due_keeps();
-            self.look_at_scrubs();
-            self.release_due();
-            self.end_due_rests();
-            self.resume_listed();
-            self.send_outgoing();
-            self.settle_ending();
+            self.begin_round();
             if self.has_stopped() {
                 break;
             }
-            if self.ring.has_ended() {
-                continue;
-            }
-            self.wait();
+            self.wait_unless_ended();
         }
         // Clients that outlasted the daemon's patience: their operations end with their sockets.
         self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
+    }
+
+    /// Does what can be done without waiting.
+    pub(super) fn begin_round(&mut self) {
+        self.now_ns = self.clock.now_ns();
+        for _ in 0..ROUND_COMPLETIONS_MAX {
+            let Some(completion) = self.ring.next_completion() else { break };
+            self.on_completion(completion);
+        }
+        // After the completions, one of which may have been the wake for these.
+        self.take_commands();
+        self.take_answers();
+        self.take_mail();
+        self.pass_on_refusals();
+        self.pass_on_due();
+        self.look_at_journals();
+        self.look_at_background();
+        self.pass_on_due_notes();
+        self.look_at_copying();
+        self.resume_copying();
+        self.end_due_holds();
+        self.look_at_captures();
+        self.look_at_statuses();
+        self.pass_on_due_keeps();
+        self.look_at_scrubs();
+        self.release_due();
+        self.end_due_rests();
+        self.resume_starved();
+        self.resume_listed();
+        self.send_outgoing();
+        self.settle_ending();
+    }
+
+    /// Waits for the next thing, unless something has ended that is to be taken in the next round.
+    pub(super) fn wait_unless_ended(&mut self) {
+        if !self.ring.has_ended() {
+            self.wait();
+        }
     }
 
     fn has_stopped(&mut self) -> bool {
@@ -245,8 +258,9 @@ impl Reactor {
         if self.connections.is_empty() || waits_for_others { 0 } else { self.patience.look_ns() }
     }
 
-    fn timeout_ns(&self) -> Option<u64> {
-        if !(self.resuming.is_empty() && self.outgoing.is_empty() && self.refusals.is_empty()) {
+    pub(super) fn timeout_ns(&self) -> Option<u64> {
+        let is_idle = self.resuming.is_empty() && self.outgoing.is_empty() && self.refusals.is_empty();
+        if !is_idle || self.can_feed_starved() {
             return Some(0);
         }
         let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);

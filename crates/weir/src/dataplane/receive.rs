@@ -214,6 +214,7 @@ impl Reactor {
             }
             None => {
                 self.starved.push(index);
+                self.returns_seen = self.pool.returns();
                 None
             }
         }
@@ -234,13 +235,18 @@ impl Reactor {
         if bytes > 0 && std::mem::take(&mut connection.is_short_of_buffers) {
             self.list_resuming(index);
         }
-        if bytes > 0 {
-            self.resume_starved();
-        }
     }
 
-    /// Buffers came back: those that found none go on.
+    /// True if a connection found no buffer, and one came back since: from another connection, a journal, or whoever had it.
+    pub(super) fn can_feed_starved(&self) -> bool {
+        !self.starved.is_empty() && self.pool.returns() != self.returns_seen
+    }
+
+    /// Has connections go on that found no buffer, once any came back.
     pub(super) fn resume_starved(&mut self) {
+        if !self.can_feed_starved() {
+            return;
+        }
         for starved in std::mem::take(&mut self.starved) {
             self.list_resuming(starved);
         }

@@ -308,7 +308,6 @@ impl Reactor {
     pub(super) fn piece_scrubbed(&mut self, index: VolumeIndex, extent: u32, owner: Owner) {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         drop(owner);
-        self.resume_starved();
         let volume = &mut self.volumes[index];
         for home in volume.homes_read(extent) {
             let moved = |pace: &mut Pace| pace.moved(now_ns, PIECE, PIECE_BYTES as u32);

@@ -1,0 +1,192 @@
+//! One reactor with little memory, taken turn by turn on the test's own thread, on files of a real filesystem.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use tempfile::TempDir;
+use weir_nbd::{ExportInfo, Session};
+use weir_reactor::Unfilled;
+use weir_types::bounds::EXTENT_BYTES;
+use weir_volume::mirror::{Account, Standing};
+
+use super::*;
+use crate::store::extent_file_name;
+
+/// Enough for a ring to register it.
+const POOL_BYTES: usize = 1 << 20;
+/// Far more turns than anything takes.
+const TURNS_MAX: usize = 10_000;
+const VOLUME: VolumeId = VolumeId::from_bytes([1; 16]);
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+
+/// A reactor with a volume of one extent.
+struct World {
+    reactor: Reactor,
+    orders: Sender<Command>,
+    alarms: Alarms,
+    folder: TempDir,
+}
+
+impl World {
+    /// Each replica is in a folder of its own, on the drive that the sources are on.
+    fn new(replicas: usize) -> World {
+        let pool = BufferPool::new(POOL_BYTES).unwrap();
+        let ring = Ring::new(RingConfig::default(), pool.clone()).unwrap();
+        assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
+        let helper = Helper::start(0, ring.waker()).unwrap();
+        let (orders, commands) = channel();
+        let (alarms, commons) = (Alarms::default(), Arc::new(Commons::new(1)));
+        commons.introduce(0, ring.waker());
+        let ties = Ties { index: 0, commands, commons, alarms: Arc::clone(&alarms) };
+        let reactor = Reactor::new(ring, pool, helper, ties);
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let mut world = World { reactor, orders, alarms, folder };
+        world.open(replicas);
+        world
+    }
+
+    fn open(&mut self, replicas: usize) {
+        let homes = (0..replicas).map(|slot| self.home(slot)).collect();
+        let standing = |slot| if slot < replicas { Standing::InSync } else { Standing::Absent };
+        let account = Account { standings: std::array::from_fn(standing), ..Account::default() };
+        let is_there = std::array::from_fn(|slot| slot < replicas);
+        let beginning = Beginning { account, is_there, epoch_reserved: 0, is_confirmed: true };
+        let spec = VolumeSpec {
+            id: VOLUME,
+            size_bytes: EXTENT_BYTES,
+            is_read_only: false,
+            layout: VolumeLayout {
+                homes: Vec::new(),
+                copies: (0..replicas).map(|slot| vec![slot as u8]).collect(),
+            },
+            beginnings: if replicas > 1 { vec![beginning] } else { Vec::new() },
+            witnesses: self.folder.path().join("epochs"),
+            seals: Vec::new(),
+        };
+        let (done, _answer) = sync_channel(1);
+        let (journals, statistics) = Default::default();
+        self.order(Command::Open { spec, homes, journals, statistics, done });
+    }
+
+    fn home(&self, slot: usize) -> NewHome {
+        let directory = self.folder.path().join(slot.to_string());
+        std::fs::create_dir(&directory).unwrap();
+        let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
+        file.set_len(EXTENT_BYTES).unwrap();
+        let (paths, background, paces) = Default::default();
+        let pool = Pool::new(MediaModel::UNKNOWN, None, Clock.now_ns());
+        let pool = Arc::new(Mutex::new(PoolState { pool, paths, background, paces }));
+        NewHome { drive: DriveId::from_bytes([slot as u8; 16]), directory, read_cost: 1, media: None, pool }
+    }
+
+    fn order(&mut self, command: Command) {
+        self.orders.send(command).unwrap();
+        self.reactor.begin_round();
+    }
+
+    fn attach(&mut self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let export = ExportInfo {
+            name: "vol1".to_owned(),
+            description: String::new(),
+            size_bytes: EXTENT_BYTES,
+            read_only: false,
+            block_size_minimum: 1,
+            block_size_preferred: 4096,
+            block_size_maximum: 1 << 20,
+        };
+        let session = Session { export, structured_replies: false, allocation_context: None };
+        let connection = Box::new(NewConnection { socket: ours.into(), session, leftover: Vec::new() });
+        self.order(Command::Serve { volume: VOLUME, connection });
+        theirs
+    }
+
+    /// Takes turns until something holds.
+    fn turn_until(&mut self, what: &str, mut holds: impl FnMut(&mut Reactor) -> bool) {
+        for _ in 0..TURNS_MAX {
+            self.reactor.begin_round();
+            if holds(&mut self.reactor) {
+                return;
+            }
+            self.reactor.wait_unless_ended();
+        }
+        panic!("gave up waiting until {what}");
+    }
+
+    /// Takes turns until an answer is here, which is no error; its payload.
+    fn answer(&mut self, client: &mut UnixStream, payload_bytes: usize) -> Vec<u8> {
+        let mut answer = Vec::new();
+        self.turn_until("the answer is here", |_| {
+            let mut bytes = [0; 4096];
+            match client.read(&mut bytes) {
+                Ok(count) => answer.extend_from_slice(&bytes[..count]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            answer.len() >= 16 + payload_bytes
+        });
+        assert_eq!(answer[4..8], [0; 4], "the request failed");
+        answer.split_off(16)
+    }
+
+    fn write(&mut self, client: &mut UnixStream, offset: u64, data: &[u8]) {
+        client.write_all(&[request(WRITE, offset, data.len()), data.to_vec()].concat()).unwrap();
+        self.answer(client, 0);
+    }
+
+    fn read(&mut self, client: &mut UnixStream, offset: u64, length: usize) -> Vec<u8> {
+        client.write_all(&request(READ, offset, length)).unwrap();
+        self.answer(client, length)
+    }
+
+    /// Takes all buffers of a size that there are.
+    fn exhaust(&self, bytes: usize) -> Vec<Unfilled> {
+        std::iter::from_fn(|| self.reactor.pool.take(bytes)).collect()
+    }
+}
+
+fn request(command: u16, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend([0; 2]);
+    bytes.extend(command.to_be_bytes());
+    bytes.extend([7; 8]);
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend((length as u32).to_be_bytes());
+    bytes
+}
+
+#[test]
+fn whoever_frees_a_buffer_wakes_requests_that_found_none() {
+    let mut world = World::new(1);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    let held = world.exhaust(4096);
+    client.write_all(&request(READ, 0, 4096)).unwrap();
+    world.turn_until("the read finds no buffer", |reactor| !reactor.starved.is_empty());
+    assert_ne!(world.reactor.timeout_ns(), Some(0), "nothing can be done before a buffer comes back");
+    // As when a journal has written a record: nobody but the pool is told.
+    drop(held);
+    assert_eq!(world.reactor.timeout_ns(), Some(0), "the reactor must not go to sleep");
+    assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
+}
+
+#[test]
+fn exhausted_pool_fails_neither_replicas_nor_clients() {
+    let mut world = World::new(2);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[1; 4096]);
+    // What is left is taken for the request itself: its replicas need memory of their own to change partial blocks.
+    let mut held = world.exhaust(8192);
+    held.pop();
+    for sector in 0..8_u8 {
+        world.write(&mut client, u64::from(sector) * 512, &[sector + 10; 512]);
+    }
+    let expected: Vec<u8> = (0..8_u8).flat_map(|sector| [sector + 10; 512]).collect();
+    assert_eq!(world.read(&mut client, 0, 4096), expected);
+    assert!(locked(&world.alarms).is_empty(), "{:?}", locked(&world.alarms));
+    let (_, volume) = world.reactor.volumes.iter().next().unwrap();
+    assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
+    drop(held);
+    assert_eq!(world.read(&mut client, 0, 4096), expected);
+}
