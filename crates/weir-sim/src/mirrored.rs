@@ -3,6 +3,7 @@
 
 mod capturing;
 mod crash;
+mod drive;
 mod metadata;
 mod moving;
 mod rest;
@@ -15,9 +16,7 @@ use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
 use weir_volume::mirror::{
-    Account, Agenda, Answer, Effect, Keep, MetadataFault, MetadataWrites, MirrorId, Slots, Standing,
-    Standings,
-    Witness,
+    Account, Agenda, Answer, Effect, Keep, MetadataWrites, MirrorId, Slots, Standing, Standings, Witness,
 };
 use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
@@ -28,36 +27,12 @@ use crate::requests::{EXTENTS, FOREIGN, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
+use drive::Drive;
 use metadata::Record;
 use moving::Control;
 use rest::{Scrubs, SumsFile};
 pub use settings::{Report, Rot, Sabotage, Settings};
 use stalling::Ghost;
-
-/// An imagined drive with a copy of each extent.
-#[derive(Clone, Debug, Default)]
-struct Drive {
-    files: Vec<File>,
-    accounts: Vec<Option<Account>>,
-    sums: Vec<SumsFile>,
-    /// Which extents' files there are.
-    is_made: Vec<bool>,
-    /// Everything on it fails until the next start, or until it is brought back.
-    is_broken: bool,
-    /// It answers nobody for now.
-    is_silent: bool,
-    /// It was either, since the last start.
-    has_failed: bool,
-    /// Replica metadata cannot be written there, for now.
-    metadata_fault: Option<MetadataFault>,
-}
-
-impl Drive {
-    /// True if nothing comes of what it is asked for.
-    fn is_away(&self) -> bool {
-        self.is_broken || self.is_silent
-    }
-}
 
 /// What will be answered.
 #[derive(Clone, Debug)]
