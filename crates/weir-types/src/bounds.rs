@@ -55,18 +55,26 @@ pub const CONNECTION_BUFFER_BYTES_MAX: usize = 4 << 20;
 /// plentiful.
 pub const CONNECTION_WAITING_BYTES_MAX: usize = 512 << 10;
 
-/// Bytes of buffers that one connection may always hold, however short the pool is: two pieces, because a
+/// Bytes of buffers that one connection may hold, however short the pool is: two pieces, because a
 /// small write may touch two and is taken in whole.
 pub const CONNECTION_BUFFER_BYTES_MIN: usize = 2 * PIECE_BYTES as usize;
 
-/// Connections that one reactor serves; more are refused.
-pub const CONNECTIONS_PER_REACTOR_MAX: usize = 256;
+/// Connections that one volume may have; more are refused. Clients that spread their load use some tens.
+pub const CONNECTIONS_PER_VOLUME_MAX: usize = 64;
 
-/// Handshakes under way at a time; further clients wait to be accepted.
-pub const HANDSHAKES_MAX: usize = 128;
+/// Connections that one reactor serves beside the first of each of its volumes; more are refused. A volume gets as many
+/// of them as are still free at most, so that some are always left for the next volume.
+pub const CONNECTIONS_SHARED_PER_REACTOR_MAX: usize = 256;
 
-/// Seconds that a client may take for its handshake.
-pub const HANDSHAKE_SECONDS_MAX: u64 = 30;
+/// Connections that one reactor serves: every volume can always have one.
+pub const CONNECTIONS_PER_REACTOR_MAX: usize = VOLUMES_MAX + CONNECTIONS_SHARED_PER_REACTOR_MAX;
+
+/// Handshakes under way at a time on one listener; for a further client the oldest one of the peer that has the most
+/// ends.
+pub const HANDSHAKES_PER_LISTENER_MAX: usize = 128;
+
+/// Seconds that a client may take for its handshake: several round trips around the world.
+pub const HANDSHAKE_SECONDS_MAX: u64 = 10;
 
 /// Bytes read ahead from one connection's socket.
 pub const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
@@ -248,8 +256,10 @@ const _: () = assert!(EXTENT_BYTES / SECTION_BYTES <= 64 && SECTION_BYTES / PIEC
 const _: () = assert!(ALLOCATION_BYTES.is_multiple_of(PIECE_BYTES));
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(RECEIVE_BUFFER_BYTES > PIECE_BYTES as usize);
-// Half of the pool is enough to give every connection the least that it is promised.
-const _: () = assert!(CONNECTIONS_PER_REACTOR_MAX * CONNECTION_BUFFER_BYTES_MIN <= BUFFER_POOL_BYTES / 2);
+// Half of the pool is enough to give the least that is promised to all connections but the first of each volume.
+const _: () =
+    assert!(CONNECTIONS_SHARED_PER_REACTOR_MAX * CONNECTION_BUFFER_BYTES_MIN <= BUFFER_POOL_BYTES / 2);
+const _: () = assert!(CONNECTIONS_PER_VOLUME_MAX < CONNECTIONS_SHARED_PER_REACTOR_MAX / 2);
 const _: () = assert!(MEASUREMENT_SEQUENTIAL_DEPTH * PIECE_BYTES as usize <= MEASUREMENT_POOL_BYTES / 2);
 const _: () = assert!(MEASUREMENT_DEPTH * BLOCK_BYTES as usize <= MEASUREMENT_POOL_BYTES / 2);
 const _: () = assert!(MEASUREMENT_SCRATCH_BYTES_MIN.is_multiple_of(PIECE_BYTES));

@@ -33,10 +33,22 @@ pub struct Config {
     pub classes: ClassesConfig,
     /// Data-plane threads.
     pub reactors: Option<u16>,
-    /// Where NBD clients attach: `unix:PATH` or `tcp:ADDR:PORT`.
+    /// Where NBD clients attach beside the socket in the state folder: `unix:PATH` or `tcp:ADDR:PORT`.
     pub nbd_listen: Vec<String>,
+    /// NBD clients may attach over TCP from other machines.
+    pub insecure_nbd: bool,
+    /// Mode of NBD sockets, in octal digits.
+    pub nbd_socket_mode: Option<String>,
+    /// Group of NBD sockets.
+    pub socket_group: Option<String>,
+    /// Group whose members may administer through the API's socket.
+    pub admin_group: Option<String>,
     /// The loopback address on which the API is served besides its Unix socket.
     pub api_listen: Option<SocketAddr>,
+    /// File with the token of the API over TCP.
+    pub api_token_file: Option<PathBuf>,
+    /// Whether volumes to which no client is attached have series in the metrics; they do if absent.
+    pub metrics_of_idle_volumes: Option<bool>,
     /// The state folder.
     pub state: Option<PathBuf>,
 }
@@ -224,14 +236,14 @@ fn toml_message(error: &toml::de::Error, text: &str) -> String {
     line.map_or(message.clone(), |line| format!("{message} at line {line}"))
 }
 
-/// The state folder if none is named: that of the system for root, else the user's own.
-pub fn default_state() -> PathBuf {
+/// The state folder if none is named: that of the system for root, else the user's own, if that is known.
+pub fn default_state() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/weir");
+        return Some(PathBuf::from("/var/lib/weir"));
     }
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
-    state.unwrap_or_else(std::env::temp_dir).join("weir")
+    state.map(|state| state.join("weir"))
 }
 
 /// The folder of the sockets of the daemon of a state folder. Those of the default state folder lie in memory, where the
@@ -241,7 +253,7 @@ pub fn sockets_folder(state: &Path) -> PathBuf {
         true => Some(PathBuf::from("/run")),
         false => std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()),
     };
-    let runtime = runtime.filter(|folder| state == default_state() && folder.is_dir());
+    let runtime = runtime.filter(|folder| Some(state) == default_state().as_deref() && folder.is_dir());
     runtime.map_or_else(|| state.to_owned(), |folder| folder.join("weir"))
 }
 

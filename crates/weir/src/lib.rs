@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod dataplane;
+pub mod doors;
 pub mod dry_run;
 pub mod exports;
 pub mod format;

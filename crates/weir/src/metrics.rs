@@ -15,37 +15,35 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
 
+use crate::control::bounds::API_VOLUMES_PER_PIECE;
 use crate::control::reasons::{BoundLimit, BurstCredit};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{
-    BackgroundJob, Control, ControlError, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView,
-    VolumeCondition, VolumeHealth, VolumeView,
+    BackgroundJob, Control, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView, VolumeCondition,
+    VolumeHealth, VolumeView,
 };
 use reasons::LimitInForce;
 
-/// The media type of what [`render`] writes.
+/// The media type of what [`write`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Bounds of the latency histogram, as powers of two of nanoseconds: about 1 us to 17 s. What is finer or
 /// coarser helps nobody who watches and costs series.
 const LATENCY_EXPONENTS: std::ops::RangeInclusive<u32> = 10..=34;
 
-/// Writes all metrics as they stand.
+/// Writes metrics, and waits wherever what it writes to does.
 ///
 /// # Errors
-/// If the metrics cannot be written as text.
-pub fn render(control: &Control) -> Outcome<String> {
+/// Those of what it writes to.
+pub fn write(target: &mut impl std::fmt::Write, snapshot: Snapshot) -> Result<(), Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot::take(control)?));
-    let mut text = String::new();
-    text::encode(&mut text, &registry)
-        .map_err(|_| ControlError::internal("the metrics could not be written as text"))?;
-    Ok(text)
+    registry.register_collector(Box::new(snapshot));
+    text::encode(target, &registry)
 }
 
 /// Everything that is shown, at one instant.
 #[derive(Debug, Default)]
-struct Snapshot {
+pub struct Snapshot {
     volumes: Vec<Subject>,
     groups: Vec<Subject>,
     alarms: u64,
@@ -125,12 +123,12 @@ fn seconds(ns: u64) -> f64 {
 }
 
 impl Snapshot {
-    fn take(control: &Control) -> Outcome<Snapshot> {
-        let volumes = control.volumes(None)?;
-        Ok(Snapshot {
-            limits: volumes.iter().flat_map(reasons::limits_in_force).collect(),
-            scrubs: volumes.iter().filter_map(|volume| volume.scrub.clone()).collect(),
-            volumes: volumes.into_iter().map(Subject::volume).collect(),
+    /// Takes what is to be shown; volumes to which no client is attached only if they are wanted.
+    ///
+    /// # Errors
+    /// If something that is shown cannot be found.
+    pub fn take(control: &Control, with_idle_volumes: bool) -> Outcome<Snapshot> {
+        let mut snapshot = Snapshot {
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
             alarms: control.shown_alarms().len() as u64,
             drives: control.drives(),
@@ -139,7 +137,20 @@ impl Snapshot {
             credits: control.burst_credits(),
             background: control.background_jobs(),
             process: process::Process::now(),
-        })
+            ..Snapshot::default()
+        };
+        // Some at a time: what is kept of a volume is much less than what is known of it.
+        for ids in control.volume_ids(None)?.chunks(API_VOLUMES_PER_PIECE) {
+            let is_shown = |view: &VolumeView| {
+                with_idle_volumes || view.snapshot.as_ref().is_some_and(|s| s.connections > 0)
+            };
+            for mut view in control.volume_views(ids).into_iter().filter(is_shown) {
+                snapshot.limits.extend(reasons::limits_in_force(&view));
+                snapshot.scrubs.extend(view.scrub.take());
+                snapshot.volumes.push(Subject::volume(view));
+            }
+        }
+        Ok(snapshot)
     }
 }
 
@@ -170,7 +181,7 @@ impl Subject {
         }
         Subject {
             labels: vec![("tenant", view.record.tenant.into()), ("volume", view.record.name.into())],
-            totals: Totals::from(&snapshot),
+            totals: condensed(Totals::from(&snapshot)),
             limits,
             gauges,
         }
@@ -180,7 +191,7 @@ impl Subject {
         let record = sample.record;
         Subject {
             labels: vec![("tenant", record.tenant.into()), ("policy_group", record.name.into())],
-            totals: sample.totals,
+            totals: condensed(sample.totals),
             limits: record.terms.limits,
             gauges: vec![
                 ("queue_depth", sample.queue_depth),
@@ -203,6 +214,15 @@ impl Subject {
         labels.push((name, value.to_owned()));
         labels
     }
+}
+
+/// The same without what is zero: of an idle volume that is all of its latencies.
+fn condensed(mut totals: Totals) -> Totals {
+    for operation in [&mut totals.read, &mut totals.write, &mut totals.other] {
+        operation.latency.retain(|(_, count)| *count > 0);
+        operation.latency.shrink_to_fit();
+    }
+    totals
 }
 
 impl Collector for Snapshot {

@@ -24,13 +24,12 @@ const BASE_BYTES: u64 = 96 << 20;
 /// Bytes of one request's state and of its answer's head on the way out.
 const REQUEST_STATE_BYTES: u64 = 512;
 const REACTORS: u64 = 2;
-const CONNECTIONS_MAX: u64 = CONNECTIONS_PER_REACTOR_MAX as u64;
 
 /// The most memory that the bounds allow a daemon with this many NBD connections.
 fn memory_bound(connections: u64) -> u64 {
     let requests = CONNECTION_REQUESTS_MAX as u64 * REQUEST_STATE_BYTES;
     let connection = RECEIVE_BUFFER_BYTES as u64 + requests;
-    let handshakes = HANDSHAKES_MAX as u64 * (2 << 16);
+    let handshakes = HANDSHAKES_PER_LISTENER_MAX as u64 * (2 << 16);
     BASE_BYTES + REACTORS * BUFFER_POOL_BYTES as u64 + connections * connection + handshakes
 }
 
@@ -305,7 +304,7 @@ fn free_port() -> Option<u16> {
 #[test]
 fn many_connections_in_their_handshake() {
     let mut scene = Scene::with_sockets();
-    let idle: Vec<UnixStream> = (0..HANDSHAKES_MAX + 50)
+    let idle: Vec<UnixStream> = (0..HANDSHAKES_PER_LISTENER_MAX + 50)
         .map_while(|_| {
             // The kernel's own queue may be full; that it is bounded is the point.
             let stream = UnixStream::connect(scene.socket()).ok()?;
@@ -313,7 +312,7 @@ fn many_connections_in_their_handshake() {
             Some(stream)
         })
         .collect();
-    assert!(idle.len() >= HANDSHAKES_MAX);
+    assert!(idle.len() >= HANDSHAKES_PER_LISTENER_MAX);
     scene.all_is_well(8);
     drop(idle);
     scene.finish();
@@ -324,23 +323,62 @@ fn connections_beyond_the_limit_are_refused() {
     let daemon = State::new().start(&["--reactors", "1"]);
     daemon.create("target", "1GiB");
     let socket = daemon.nbd_socket();
-    let mut clients: Vec<Client> = (0..CONNECTIONS_MAX).map(|_| Client::attach(&socket, "target")).collect();
+    let attach = |_| Client::attach(&socket, "target");
+    let mut clients: Vec<Client> = (0..CONNECTIONS_PER_VOLUME_MAX).map(attach).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.read(0, 512).unwrap().len(), 512));
     for _ in 0..20 {
         let mut surplus = Client::attach(&socket, "target");
         assert!(surplus.is_ended(), "a connection beyond the limit was served");
     }
     clients.iter_mut().for_each(|client| assert_eq!(client.read(4096, 512).unwrap().len(), 512));
-    let (resident, bound) = (daemon.resident_bytes(), memory_bound(CONNECTIONS_MAX));
+    let (resident, bound) = (daemon.resident_bytes(), memory_bound(CONNECTIONS_PER_VOLUME_MAX as u64));
     assert!(resident <= bound, "{} MiB are resident, {} are allowed", resident >> 20, bound >> 20);
-    println!("{CONNECTIONS_MAX} connections, {} MiB resident of {} allowed", resident >> 20, bound >> 20);
-    clients.truncate(CONNECTIONS_MAX as usize - 1);
+    clients.truncate(CONNECTIONS_PER_VOLUME_MAX - 1);
     let mut next = wait_for("a place is free again", || {
         let mut client = Client::attach(&socket, "target");
         client.try_read(0, 512).is_ok_and(|answer| answer.is_ok()).then_some(client)
     });
     next.write(0, &[1; 512]).unwrap();
     drop(clients);
+    daemon.stop();
+}
+
+#[test]
+fn volume_can_be_attached_beside_any_number_of_idle_connections() {
+    let daemon = State::new().start(&["--reactors", "1"]);
+    daemon.create("last", "1GiB");
+    let socket = daemon.nbd_socket();
+    let mut idle = Vec::new();
+    for number in 0..8 {
+        let name = format!("greedy-{number}");
+        daemon.create(&name, "1GiB");
+        let mut clients: Vec<Client> = (0..70).map(|_| Client::attach(&socket, &name)).collect();
+        assert_eq!(clients[0].try_read(0, 512).unwrap(), Ok(vec![0; 512]), "the first client of {name}");
+        idle.extend(clients);
+    }
+    let mut client = Client::attach(&socket, "last");
+    client.write(0, &[7; 4096]).unwrap();
+    assert_eq!(client.read(0, 4096).unwrap(), [7; 4096]);
+    let (resident, bound) = (daemon.resident_bytes(), memory_bound(idle.len() as u64));
+    assert!(resident <= bound, "{} MiB are resident, {} are allowed", resident >> 20, bound >> 20);
+    drop(idle);
+    daemon.stop();
+}
+
+#[test]
+fn idle_handshakes_delay_no_new_client() {
+    let daemon = Daemon::fresh();
+    daemon.create("target", "1GiB");
+    let mut idle: Vec<UnixStream> = (0..200).map(|_| connect(&daemon.nbd_socket())).collect();
+    let mut client = Client::attach(&daemon.nbd_socket(), "target");
+    assert_eq!(client.read(0, 512).unwrap().len(), 512);
+    // Not because the idle handshakes took too long: half of them are still under way.
+    for stream in &mut idle[100..] {
+        stream.read_exact(&mut [0; 18]).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let end = stream.read(&mut [0; 1]).unwrap_err();
+        assert_eq!(end.kind(), std::io::ErrorKind::WouldBlock);
+    }
     daemon.stop();
 }
 

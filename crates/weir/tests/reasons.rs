@@ -30,8 +30,8 @@ fn scene(emulation: &str, volumes: &[&str]) -> Daemon {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--emulate", emulation, "--no-measurement"]);
     daemon.ok(&["tenant", "create", "svm01"]);
     for volume in volumes {
-        let (tenant, name) = volume.split_once('/').unwrap_or(("default", volume));
-        daemon.ok(&["volume", "create", name, "--size", "1GiB", "--drive", "em", "--tenant", tenant]);
+        let options = ["--size", "1GiB", "--drive", "em"];
+        daemon.ok(&[&["volume", "create"][..], &named(volume), &options].concat());
     }
     daemon
 }
@@ -47,11 +47,18 @@ fn bind(daemon: &Daemon, volume: &str, group: &str) {
     daemon.ok(&["volume", "modify", volume, "--qos-policy-group", group]);
 }
 
+/// The options that name a volume, which is written `NAME` or `TENANT/NAME`.
+fn named(volume: &str) -> [&str; 3] {
+    let (tenant, name) = volume.split_once('/').unwrap_or(("default", volume));
+    [name, "--tenant", tenant]
+}
+
 /// Waits until a volume is explained with these fields, and answers the explanation.
 fn explained(daemon: &Daemon, volume: &str, expected: Value) -> Value {
+    let explain = [&["qos", "explain"][..], &named(volume), &["--interval", "0.5"]].concat();
     let mut last = Value::Null;
     let mut is_as_expected = || {
-        last = daemon.json(&["qos", "explain", volume, "--interval", "0.5"]);
+        last = daemon.json(&explain);
         expected.as_object().unwrap().iter().all(|(field, value)| last[field] == *value)
     };
     let mut tries = 0;
@@ -59,7 +66,7 @@ fn explained(daemon: &Daemon, volume: &str, expected: Value) -> Value {
         tries += 1;
         let is_right = is_as_expected();
         if !is_right && tries % 10 == 0 {
-            eprintln!("{volume}: {}", daemon.ok(&["qos", "explain", volume, "--interval", "0.5"]));
+            eprintln!("{volume}: {}", daemon.ok(&explain));
         }
         is_right
     });
@@ -88,7 +95,7 @@ fn number(value: &Value) -> u64 {
 /// For every volume the causes sum up to the latency, in totals and in the table's means.
 fn check_sums(daemon: &Daemon, volumes: &[&str]) {
     for volume in volumes {
-        let statistics = &daemon.json(&["volume", "inspect", volume])["statistics"];
+        let statistics = &daemon.json(&[&["volume", "inspect"][..], &named(volume)].concat())["statistics"];
         for kind in ["read", "write", "other"] {
             let kind = &statistics[kind];
             let sum: u64 = CAUSES.iter().map(|cause| number(&kind[cause])).sum();
@@ -139,7 +146,7 @@ fn ceilings_are_named_at_each_level_and_dimension() {
     explained(&daemon, "v1", ceiling("volume", "v1", "reads", "read_iops", 60));
     daemon.ok(&["tenant", "modify", "svm01", "--qos-policy-group", "top"]);
     let third = Saturating::start_writing(&daemon, "svm01/t1", 16, 4096);
-    explained(&daemon, "t1", ceiling("tenant", "svm01", "top", "iops", 80));
+    explained(&daemon, "svm01/t1", ceiling("tenant", "svm01", "top", "iops", 80));
     let metrics = metrics(&daemon);
     for series in [
         "weir_volume_bound_seconds_total{tenant=\"default\",volume=\"v1\",scope=\"policy_group\",name=\"together\",\
@@ -154,7 +161,7 @@ fn ceilings_are_named_at_each_level_and_dimension() {
     for client in [beside, reader, third] {
         client.finish();
     }
-    check_sums(&daemon, &["v1", "v2", "t1"]);
+    check_sums(&daemon, &["v1", "v2", "svm01/t1"]);
 }
 
 fn metrics(daemon: &Daemon) -> String {

@@ -41,19 +41,19 @@ pub const PHASES: [Phase; 10] = [
         loads: &[],
         commands: &[
             "qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false",
-            "qos policy-group show -policy-group policy1",
+            "qos policy-group show -vserver svm01 -policy-group policy1",
             "volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1",
         ],
     },
     Phase {
         title: "policy1 modified: 1000 IOPS",
         loads: &[],
-        commands: &["qos policy-group modify policy1 -max-throughput 1000IOPS,200MB/s"],
+        commands: &["qos policy-group modify policy1 -vserver svm01 -max-throughput 1000IOPS,200MB/s"],
     },
     Phase {
         title: "policy1 modified: 2000 IOPS",
         loads: &[],
-        commands: &["qos policy-group modify policy1 -max-throughput 2000IOPS,200MB/s"],
+        commands: &["qos policy-group modify policy1 -vserver svm01 -max-throughput 2000IOPS,200MB/s"],
     },
     Phase {
         title: "vol2 under policy1 too: 2000 each",
@@ -67,7 +67,7 @@ pub const PHASES: [Phase; 10] = [
             "qos policy-group create policy1-shared -vserver svm01 -max-throughput 3000IOPS,200MB/s -is-shared true",
             "volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1-shared",
             "volume modify -volume vol2 -vserver svm01 -qos-policy-group policy1-shared",
-            "qos policy-group show -policy-group policy1-shared",
+            "qos policy-group show -vserver svm01 -policy-group policy1-shared",
         ],
     },
     Phase {

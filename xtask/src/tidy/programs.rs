@@ -50,7 +50,8 @@ mod tests {
     #[test]
     fn the_compiler_refuses_an_impure_library() {
         let folder = std::env::temp_dir().join(format!("weir-purity-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("src")).unwrap();
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(folder.join("src")).unwrap();
         let manifest = "[package]\nname = \"impure\"\nedition = \"2024\"\n[workspace]\n";
         std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
         let lint = |body: &str| {

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_configuration_names_the_documents_drives_in_its_order() {
         let folder = std::env::temp_dir().join(format!("weir-document-test-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir(&folder).unwrap();
         let text = std::fs::read_to_string(configure(&folder).unwrap()).unwrap();
         let at = |name: &str| text.find(&format!("/{name}\"")).unwrap();
         assert!(at("xvdl") < at("xvdn") && at("xvdn") < at("xvdj"), "{text}");

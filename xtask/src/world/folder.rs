@@ -1,5 +1,7 @@
 //! Folders that go away, in memory or on a real disk.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -16,10 +18,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder below `parent`.
+    /// Makes a folder below `parent`, whose name nobody can have taken before.
     pub fn new(parent: &Path, name: &str) -> Result<Folder> {
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         let path = parent.join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let made = DirBuilder::new().mode(0o755).create(&path);
+        made.with_context(|| format!("cannot create {}", path.display()))?;
         interrupt::remember(&path);
         Ok(Folder { path, is_kept: false })
     }

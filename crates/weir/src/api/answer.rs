@@ -45,6 +45,11 @@ impl ApiError {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorKind::Internal, error.to_string())
     }
 
+    /// So much is under way that this has to wait.
+    pub fn busy(message: &str) -> ApiError {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Refused, message)
+    }
+
     fn rejected(status: StatusCode, message: String) -> ApiError {
         ApiError::new(status, ErrorKind::Invalid, message)
     }

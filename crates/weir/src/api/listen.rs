@@ -1,31 +1,53 @@
-//! Where the API listens: a Unix socket for the daemon's own user, and, if asked for, TCP on loopback.
+//! Where the API listens: a Unix socket whose peers the kernel names, and, if asked for, TCP on loopback, where a token
+//! is shown.
+//!
+//! Each listener has its own budget of connections. A connection that sends no request, or takes nothing of an answer,
+//! ends after a stated time.
 
+use std::convert::Infallible;
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::extract::connect_info::Connected;
-use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
 use axum::response::{IntoResponse, Response};
-use axum::serve::{IncomingStream, Listener};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
 
-use super::answer::ApiError;
+use super::admission::{Entrance, admit};
 use super::audit::Caller;
-use crate::control::ControlError;
-use crate::control::bounds::API_CONNECTIONS_MAX;
+use super::body::{Busy, Timely};
+use super::timed::Timed;
+use super::token::Token;
+use crate::control::bounds::{
+    API_CONNECTION_BUFFER_BYTES, API_CONNECTIONS_MAX, API_CONNECTIONS_RESERVE, API_HEADER_SECONDS_MAX,
+    API_WRITE_SECONDS_MAX,
+};
+use crate::doors::budget::Budget;
+use crate::doors::peer::Peer;
+use crate::doors::socket::{self, SocketAccess};
 
 /// How long requests that run may still take when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Pause after a client could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Mode of the socket where only the daemon's user administers, and where a group does too.
+const MODES: (u32, u32) = (0o600, 0o660);
 
 /// Why the API cannot listen somewhere.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +60,7 @@ pub enum ListenError {
     },
     /// The address is reachable from elsewhere.
     #[error(
-        "the API listens on loopback only, because it asks for no password; \
+        "the API listens on loopback only, because it does not encrypt; \
          {0} is not loopback, 127.0.0.1:PORT would be accepted"
     )]
     NotLoopback(SocketAddr),
@@ -66,35 +88,43 @@ impl ListenError {
 pub struct ApiListeners {
     unix: UnixListener,
     path: PathBuf,
-    tcp: Option<TcpListener>,
+    admin_group: Option<u32>,
+    tcp: Option<(TcpListener, Arc<Token>)>,
 }
 
 impl ApiListeners {
-    /// Binds the Unix socket at `path` and, if given, a loopback TCP address. A socket that nobody answers on
-    /// was left by a crash and is replaced.
+    /// Binds the Unix socket at `path`, on which root, the daemon's user and a group may administer, and, if given, a
+    /// loopback TCP address with the token that requests there must show.
     ///
     /// # Errors
     /// If somebody answers on the socket, the address is not loopback, or the system refuses.
-    pub fn bind(path: &Path, tcp: Option<SocketAddr>) -> Result<ApiListeners, ListenError> {
-        if let Some(address) = tcp.filter(|address| !address.ip().is_loopback()) {
-            return Err(ListenError::NotLoopback(address));
+    pub fn bind(
+        path: &Path,
+        admin_group: Option<u32>,
+        tcp: Option<(SocketAddr, Arc<Token>)>,
+    ) -> Result<ApiListeners, ListenError> {
+        if let Some((address, _)) = tcp.as_ref().filter(|(address, _)| !address.ip().is_loopback()) {
+            return Err(ListenError::NotLoopback(*address));
         }
-        if UnixStream::connect(path).is_ok() {
-            return Err(ListenError::InUse { path: path.to_owned() });
-        }
-        let unix_error = |source| ListenError::System { address: format!("unix:{}", path.display()), source };
-        let unix = bind_unix(path).map_err(unix_error)?;
-        let tcp = tcp.map(|address| {
+        let mode = if admin_group.is_some() { MODES.1 } else { MODES.0 };
+        let unix = socket::bind(path, SocketAccess { mode, group: admin_group });
+        let unix = unix.map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ListenError::InUse { path: path.to_owned() },
+            _ => ListenError::System { address: format!("unix:{}", path.display()), source },
+        })?;
+        let tcp = tcp.map(|(address, token)| {
             let bound = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
-            bound.map_err(|source| ListenError::System { address: format!("http://{address}"), source })
+            let bound =
+                bound.map_err(|source| ListenError::System { address: format!("http://{address}"), source });
+            bound.map(|listener| (listener, token))
         });
-        Ok(ApiListeners { unix, path: path.to_owned(), tcp: tcp.transpose()? })
+        Ok(ApiListeners { unix, path: path.to_owned(), admin_group, tcp: tcp.transpose()? })
     }
 
     /// Where the sockets are, in the form that `--server` takes.
     pub fn addresses(&self) -> Vec<String> {
         let mut addresses = vec![format!("unix:{}", self.path.display())];
-        let tcp = self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+        let tcp = self.tcp.as_ref().and_then(|(tcp, _)| tcp.local_addr().ok());
         addresses.extend(tcp.map(|address| format!("http://{address}")));
         addresses
     }
@@ -104,18 +134,26 @@ impl ApiListeners {
     /// # Errors
     /// If a socket can no longer be served.
     pub async fn serve(&self, router: Router, stop: watch::Receiver<bool>) -> io::Result<()> {
-        let connections = Arc::new(Semaphore::new(API_CONNECTIONS_MAX));
         let unix = tokio::net::UnixListener::from_std(self.unix.try_clone()?)?;
-        let unix = serve_one(
-            Bounded { listener: unix, connections: connections.clone() },
-            router.clone(),
-            stop.clone(),
-        );
-        let Some(tcp) = &self.tcp else { return unix.await };
+        let door = Door::new(router.clone(), API_CONNECTIONS_RESERVE);
+        let accept = || async { Ok(who_is_there(unix.accept().await?.0, self.admin_group)) };
+        let unix = door.serve(accept, stop.clone());
+        let Some((tcp, token)) = &self.tcp else { return unix.await };
         let tcp = tokio::net::TcpListener::from_std(tcp.try_clone()?)?;
-        let router = router.layer(middleware::from_fn(local_host_only));
-        let tcp = serve_one(Bounded { listener: tcp, connections }, router, stop);
-        tokio::try_join!(unix, tcp).map(|_| ())
+        let door = Door::new(router, 0);
+        let accept = || async {
+            let (stream, address) = tcp.accept().await?;
+            let caller = Caller(address.to_string());
+            Ok((
+                stream,
+                Guest {
+                    peer: Peer::at(address.ip()),
+                    caller,
+                    entrance: Entrance::Tcp { token: token.clone() },
+                },
+            ))
+        };
+        tokio::try_join!(unix, door.serve(accept, stop)).map(|_| ())
     }
 
     /// Removes the Unix socket's name: the last thing that the daemon does.
@@ -125,129 +163,115 @@ impl ApiListeners {
     }
 }
 
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    // Bound under another name and moved once its mode is set, so that nobody else ever gets in.
-    let temporary = path.with_extension("new");
-    let _ = fs::remove_file(&temporary);
-    let listener = UnixListener::bind(&temporary)?;
-    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o600))?;
-    fs::rename(&temporary, path)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+/// Who has connected, and how.
+struct Guest {
+    peer: Peer,
+    caller: Caller,
+    entrance: Entrance,
 }
 
-async fn serve_one<L>(listener: L, router: Router, stop: watch::Receiver<bool>) -> io::Result<()>
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-    Caller: for<'stream> Connected<IncomingStream<'stream, L>>,
-{
-    let stopped = |mut stop: watch::Receiver<bool>| async move {
-        // The sender being gone means the same as its word.
-        let _ = stop.wait_for(|stop| *stop).await;
+/// What the kernel tells of a client of the Unix socket.
+fn who_is_there(stream: UnixStream, admin_group: Option<u32>) -> (UnixStream, Guest) {
+    let Ok(credentials) = stream.peer_cred() else {
+        let entrance = Entrance::Unix { may_administer: false, user: None };
+        return (stream, Guest { peer: Peer::Unknown, caller: Caller::default(), entrance });
     };
-    let service = router.into_make_service_with_connect_info::<Caller>();
-    let serve = axum::serve(listener, service).with_graceful_shutdown(stopped(stop.clone()));
-    let deadline = async {
-        stopped(stop).await;
-        tokio::time::sleep(DRAIN).await;
+    let (user, group) = (credentials.uid(), credentials.gid());
+    let is_member = |wanted: u32| {
+        let others = || weir_reactor::peer_groups(stream.as_fd()).unwrap_or_default();
+        group == wanted || others().contains(&wanted)
     };
-    tokio::select! {
-        result = serve => result,
-        () = deadline => Ok(()),
-    }
+    let own = rustix::process::geteuid().as_raw();
+    let may_administer = user == 0 || user == own || admin_group.is_some_and(is_member);
+    let entrance = Entrance::Unix { may_administer, user: Some(user) };
+    let caller = Caller::local(user, group, credentials.pid());
+    (stream, Guest { peer: Peer::User(user), caller, entrance })
 }
 
-impl Connected<IncomingStream<'_, Bounded<tokio::net::UnixListener>>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, Bounded<tokio::net::UnixListener>>) -> Caller {
-        match stream.io().io.peer_cred() {
-            Ok(peer) => Caller::local(peer.uid(), peer.gid(), peer.pid()),
-            Err(_) => Caller::default(),
+/// One listener's connections.
+struct Door {
+    service: TowerToHyperService<Router>,
+    budget: Budget,
+    graceful: GracefulShutdown,
+}
+
+impl Door {
+    fn new(router: Router, reserve: usize) -> Door {
+        let service = TowerToHyperService::new(router);
+        let budget = Budget::new(API_CONNECTIONS_MAX, reserve);
+        Door { service, budget, graceful: GracefulShutdown::new() }
+    }
+
+    /// Lets clients in until `stop` becomes true, then lets running requests end.
+    async fn serve<S, F>(self, accept: impl Fn() -> F, mut stop: watch::Receiver<bool>) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        F: Future<Output = io::Result<(S, Guest)>>,
+    {
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept() => accepted,
+                // The sender being gone means the same as its word.
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            match accepted {
+                Ok((stream, guest)) => self.let_in(stream, guest),
+                Err(error) => {
+                    tracing::warn!(%error, "a client of the API could not be accepted");
+                    // Short of descriptors, say: trying again at once would only spin.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
         }
+        tokio::select! {
+            () = self.graceful.shutdown() => {}
+            () = tokio::time::sleep(DRAIN) => {}
+        }
+        Ok(())
+    }
+
+    fn let_in<S>(&self, stream: S, guest: Guest)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let peer = guest.peer;
+        let is_favoured = matches!(guest.entrance, Entrance::Unix { may_administer: true, .. });
+        let Some(place) = self.budget.enter(peer, is_favoured) else {
+            return tracing::debug!(?peer, "a connection of the API was refused: all are busy");
+        };
+        let place = Arc::new(place);
+        let (service, occupied, guest) = (self.service.clone(), place.clone(), Arc::new(guest));
+        let answer = service_fn(move |request| {
+            answer(request, service.clone(), guest.clone(), Busy::new(occupied.clone()))
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new());
+        builder.header_read_timeout(Duration::from_secs(API_HEADER_SECONDS_MAX));
+        builder.max_buf_size(API_CONNECTION_BUFFER_BYTES);
+        let stream = Timed::new(stream, Duration::from_secs(API_WRITE_SECONDS_MAX));
+        let connection = self.graceful.watch(builder.serve_connection(TokioIo::new(stream), answer));
+        tokio::spawn(async move {
+            tokio::select! {
+                // However it ended, the client has gone.
+                _ = connection => {}
+                () = place.sent_away() => tracing::debug!(?peer, "an idle connection of the API was ended"),
+            }
+        });
     }
 }
 
-impl Connected<IncomingStream<'_, Bounded<tokio::net::TcpListener>>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, Bounded<tokio::net::TcpListener>>) -> Caller {
-        Caller(stream.remote_addr().to_string())
-    }
-}
-
-/// Refuses requests over TCP that name another host, as a web page does that got its own name to point here.
-async fn local_host_only(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
-    let name =
-        host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);
-    if matches!(name, "localhost" | "127.0.0.1" | "[::1]") {
-        return next.run(request).await;
-    }
-    let message = format!("host '{host}' is not accepted; localhost, 127.0.0.1 and [::1] are");
-    let answer = ApiError::from(ControlError::refused(message));
-    (StatusCode::FORBIDDEN, answer).into_response()
-}
-
-/// A listener that accepts no more connections than the API serves at a time.
-struct Bounded<L> {
-    listener: L,
-    connections: Arc<Semaphore>,
-}
-
-/// A connection that counts against the bound while it lives.
-struct Counted<I> {
-    io: I,
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl<L: Listener> Listener for Bounded<L> {
-    type Io = Counted<L::Io>;
-    type Addr = L::Addr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // Never closed, so there is always a permit in the end.
-        let permit = self.connections.clone().acquire_owned().await.ok();
-        let (io, address) = self.listener.accept().await;
-        (Counted { io, _permit: permit }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
-
-impl<I: AsyncRead + Unpin> AsyncRead for Counted<I> {
-    fn poll_read(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> std::task::Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.io).poll_read(context, buffer)
-    }
-}
-
-impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
-    fn poll_write(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-        bytes: &[u8],
-    ) -> std::task::Poll<io::Result<usize>> {
-        std::pin::Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_flush(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.io).poll_shutdown(context)
-    }
+/// Answers one request, if it is let in.
+async fn answer(
+    request: Request<Incoming>,
+    service: TowerToHyperService<Router>,
+    guest: Arc<Guest>,
+    busy: Busy,
+) -> Result<Response, Infallible> {
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(ConnectInfo(guest.caller.clone()));
+    let response = match admit(&guest.entrance, &parts) {
+        Ok(()) => service.call(Request::from_parts(parts, Body::new(Timely::new(body)))).await?,
+        Err(refusal) => refusal.into_response(),
+    };
+    Ok(response.map(|body| Body::new(busy.with(body))))
 }

@@ -1,22 +1,43 @@
 //! `/metrics`, in the text form of Prometheus (OpenMetrics).
 
+use std::io;
+
 use axum::extract::State;
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::Context;
-use super::answer::ApiError;
+use super::answer::{ApiError, Query};
+use super::stream::{Footprint, Sheet};
 use super::types::ErrorBody;
-use crate::metrics;
+use crate::control::Control;
+use crate::metrics::{self, Snapshot};
+
+/// What of the metrics is wanted.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MetricsQuery {
+    /// Whether volumes have series to which no client is attached; if absent, as the configuration says.
+    pub idle_volumes: Option<bool>,
+}
 
 /// Metrics by volume and by policy group.
 #[utoipa::path(
-    get, path = "/metrics", tag = "statistics", operation_id = "metrics",
+    get, path = "/metrics", tag = "statistics", operation_id = "metrics", params(MetricsQuery),
     responses((status = 200, description = "OpenMetrics text", body = String,
                content_type = "application/openmetrics-text"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn metrics(State(context): State<Context>) -> Result<impl IntoResponse, ApiError> {
-    let text = context.run(metrics::render).await?;
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
+pub(super) async fn metrics(
+    State(context): State<Context>,
+    Query(query): Query<MetricsQuery>,
+) -> Result<Response, ApiError> {
+    let with_idle = query.idle_volumes.unwrap_or(context.facts.metrics_of_idle_volumes);
+    let take = move |control: &Control| Snapshot::take(control, with_idle);
+    let write = |_: &Control, snapshot: Snapshot, sheet: &mut Sheet| {
+        metrics::write(sheet, snapshot).map_err(io::Error::other)
+    };
+    context.stream((Footprint::Whole, metrics::CONTENT_TYPE), take, write).await
 }

@@ -1,9 +1,11 @@
 //! The REST API: control's operations under `/v1`, their description at `/openapi.json`, and `/metrics`.
 
 mod adaptive_policies;
+mod admission;
 mod answer;
 mod audit;
 mod background;
+mod body;
 mod convert;
 mod convert_policy;
 mod documents;
@@ -22,8 +24,11 @@ mod scrubs;
 mod snapshots;
 mod statistics;
 mod status;
+mod stream;
 mod templates;
 mod tenants;
+mod timed;
+mod token;
 pub mod types;
 mod volumes;
 
@@ -46,6 +51,7 @@ pub use audit::Caller;
 pub use documents::openapi_document;
 pub use listen::{ApiListeners, ListenError};
 pub(crate) use policy_set::read_set;
+pub use token::{Token, TokenError, read_token};
 
 use crate::control::Control;
 use crate::control::bounds::{
@@ -54,7 +60,7 @@ use crate::control::bounds::{
 use answer::ApiError;
 
 /// What the API tells about the daemon besides what control knows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Facts {
     /// Data-plane threads.
     pub reactors: usize,
@@ -72,6 +78,24 @@ pub struct Facts {
     pub region: Option<String>,
     /// What in the configuration has no effect yet.
     pub warnings: Vec<String>,
+    /// Volumes to which no client is attached have series in the metrics.
+    pub metrics_of_idle_volumes: bool,
+}
+
+impl Default for Facts {
+    fn default() -> Facts {
+        Facts {
+            reactors: 0,
+            state_directory: String::new(),
+            api_listeners: Vec::new(),
+            nbd_listeners: Vec::new(),
+            cluster_id: None,
+            zone: None,
+            region: None,
+            warnings: Vec::new(),
+            metrics_of_idle_volumes: true,
+        }
+    }
 }
 
 /// What every handler works with.
@@ -85,6 +109,7 @@ struct Context {
     readers: Arc<Semaphore>,
     /// For what may take as long as copying a large volume does: it must not keep others from being answered.
     capturers: Arc<Semaphore>,
+    streams: stream::Streams,
 }
 
 #[derive(OpenApi)]
@@ -168,7 +193,14 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
         .layer(middleware::from_fn(audit::audit))
         .layer(middleware::from_fn(tell_reads))
-        .with_state(Context { control, facts: Arc::new(facts), workers, readers, capturers })
+        .with_state(Context {
+            control,
+            facts: Arc::new(facts),
+            workers,
+            readers,
+            capturers,
+            streams: Default::default(),
+        })
 }
 
 tokio::task_local! {

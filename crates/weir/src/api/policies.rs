@@ -3,13 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 
 use super::answer::{Answer, ApiError, Body, Path, Query};
 use super::types::{
     ErrorBody, PolicyGroup, PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, Rename, TenantQuery,
 };
 use super::{Context, convert, convert_policy};
-use crate::control::GroupKind;
+use crate::control::{Control, GroupKind};
 
 /// List policy groups.
 #[utoipa::path(
@@ -21,10 +22,10 @@ use crate::control::GroupKind;
 pub(super) async fn list(
     State(context): State<Context>,
     Query(query): Query<TenantQuery>,
-) -> Answer<PolicyGroupList> {
+) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| control.policy_groups(GroupKind::Fixed, tenant.as_ref())).await?;
-    Ok(Json(PolicyGroupList { policy_groups: views.into_iter().map(PolicyGroup::from).collect() }))
+    let list = move |control: &Control| control.policy_groups(GroupKind::Fixed, tenant.as_ref());
+    context.stream_list::<_, PolicyGroup>("policy_groups", list).await
 }
 
 /// Make a policy group.

@@ -2,10 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 
-use super::answer::{Answer, Path, Query};
+use super::answer::{Answer, ApiError, Path, Query};
 use super::types::{ErrorBody, Scrub, ScrubList, TenantQuery};
 use super::{Context, convert};
+use crate::control::Control;
 
 /// Scrubs: those that go on, the last ones of other volumes, and what is known of all volumes at rest.
 #[utoipa::path(
@@ -16,10 +18,10 @@ use super::{Context, convert};
 pub(super) async fn list(
     State(context): State<Context>,
     Query(query): Query<TenantQuery>,
-) -> Answer<ScrubList> {
+) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| control.scrubs(tenant.as_ref())).await?;
-    Ok(Json(ScrubList { scrubs: views.into_iter().map(Scrub::from).collect() }))
+    let list = move |control: &Control| control.scrubs(tenant.as_ref());
+    context.stream_list::<_, Scrub>("scrubs", list).await
 }
 
 /// Compare the copies of a volume, find what rotted, and repair it from a good copy, in the background. A scrub that goes on

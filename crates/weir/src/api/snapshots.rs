@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path, Query};
@@ -11,7 +12,7 @@ use super::types::{
     TenantQuery, Volume, VolumeClone,
 };
 use super::{convert, convert_policy};
-use crate::control::{CloneVolume, ControlError, CreateSnapshots, SnapshotView};
+use crate::control::{CloneVolume, Control, ControlError, CreateSnapshots, SnapshotView};
 
 fn list_of(views: Vec<SnapshotView>) -> SnapshotList {
     SnapshotList { snapshots: views.into_iter().map(Snapshot::from).collect() }
@@ -26,11 +27,11 @@ fn list_of(views: Vec<SnapshotView>) -> SnapshotList {
 pub(super) async fn list(
     State(context): State<Context>,
     Query(query): Query<SnapshotQuery>,
-) -> Answer<SnapshotList> {
+) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let volume = convert::optional_name(query.volume.as_deref())?;
-    let views = context.run(move |control| control.snapshots(tenant.as_ref(), volume.as_ref())).await?;
-    Ok(Json(list_of(views)))
+    let list = move |control: &Control| control.snapshots(tenant.as_ref(), volume.as_ref());
+    context.stream_list::<_, Snapshot>("snapshots", list).await
 }
 
 /// Make snapshots of volumes, all at the same instant, while they are used. They are durable with the answer.

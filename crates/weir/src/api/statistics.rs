@@ -1,14 +1,19 @@
 //! `/v1/statistics`
 
+use std::io::Write;
+
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 
-use super::answer::{Answer, Query};
+use super::answer::{Answer, ApiError, Query};
+use super::stream::{Footprint, Sheet};
 use super::types::{
     ErrorBody, PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, VolumeSample,
     VolumeStatistics, VolumeStatisticsQuery,
 };
 use super::{Context, convert};
+use crate::control::Control;
 
 /// Totals by volume; rates are differences of two samples.
 #[utoipa::path(
@@ -20,16 +25,19 @@ use super::{Context, convert};
 pub(super) async fn volumes(
     State(context): State<Context>,
     Query(query): Query<VolumeStatisticsQuery>,
-) -> Answer<VolumeStatistics> {
+) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let volume = convert::optional_name(query.volume.as_deref())?;
-    let sample = move |control: &crate::control::Control| {
+    let sample = move |control: &Control| {
         let timestamp_ns = control.uptime_ns();
         control.volume_samples(tenant.as_ref(), volume.as_ref()).map(|samples| (timestamp_ns, samples))
     };
-    let (timestamp_ns, samples) = context.run(sample).await?;
-    let volumes = samples.into_iter().map(VolumeSample::from).collect();
-    Ok(Json(VolumeStatistics { timestamp_ns, volumes }))
+    let write = |_: &Control, (timestamp_ns, samples): (u64, Vec<_>), sheet: &mut Sheet| {
+        write!(sheet, "{{\"timestamp_ns\":{timestamp_ns},\"volumes\":[")?;
+        sheet.entries(samples.into_iter().map(VolumeSample::from), &mut true)?;
+        sheet.write_all(b"]}")
+    };
+    context.stream((Footprint::Whole, "application/json"), sample, write).await
 }
 
 /// Totals by policy group: what its members did while they were members.
@@ -45,7 +53,7 @@ pub(super) async fn policy_groups(
 ) -> Answer<PolicyGroupStatistics> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let group = convert::optional_name(query.policy_group.as_deref())?;
-    let sample = move |control: &crate::control::Control| {
+    let sample = move |control: &Control| {
         let timestamp_ns = control.uptime_ns();
         control.policy_group_samples(tenant.as_ref(), group.as_ref()).map(|samples| (timestamp_ns, samples))
     };

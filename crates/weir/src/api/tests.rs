@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use reqwest::Method;
 use reqwest::blocking::Client;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -29,6 +30,10 @@ struct World {
     _folder: tempfile::TempDir,
 }
 
+/// The token of the worlds over TCP, and how it is shown.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const SHOWN: &str = "Bearer 0123456789abcdef0123456789abcdef";
+
 impl World {
     fn start(tcp: bool) -> World {
         let folder = tempfile::tempdir().unwrap();
@@ -44,10 +49,12 @@ impl World {
         };
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
         let socket = folder.path().join("api.sock");
-        let address = tcp.then(|| "127.0.0.1:0".parse().unwrap());
-        let listeners = ApiListeners::bind(&socket, address).unwrap();
+        let token = || Arc::new(Token::new(TOKEN.to_owned()));
+        let address = tcp.then(|| ("127.0.0.1:0".parse().unwrap(), token()));
+        let listeners = ApiListeners::bind(&socket, None, address).unwrap();
         let base = if tcp { listeners.addresses()[1].clone() } else { "http://localhost".to_owned() };
-        let builder = Client::builder().no_proxy();
+        let shown = (AUTHORIZATION, HeaderValue::from_static(SHOWN));
+        let builder = Client::builder().no_proxy().default_headers(HeaderMap::from_iter([shown]));
         let client = if tcp { builder } else { builder.unix_socket(socket) }.build().unwrap();
         let (stop, stopped) = watch::channel(false);
         let served = control.clone();
@@ -72,13 +79,17 @@ impl World {
         world
     }
 
-    /// Calls an operation by its template path, requires a status, and checks the answer's form.
+    /// Calls an operation by its template path, requires a status, and checks the answer's form. The name may be
+    /// `TENANT/NAME`.
     fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
+        let (tenant, name) = name.split_once('/').map_or((None, name), |(tenant, name)| (Some(tenant), name));
+        let separator = if template.contains('?') { '&' } else { '?' };
+        let tenant = tenant.map(|tenant| format!("{separator}tenant={tenant}")).unwrap_or_default();
         let path = template.replace("{name}", name).replace("{kind}", name).replace("{snapshot}", SNAPSHOT);
         let (template, _) = template.split_once('?').unwrap_or((template, ""));
         let request = self
             .client
-            .request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", self.base));
+            .request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}{tenant}", self.base));
         let request = match &body {
             Some(body) => request.json(body),
             None => request,
@@ -433,29 +444,24 @@ fn every_operation_answers_as_described() {
     let body = json!({"name": "vol1", "tenant": "svm01", "size_bytes": 1u64 << 30,
         "io_priority": "high", "class_policy": "prefer"});
     assert_eq!(api.call("POST", VOLUMES, "", Some(body), 201)["export_name"], "svm01/vol1");
-    let bound = api.call("PATCH", VOLUME, "vol1", Some(json!({"qos_policy_group": "policy1"})), 200);
+    let bound = api.call("PATCH", VOLUME, "svm01/vol1", Some(json!({"qos_policy_group": "policy1"})), 200);
     assert_eq!(bound["qos_policy_group"]["limits"]["total"]["iops"], 10000);
     let body = json!({"limits": {"total": {"iops": 1000}, "read": {"bytes_per_second": 5}}});
-    let group = api.call("PATCH", GROUP, "policy1", Some(body), 200);
+    let group = api.call("PATCH", GROUP, "svm01/policy1", Some(body), 200);
     assert_eq!((&group["limits"]["total"], &group["workloads"]), (&json!({"iops": 1000}), &json!(1)));
-    api.call(
-        "POST",
-        "/v1/qos/policy-groups/{name}/rename",
-        "policy1",
-        Some(json!({"new_name": "gold"})),
-        200,
-    );
-    assert_eq!(api.call("GET", GROUP, "gold", None, 200)["name"], "gold");
+    let (path, body) = ("/v1/qos/policy-groups/{name}/rename", json!({"new_name": "gold"}));
+    api.call("POST", path, "svm01/policy1", Some(body), 200);
+    assert_eq!(api.call("GET", GROUP, "svm01/gold", None, 200)["name"], "gold");
     assert_eq!(api.call("GET", GROUPS, "", None, 200)["policy_groups"].as_array().unwrap().len(), 1);
     let explained =
-        api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=100000000", "vol1", None, 200);
+        api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=100000000", "svm01/vol1", None, 200);
     assert_eq!((&explained["cause"], &explained["operations"]), (&json!("idle"), &json!(0)));
-    api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=1", "vol1", None, 400);
-    api.call("POST", "/v1/volumes/{name}/resize", "vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
-    assert_eq!(api.call("GET", VOLUME, "vol1", None, 200)["size_bytes"], 2u64 << 30);
+    api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=1", "svm01/vol1", None, 400);
+    api.call("POST", "/v1/volumes/{name}/resize", "svm01/vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
+    assert_eq!(api.call("GET", VOLUME, "svm01/vol1", None, 200)["size_bytes"], 2u64 << 30);
     assert_eq!(api.call("GET", "/v1/volumes?tenant=default", "", None, 200)["volumes"], json!([]));
     assert_eq!(api.call("GET", VOLUMES, "", None, 200)["volumes"].as_array().unwrap().len(), 1);
-    let sample = api.call("GET", "/v1/statistics/volumes?volume=vol1", "", None, 200);
+    let sample = api.call("GET", "/v1/statistics/volumes?volume=vol1&tenant=svm01", "", None, 200);
     assert_eq!(sample["volumes"][0]["qos_policy_group"], "gold");
     let sample = api.call("GET", "/v1/statistics/policy-groups", "", None, 200);
     assert_eq!(sample["policy_groups"][0]["workloads"], 1);
@@ -472,15 +478,16 @@ fn every_operation_answers_as_described() {
     // This process writes no log.
     api.call("GET", "/v1/logging", "", None, 409);
     api.call("PUT", "/v1/logging", "", Some(json!({"level": "debug"})), 400);
-    let trace = api.call("POST", "/v1/recordings", "", Some(json!({"volumes": ["vol1"], "seconds": 1})), 200);
+    let body = json!({"tenant": "svm01", "volumes": ["vol1"], "seconds": 1});
+    let trace = api.call("POST", "/v1/recordings", "", Some(body), 200);
     assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
     api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);
     adapt(api);
     export_and_apply(api);
     call_pools(api);
     call_templates(api);
-    api.call("DELETE", VOLUME, "vol1", None, 204);
-    api.call("DELETE", GROUP, "gold", None, 204);
+    api.call("DELETE", VOLUME, "svm01/vol1", None, 204);
+    api.call("DELETE", GROUP, "svm01/gold", None, 204);
     assert_eq!(api.called, api.described(), "called and described operations differ");
 }
 
@@ -549,17 +556,17 @@ fn adapt(api: &mut World) {
     let group = api.call("POST", ADAPTIVE_GROUPS, "", Some(body), 201);
     assert_eq!((&group["number"], &group["expected_space"]), (&json!(2), &json!("allocated-space")));
     let body = json!({"qos_policy_group": "none", "qos_adaptive_policy_group": "adaptive-policy2"});
-    let volume = api.call("PATCH", VOLUME, "vol1", Some(body), 200);
+    let volume = api.call("PATCH", VOLUME, "svm01/vol1", Some(body), 200);
     assert_eq!(volume["qos_adaptive_policy_group"]["limits"]["total"]["iops"], 3, "for 2 GiB");
     assert_eq!(volume["policy"]["effective"]["ceiling_iops"]["value"], 3);
     let origin = &volume["policy"]["effective"]["ceiling_iops"]["origin"];
     assert_eq!(origin, "adaptive policy group adaptive-policy2");
-    api.call("PATCH", ADAPTIVE_GROUP, "adaptive-policy2", Some(json!({"absolute_iops_min": 75})), 200);
-    let volume = api.call("GET", VOLUME, "vol1", None, 200);
+    api.call("PATCH", ADAPTIVE_GROUP, "svm01/adaptive-policy2", Some(json!({"absolute_iops_min": 75})), 200);
+    let volume = api.call("GET", VOLUME, "svm01/vol1", None, 200);
     assert_eq!(volume["policy"]["levels"][0]["terms"]["limits"]["total"]["iops"], 75);
     let path = "/v1/qos/adaptive-policy-groups/{name}/rename";
-    api.call("POST", path, "adaptive-policy2", Some(json!({"new_name": "a2"})), 200);
-    assert_eq!(api.call("GET", ADAPTIVE_GROUP, "a2", None, 200)["workloads"], 1);
+    api.call("POST", path, "svm01/adaptive-policy2", Some(json!({"new_name": "a2"})), 200);
+    assert_eq!(api.call("GET", ADAPTIVE_GROUP, "svm01/a2", None, 200)["workloads"], 1);
     let groups = api.call("GET", "/v1/qos/adaptive-policy-groups?tenant=svm01", "", None, 200);
     assert_eq!(groups["adaptive_policy_groups"].as_array().unwrap().len(), 4, "with the built-in ones");
     let top = json!({"name": "top", "tenant": "svm01", "limits": {"total": {"iops": 9}}, "weight": 200});
@@ -568,13 +575,13 @@ fn adapt(api: &mut World) {
     let tenant = api.call("PATCH", TENANT, "svm01", Some(body), 200);
     assert_eq!((&tenant["qos_policy_group"], &tenant["template"]), (&json!("top"), &json!("extreme")));
     assert_eq!(api.call("GET", TENANT, "svm01", None, 200)["volumes"], 1);
-    let effective = &api.call("GET", VOLUME, "vol1", None, 200)["policy"]["effective"];
+    let effective = &api.call("GET", VOLUME, "svm01/vol1", None, 200)["policy"]["effective"];
     assert_eq!(effective["ceiling_iops"], json!({"value": 9, "origin": "policy group top of tenant svm01"}));
     let nothing = json!({"qos_policy_group": "none", "template": "none"});
     api.call("PATCH", TENANT, "svm01", Some(nothing), 200);
-    api.call("DELETE", GROUP, "top", None, 204);
-    api.call("PATCH", VOLUME, "vol1", Some(json!({"qos_adaptive_policy_group": "none"})), 200);
-    api.call("DELETE", ADAPTIVE_GROUP, "a2", None, 204);
+    api.call("DELETE", GROUP, "svm01/top", None, 204);
+    api.call("PATCH", VOLUME, "svm01/vol1", Some(json!({"qos_adaptive_policy_group": "none"})), 200);
+    api.call("DELETE", ADAPTIVE_GROUP, "svm01/a2", None, 204);
 }
 
 /// Calls with something wrong: method, path, name and body; then the status, and the kind and words of the error.
@@ -693,8 +700,10 @@ fn over_tcp_only_requests_to_this_host_are_served() {
 #[test]
 fn addresses_that_others_reach_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let bind =
-        |address: &str| ApiListeners::bind(&folder.path().join("a.sock"), Some(address.parse().unwrap()));
+    let bind = |address: &str| {
+        let token = Arc::new(Token::new(TOKEN.to_owned()));
+        ApiListeners::bind(&folder.path().join("a.sock"), None, Some((address.parse().unwrap(), token)))
+    };
     let error = bind("0.0.0.0:0").err().unwrap().to_string();
     assert!(error.contains("0.0.0.0:0 is not loopback"), "{error}");
     assert!(bind("[::1]:0").is_ok() || bind("127.0.0.1:0").is_ok());
@@ -704,12 +713,12 @@ fn addresses_that_others_reach_are_refused() {
 fn a_socket_is_replaced_only_if_nobody_answers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sock");
-    let first = ApiListeners::bind(&path, None).unwrap();
-    let error = ApiListeners::bind(&path, None).err().unwrap().to_string();
+    let first = ApiListeners::bind(&path, None, None).unwrap();
+    let error = ApiListeners::bind(&path, None, None).err().unwrap().to_string();
     assert!(error.contains("another program answers"), "{error}");
     drop(first);
     assert!(path.exists(), "as after a crash");
-    let second = ApiListeners::bind(&path, None).unwrap();
+    let second = ApiListeners::bind(&path, None, None).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     second.remove();

@@ -700,8 +700,8 @@ pub struct ErrorBody {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TenantQuery {
-    /// The tenant. When one thing is named and this is absent, it is looked up in the default tenant first,
-    /// then it is the only one of that name; lists are of all tenants then.
+    /// The tenant. Where one thing is named and this is absent, it is the default tenant's; lists are of all
+    /// tenants then.
     pub tenant: Option<String>,
 }
 

@@ -3,13 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 
 use super::answer::{Answer, ApiError, Body, Path, Query};
 use super::types::{
     DeleteQuery, ErrorBody, TenantQuery, Volume, VolumeCreate, VolumeList, VolumeModify, VolumeResize,
 };
 use super::{Context, convert, convert_policy};
-use crate::control::{CreateVolume, DeleteVolume, ModifyVolume};
+use crate::control::bounds::API_VOLUMES_PER_PIECE;
+use crate::control::{Control, CreateVolume, DeleteVolume, ModifyVolume};
 
 /// List volumes.
 #[utoipa::path(
@@ -20,10 +22,12 @@ use crate::control::{CreateVolume, DeleteVolume, ModifyVolume};
 pub(super) async fn list(
     State(context): State<Context>,
     Query(query): Query<TenantQuery>,
-) -> Answer<VolumeList> {
+) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| control.volumes(tenant.as_ref())).await?;
-    Ok(Json(VolumeList { volumes: views.into_iter().map(Volume::from).collect() }))
+    let list = move |control: &Control| control.volume_ids(tenant.as_ref());
+    context
+        .stream_in_pieces::<_, _, Volume>(("volumes", API_VOLUMES_PER_PIECE), list, Control::volume_views)
+        .await
 }
 
 /// Make a volume.

@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Where the daemon is: unix:PATH or http://HOST:PORT [default: the default state folder's api.sock]
     #[arg(long, global = true, env = "WEIR_SERVER", value_name = "ADDRESS")]
     pub server: Option<String>,
+    /// File with the token that a daemon at an http address wants to see
+    #[arg(long, global = true, env = "WEIR_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -154,7 +157,7 @@ pub enum Command {
 }
 
 /// How the daemon runs.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  weir serve --state /var/lib/weir --nbd-listen tcp:127.0.0.1:10809\n\nOptions given here win over those of the configuration file."
 )]
@@ -168,12 +171,30 @@ pub struct ServeArguments {
     /// Data-plane threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub reactors: Option<u16>,
-    /// Where NBD clients attach: unix:PATH or tcp:ADDR:PORT; may be given again [default: unix:STATE/nbd.sock]
+    /// Where NBD clients attach beside unix:STATE/nbd.sock: unix:PATH or tcp:ADDR:PORT; may be given again
     #[arg(long, value_name = "ADDRESS")]
     pub nbd_listen: Vec<String>,
-    /// Serve the API on this loopback address too (for any local user: it asks for no password)
+    /// Let NBD clients attach over TCP from other machines, though nobody is asked who he is and nothing is encrypted
+    #[arg(long)]
+    pub insecure_nbd: bool,
+    /// Mode of NBD sockets, in octal digits [default: 0660]
+    #[arg(long, value_name = "MODE")]
+    pub nbd_socket_mode: Option<String>,
+    /// Group of NBD sockets: its members may attach volumes [default: the daemon's]
+    #[arg(long, value_name = "GROUP")]
+    pub socket_group: Option<String>,
+    /// Group whose members may administer through the API's socket, beside root and the daemon's user
+    #[arg(long, value_name = "GROUP")]
+    pub admin_group: Option<String>,
+    /// Serve the API on this loopback address too, to who shows the token
     #[arg(long, value_name = "ADDR:PORT")]
     pub api_listen: Option<SocketAddr>,
+    /// File with the token of the API over TCP, which only its owner may read
+    #[arg(long, value_name = "FILE")]
+    pub api_token_file: Option<PathBuf>,
+    /// Only examine options and configuration file: 0 if they are good, 1 if not, 2 for an option that is not understood
+    #[arg(long)]
+    pub check: bool,
     /// Restore a lost catalogue from the record copies beside the volumes' extents
     #[arg(long)]
     pub rebuild_catalogue: bool,
@@ -211,7 +232,7 @@ pub struct ReadArguments {
 /// The tenant that is meant.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TenantOption {
-    /// Tenant that owns it (also -vserver) [default: 'default', else the only one that has it]
+    /// Tenant that owns it (also -vserver) [default: default]
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
 }

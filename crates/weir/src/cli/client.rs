@@ -1,9 +1,10 @@
 //! Talking to the daemon.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::blocking::{ClientBuilder, RequestBuilder, Response};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::arguments::Format;
 use super::change_options::ChangeOptions;
 use super::output;
+use crate::api::read_token;
 use crate::api::types::{ErrorBody, ErrorDetail, ErrorKind};
 use crate::config::{default_state, sockets_folder};
 
@@ -116,13 +118,18 @@ struct Removal {
 pub type Query<'a> = &'a [(&'a str, Option<&'a str>)];
 
 impl Client {
-    /// Prepares to talk to the daemon at `server`, or to that of the default state folder.
+    /// Prepares to talk to the daemon at `server`, or to that of the default state folder, and to show it the token of
+    /// a file.
     ///
     /// # Errors
-    /// Usage, if `server` is neither `unix:PATH` nor an http URL.
-    pub fn new(server: Option<&str>) -> Result<Client, CommandError> {
-        let server = server.map_or_else(|| format!("unix:{}", default_socket().display()), str::to_owned);
+    /// Usage, if `server` is neither `unix:PATH` nor an http URL; failed, if the file holds no token.
+    pub fn new(server: Option<&str>, token_file: Option<&Path>) -> Result<Client, CommandError> {
+        let server = server.map(str::to_owned).map_or_else(default_server, Ok)?;
         let builder = ClientBuilder::new().connect_timeout(CONNECT_TIMEOUT).timeout(TIMEOUT).no_proxy();
+        let builder = match token_file {
+            Some(file) => builder.default_headers(showing(file)?),
+            None => builder,
+        };
         let (builder, base) = if let Some(path) = server.strip_prefix("unix:") {
             (builder.unix_socket(Path::new(path)), "http://localhost".to_owned())
         } else if server.starts_with("http://") {
@@ -329,8 +336,20 @@ fn chain(error: &dyn std::error::Error) -> String {
     innermost.to_string()
 }
 
-fn default_socket() -> PathBuf {
-    sockets_folder(&default_state()).join("api.sock")
+fn default_server() -> Result<String, CommandError> {
+    let state = default_state().ok_or_else(|| {
+        let message = "no daemon is named and no home folder is known; --server or WEIR_SERVER names one";
+        CommandError::Usage(message.to_owned())
+    })?;
+    Ok(format!("unix:{}", sockets_folder(&state).join("api.sock").display()))
+}
+
+/// The header that shows the token of a file.
+fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
+    let token = read_token(file).map_err(CommandError::failed)?;
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(CommandError::failed)?;
+    value.set_sensitive(true);
+    Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
 }
 
 /// A name as one segment of a path; what cannot be in a name is escaped, so that the daemon can say so.

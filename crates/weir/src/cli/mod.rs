@@ -11,6 +11,8 @@ mod output;
 mod policy_arguments;
 mod rates;
 mod serve;
+mod settings;
+mod state_folder;
 mod supervise;
 mod top;
 
@@ -63,7 +65,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Arguments, Ch
 
 fn dispatch(arguments: Arguments, options: ChangeOptions) -> Result<(), CommandError> {
     let connect = || {
-        let client = client::Client::new(arguments.server.as_deref());
+        let client = client::Client::new(arguments.server.as_deref(), arguments.token_file.as_deref());
         client.map(|client| client.with_options(options))
     };
     match arguments.command {

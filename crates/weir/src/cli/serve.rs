@@ -1,25 +1,24 @@
 //! `weir serve`: the daemon's life from its options to its end.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode};
 use rustix::process::{Resource, Rlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use weir_types::ClassThresholds;
 
 use super::arguments::ServeArguments;
 use super::client::CommandError;
 use super::notify;
 use super::output;
+use super::settings::Settings;
+use super::state_folder;
 use super::supervise::Supervised;
 use crate::api::{ApiListeners, Facts, ListenError};
-use crate::config::{Config, ConfiguredDrive, default_state, sockets_folder};
 use crate::control::catalogue::Reserve;
 use crate::control::{Control, ControlConfig};
 use crate::dataplane::{DataPlane, DataPlaneConfig};
@@ -32,48 +31,62 @@ use crate::store::space::{Obstacle, explain};
 /// Name of the API's socket.
 const API_SOCKET: &str = "api.sock";
 /// Name of the socket for NBD clients.
-const NBD_SOCKET: &str = "nbd.sock";
+pub(super) const NBD_SOCKET: &str = "nbd.sock";
 
 /// Digits of a process's number in the lock file.
 const HOLDER_DIGITS: usize = 10;
 
-/// Everything that the daemon was told, by options and configuration file together.
-#[derive(Debug)]
-struct Settings {
-    state: PathBuf,
-    /// Where the sockets lie.
-    sockets: PathBuf,
-    reactors: usize,
-    nbd_listen: Vec<ListenAddress>,
-    api_listen: Option<SocketAddr>,
-    rebuild_catalogue: bool,
-    cluster_id: Option<String>,
-    zone: Option<String>,
-    region: Option<String>,
-    drives: Vec<ConfiguredDrive>,
-    classes: ClassThresholds,
-    journal_bytes: u64,
-    measure_default: bool,
-    warnings: Vec<String>,
-}
-
-/// Runs the daemon until it is told to end.
+/// Runs the daemon until it is told to end, or only examines what it was told.
 pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
+    if arguments.check {
+        return check(&arguments);
+    }
     logging::start(&arguments.log_level, arguments.log_format).map_err(CommandError::Usage)?;
-    let settings = Settings::new(arguments)?;
+    let settings = Settings::new(&arguments)?;
     settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    make_folder(&settings.state, 0o700)?;
-    make_folder(&settings.sockets, 0o755)?;
+    // Whatever the daemon makes is its own user's, unless a mode is stated.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    state_folder::make(&settings.state, settings.has_group())?;
+    if settings.sockets != settings.state {
+        state_folder::make(&settings.sockets, true)?;
+    }
     let lock = lock_state(&settings.state)?;
     allow_many_files();
     // Caught from here on, so that an early SIGTERM also ends the daemon cleanly.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(CommandError::failed)?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(CommandError::failed)?;
     run(&settings, || {
-        let signal = signals.forever().next();
+        let mut is_end = |signal: &i32| match *signal {
+            SIGHUP => {
+                settings.reload(&arguments);
+                false
+            }
+            _ => true,
+        };
+        let signal = signals.forever().find(&mut is_end);
         tracing::info!(?signal, "ending");
     })?;
     drop(lock);
     Ok(())
+}
+
+/// Says what is wrong with options and configuration file, each fault on a line.
+fn check(arguments: &ServeArguments) -> Result<(), CommandError> {
+    let settings = Settings::examine(arguments).and_then(|settings| {
+        let faults = settings.faults_here();
+        if faults.is_empty() { Ok(settings) } else { Err(faults) }
+    });
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(mut faults) if faults.len() == 1 => return Err(faults.remove(0)),
+        Err(faults) => {
+            let is_usage = faults.iter().all(|fault| matches!(fault, CommandError::Usage(_)));
+            let lines: Vec<String> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
+            let message = format!("{} faults:{}", lines.len(), lines.concat());
+            return Err(if is_usage { CommandError::Usage(message) } else { CommandError::Failed(message) });
+        }
+    };
+    settings.warnings.iter().for_each(|warning| eprintln!("weir: {warning}"));
+    output::print(&format!("the configuration is good; the state folder is {}", settings.state.display()))
 }
 
 /// Starts all parts, says so, waits, and ends them in the opposite order.
@@ -116,7 +129,8 @@ fn listen(
     let reserve = Reserve::of_state(&settings.state);
     let socket = settings.sockets.join(API_SOCKET);
     let is_full = |error: &ListenError| error.system_error().and_then(Obstacle::of) == Some(Obstacle::Full);
-    let api = reserve.help(is_full, || ApiListeners::bind(&socket, settings.api_listen));
+    let tcp = || settings.api_listen.zip(settings.token.clone());
+    let api = reserve.help(is_full, || ApiListeners::bind(&socket, settings.admin_group, tcp()));
     let api = api.map_err(|error| match error.system_error() {
         Some(source) => CommandError::Failed(format!(
             "cannot listen on {}: {}",
@@ -125,7 +139,8 @@ fn listen(
         )),
         None => CommandError::failed(error),
     })?;
-    let start = || listener::start(exports.clone(), data_plane.clone(), &settings.nbd_listen);
+    let start =
+        || listener::start(exports.clone(), data_plane.clone(), &settings.nbd_listen, settings.nbd_access);
     let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
     let listeners = reserve.help(is_full, start).map_err(CommandError::failed)?;
     reserve.refill();
@@ -165,96 +180,6 @@ fn remove_sockets(listen: &[ListenAddress]) {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-impl Settings {
-    fn new(arguments: ServeArguments) -> Result<Settings, CommandError> {
-        let config =
-            arguments.config.as_deref().map(Config::read).transpose().map_err(CommandError::failed)?;
-        let config = config.unwrap_or_default();
-        let warnings = config.warnings();
-        let drives = config.drives().map_err(CommandError::failed)?;
-        let classes = config.classes.thresholds().map_err(CommandError::Failed)?;
-        let journal_bytes = config.journal_bytes().map_err(CommandError::failed)?;
-        let state = absolute(arguments.state.or(config.state).unwrap_or_else(default_state))?;
-        let sockets = sockets_folder(&state);
-        let listen = if arguments.nbd_listen.is_empty() { config.nbd_listen } else { arguments.nbd_listen };
-        let mut nbd_listen = listen.iter().map(|text| parse_listen(text)).collect::<Result<Vec<_>, _>>()?;
-        if nbd_listen.is_empty() {
-            nbd_listen.push(ListenAddress::Unix(sockets.join(NBD_SOCKET)));
-        }
-        Ok(Settings {
-            reactors: reactors(arguments.reactors.or(config.reactors))?,
-            nbd_listen,
-            api_listen: arguments.api_listen.or(config.api_listen),
-            rebuild_catalogue: arguments.rebuild_catalogue,
-            cluster_id: named(config.clusterid),
-            zone: named(config.zone),
-            region: named(config.region),
-            drives,
-            classes,
-            journal_bytes,
-            measure_default: !arguments.no_measurement && config.storage.measure_default.unwrap_or(true),
-            warnings,
-            sockets,
-            state,
-        })
-    }
-
-    fn facts(&self, api: &ApiListeners) -> Facts {
-        Facts {
-            reactors: self.reactors,
-            state_directory: self.state.display().to_string(),
-            api_listeners: api.addresses(),
-            nbd_listeners: self.nbd_listen.iter().map(ListenAddress::to_string).collect(),
-            cluster_id: self.cluster_id.clone(),
-            zone: self.zone.clone(),
-            region: self.region.clone(),
-            warnings: self.warnings.clone(),
-        }
-    }
-}
-
-/// What is set, if it is.
-fn named(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.is_empty())
-}
-
-fn absolute(path: PathBuf) -> Result<PathBuf, CommandError> {
-    std::path::absolute(&path)
-        .map_err(|error| CommandError::Usage(format!("state folder '{}': {error}", path.display())))
-}
-
-fn reactors(wanted: Option<u16>) -> Result<usize, CommandError> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    match wanted {
-        Some(0) => Err(CommandError::Usage("0 reactors are not accepted; 1 or more are".to_owned())),
-        wanted => Ok(wanted.map_or_else(cores, usize::from)),
-    }
-}
-
-/// Reads `unix:PATH` or `tcp:ADDR:PORT`.
-fn parse_listen(text: &str) -> Result<ListenAddress, CommandError> {
-    let tcp = |rest: &str| rest.parse().ok().map(ListenAddress::Tcp);
-    let address = match text.split_once(':') {
-        Some(("unix", path)) if !path.is_empty() => Some(ListenAddress::Unix(absolute(path.into())?)),
-        Some(("tcp", rest)) => tcp(rest),
-        _ => None,
-    };
-    address.ok_or_else(|| {
-        let accepted = "unix:PATH or tcp:ADDR:PORT (such as tcp:127.0.0.1:10809) is accepted";
-        CommandError::Usage(format!("'{text}' is not a place to listen; {accepted}"))
-    })
-}
-
-fn make_folder(folder: &Path, mode: u32) -> Result<(), CommandError> {
-    DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(|error| {
-        CommandError::Failed(format!(
-            "cannot make the folder {}: {}",
-            folder.display(),
-            explain(folder, &error)
-        ))
-    })
 }
 
 /// Makes this the only daemon of a state folder, for as long as the file lives.
@@ -302,20 +227,6 @@ fn allow_many_files() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_to_listen_are_read() {
-        for (text, address) in [
-            ("unix:/run/n.sock", Some(ListenAddress::Unix("/run/n.sock".into()))),
-            ("tcp:127.0.0.1:10809", Some(ListenAddress::Tcp("127.0.0.1:10809".parse().unwrap()))),
-            ("tcp:[::1]:1", Some(ListenAddress::Tcp("[::1]:1".parse().unwrap()))),
-            ("unix:", None),
-            ("/run/n.sock", None),
-            ("tcp:here", None),
-        ] {
-            assert_eq!(parse_listen(text).ok(), address, "{text}");
-        }
-    }
 
     #[test]
     fn one_daemon_has_the_state_folder() {

@@ -77,8 +77,52 @@ pub const NAMES_IN_ERROR_MAX: usize = 8;
 /// Largest body of an API request, in bytes: ten times the longest that makes sense.
 pub const API_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Connections that the API serves at a time; further ones wait in the kernel's queue.
+/// Connections that one listener of the API serves at a time; for a further one an idle one ends, and while all are busy
+/// it is refused.
 pub const API_CONNECTIONS_MAX: usize = 64;
+
+/// Connections beyond [`API_CONNECTIONS_MAX`] that are kept for those who may administer, on the Unix socket.
+pub const API_CONNECTIONS_RESERVE: usize = 8;
+
+/// Seconds that a client may take to send the head of a request, or be silent between two.
+pub const API_HEADER_SECONDS_MAX: u64 = 10;
+
+/// Seconds that a client may take to send the body of a request: the largest at 16 Mbit/s.
+pub const API_BODY_SECONDS_MAX: u64 = 10;
+
+/// Seconds that a client may take nothing of an answer before its connection ends.
+pub const API_WRITE_SECONDS_MAX: u64 = 10;
+
+/// Bytes of a request or an answer that one connection of the API holds on their way in or out.
+pub const API_CONNECTION_BUFFER_BYTES: usize = 64 << 10;
+
+/// Lists that are answered at a time some entries at a time; further requests wait.
+pub const API_LISTS_MAX: usize = 32;
+
+/// Scrapes, and lists whose entries are all in memory, that are answered at a time; further requests wait. Each takes up
+/// to 32 MiB with ten thousand volumes.
+pub const API_SCRAPES_MAX: usize = 2;
+
+/// Seconds that a request waits for its answer to be begun before it is refused.
+pub const API_ANSWER_WAIT_SECONDS_MAX: u64 = 5;
+
+/// Seconds that a client may take to read an answer that is made piece by piece.
+pub const API_ANSWER_SECONDS_MAX: u64 = 60;
+
+/// Bytes of such an answer that are written at a time.
+pub const API_ANSWER_PIECE_BYTES: usize = 64 << 10;
+
+/// Pieces of such an answer that are written ahead of its client.
+pub const API_ANSWER_PIECES_AHEAD: usize = 2;
+
+/// Volumes that are looked up at a time for a list of them.
+pub const API_VOLUMES_PER_PIECE: usize = 128;
+
+/// Shortest token that the API accepts over TCP, in bytes: 128 random bits in hexadecimal digits, or 24 letters.
+pub const API_TOKEN_BYTES_MIN: usize = 24;
+
+/// Longest token, in bytes.
+pub const API_TOKEN_BYTES_MAX: usize = 4096;
 
 /// API requests that read and run at a time; further ones wait. Reads wait for no drive and no change, so these are
 /// about as many as there are cores.

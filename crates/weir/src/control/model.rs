@@ -116,7 +116,8 @@ impl Model {
         })
     }
 
-    /// Finds a volume. Without a tenant it is the one of the default tenant, else the only one of that name.
+    /// Finds a volume. A name without a tenant is one of the default tenant: a request that is sent again must
+    /// not find another tenant's volume.
     pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<VolumeRecord>> {
         let id = self.find("volume", &self.volume_names, tenant, name)?;
         self.volumes.get(&id).ok_or_else(|| ControlError::internal(format!("volume {id} has no record")))
@@ -131,10 +132,8 @@ impl Model {
     /// Finds a policy group of either kind, by the same rule as [`Model::volume`]; a built-in one is found from
     /// every tenant.
     pub fn group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<PolicyGroupRecord>> {
-        let is_here = |tenant: &Name| self.has_group(tenant, name);
-        let is_owned = tenant.map_or_else(|| self.group_names.contains_key(name), is_here);
-        if let Some(built_in) = self.built_in.named(name).filter(|_| !is_owned) {
-            tenant.map(|tenant| self.tenant(Some(tenant))).transpose()?;
+        let owner = &self.tenant(tenant)?.record.name;
+        if let Some(built_in) = self.built_in.named(name).filter(|_| !self.has_group(owner, name)) {
             return Ok(built_in);
         }
         let id = self.find("policy group", &self.group_names, tenant, name)?;
@@ -224,39 +223,18 @@ impl Model {
     }
 
     fn find<I: Copy>(&self, what: &str, names: &Names<I>, tenant: Option<&Name>, name: &Name) -> Outcome<I> {
+        let tenant = &self.tenant(tenant)?.record.name;
         let owners = names.get(name);
-        if let Some(tenant) = tenant {
-            self.tenant(Some(tenant))?;
-            let id = owners.and_then(|owners| owners.get(tenant)).copied();
-            return id.ok_or_else(|| unknown(what, name, Some(tenant), owners));
-        }
-        let owners = owners.ok_or_else(|| unknown::<I>(what, name, None, None))?;
-        let default = owners.iter().find(|(tenant, _)| tenant.as_str() == DEFAULT_TENANT);
-        match (default, owners.len()) {
-            (Some((_, id)), _) => Ok(*id),
-            (None, 1) => owners
-                .values()
-                .next()
-                .copied()
-                .ok_or_else(|| unknown(what, name, None, None::<&BTreeMap<_, I>>)),
-            _ => Err(ControlError::invalid(format!(
-                "{what} '{name}' is in several tenants: {}; name one with --tenant",
-                list_names(owners.keys())
-            ))),
-        }
+        let id = owners.and_then(|owners| owners.get(tenant)).copied();
+        id.ok_or_else(|| unknown(what, name, tenant, owners))
     }
 }
 
-fn unknown<I>(
-    what: &str,
-    name: &Name,
-    tenant: Option<&Name>,
-    owners: Option<&BTreeMap<Name, I>>,
-) -> ControlError {
-    let within = tenant.map(|tenant| format!(" in tenant '{tenant}'")).unwrap_or_default();
+fn unknown<I>(what: &str, name: &Name, tenant: &Name, owners: Option<&BTreeMap<Name, I>>) -> ControlError {
     let elsewhere = owners.filter(|owners| !owners.is_empty()).map(|owners| list_names(owners.keys()));
-    let hint = elsewhere.map(|tenants| format!("; there is one in: {tenants}")).unwrap_or_default();
-    ControlError::not_found(format!("unknown {what} '{name}'{within}{hint}"))
+    let hint = elsewhere.map(|tenants| format!("; there is one in: {tenants}, which --tenant names"));
+    let hint = hint.unwrap_or_default();
+    ControlError::not_found(format!("unknown {what} '{name}' in tenant '{tenant}'{hint}"))
 }
 
 fn enter<I>(names: &mut Names<I>, name: &Name, tenant: &Name, id: I) {

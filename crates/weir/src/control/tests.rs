@@ -184,7 +184,7 @@ fn bad_sizes_are_named_with_what_would_be_accepted() {
 }
 
 #[test]
-fn names_are_unique_within_a_tenant_and_found_by_the_rule() {
+fn name_without_tenant_is_the_default_tenants() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     for tenant in ["svm01", "svm02"] {
@@ -196,17 +196,19 @@ fn names_are_unique_within_a_tenant_and_found_by_the_rule() {
         let found = control.volume(tenant.map(name).as_ref(), &name(text));
         found.map(|view| view.record.tenant.to_string())
     };
-    assert_eq!(tenant_of(None, "only").unwrap(), "svm02");
     assert_eq!(tenant_of(Some("svm01"), "both").unwrap(), "svm01");
-    let (kind, message) = error(tenant_of(None, "both"));
-    assert_eq!(
-        (kind, message.contains("several tenants: svm01, svm02")),
-        (ErrorKind::Invalid, true),
-        "{message}"
-    );
-    let (kind, message) = error(tenant_of(Some("svm01"), "only"));
-    assert_eq!(kind, ErrorKind::NotFound);
-    assert_eq!(message, "unknown volume 'only' in tenant 'svm01'; there is one in: svm02");
+    for (tenant, volume, words) in [
+        (
+            None,
+            "only",
+            "unknown volume 'only' in tenant 'default'; there is one in: svm02, which --tenant names",
+        ),
+        (None, "both", "unknown volume 'both' in tenant 'default'; there is one in: svm01, svm02, which"),
+        (Some("svm01"), "only", "unknown volume 'only' in tenant 'svm01'; there is one in: svm02, which"),
+    ] {
+        let (kind, message) = error(tenant_of(tenant, volume));
+        assert!(kind == ErrorKind::NotFound && message.contains(words), "{message}");
+    }
     control.create_volume(volume(None, "both", GIB)).unwrap();
     assert_eq!(tenant_of(None, "both").unwrap(), "default");
     let (kind, message) = error(control.create_volume(volume(None, "both", GIB)));
@@ -228,7 +230,7 @@ fn tenants_that_own_something_stay() {
     control.create_policy_group(group(Some("svm01"), "policy1", 5, true)).unwrap();
     let (kind, message) = error(control.delete_tenant(&name("svm01")));
     assert_eq!((kind, message.contains("policy groups: policy1")), (ErrorKind::Refused, true), "{message}");
-    control.delete_policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, Some(&name("svm01")), &name("policy1")).unwrap();
     control.delete_tenant(&name("svm01")).unwrap();
     assert_eq!(error(control.delete_tenant(&name("default"))).0, ErrorKind::Refused);
     assert_eq!(error(control.delete_tenant(&name("svm01"))).0, ErrorKind::NotFound);
@@ -242,13 +244,18 @@ fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
     control.create_policy_group(group(Some("svm01"), "policy1", 1000, false)).unwrap();
     control.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
     control.create_volume(volume(None, "vol2", GIB)).unwrap();
+    let svm01 = name("svm01");
+    let owner = Some(&svm01);
     let (kind, message) = error(control.modify_volume(None, &name("vol2"), bind("policy1")));
     assert_eq!(kind, ErrorKind::NotFound);
-    assert_eq!(message, "unknown policy group 'policy1' in tenant 'default'; there is one in: svm01");
-    let view = control.modify_volume(None, &name("vol1"), bind("policy1")).unwrap();
+    assert_eq!(
+        message,
+        "unknown policy group 'policy1' in tenant 'default'; there is one in: svm01, which --tenant names"
+    );
+    let view = control.modify_volume(owner, &name("vol1"), bind("policy1")).unwrap();
     assert_eq!(view.policy.unwrap().name, name("policy1"));
-    assert_eq!(control.policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap().workloads, 1);
-    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("policy1")));
+    assert_eq!(control.policy_group(GroupKind::Fixed, owner, &name("policy1")).unwrap().workloads, 1);
+    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1")));
     assert_eq!(
         (kind, message.contains("bound to the volumes: vol1;")),
         (ErrorKind::Refused, true),
@@ -258,9 +265,9 @@ fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
         policy: Some(PolicyChange::Release(Some(GroupKind::Fixed))),
         ..ModifyVolume::default()
     };
-    control.modify_volume(None, &name("vol1"), release).unwrap();
-    control.delete_policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap();
-    let (_, message) = error(control.modify_volume(None, &name("vol1"), bind("policy1")));
+    control.modify_volume(owner, &name("vol1"), release).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1")).unwrap();
+    let (_, message) = error(control.modify_volume(owner, &name("vol1"), bind("policy1")));
     assert_eq!(message, "unknown policy group 'policy1' in tenant 'svm01'");
 }
 
@@ -314,8 +321,9 @@ fn furnish(control: &Control) -> String {
     control.create_policy_group(group(Some("svm01"), "policy1", 1000, true)).unwrap();
     control.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
     control.create_volume(volume(None, "vol2", 2 * GIB)).unwrap();
-    control.modify_volume(None, &name("vol1"), bind("policy1")).unwrap();
-    control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold")).unwrap();
+    let owner = name("svm01");
+    control.modify_volume(Some(&owner), &name("vol1"), bind("policy1")).unwrap();
+    control.rename_policy_group(GroupKind::Fixed, Some(&owner), &name("policy1"), name("gold")).unwrap();
     control.resize_volume(None, &name("vol2"), 4 * GIB, false).unwrap();
     inventory(control)
 }

@@ -238,13 +238,40 @@ impl Control {
         let mut views = self.volume_records_by_name();
         views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
         let model = self.model();
-        for view in &mut views {
-            view.used_bytes = self.known_used_bytes(&model, &view.record);
-            view.bytes_to_capture = self.bytes_to_capture(view.record.id);
-            view.moves = self.moves_of(view.record.id);
-            view.scrub = self.scrub_of(&view.record);
-        }
+        views.iter_mut().for_each(|view| self.complete(&model, view));
         Ok(views)
+    }
+
+    /// The identities of all volumes, or of those of one tenant, by tenant and name.
+    pub fn volume_ids(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeId>> {
+        let model = self.model();
+        tenant.map(|tenant| model.tenant(Some(tenant)).map(|_| ())).transpose()?;
+        let volumes = model.plain_volumes();
+        let mut wanted: Vec<_> =
+            volumes.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant)).collect();
+        wanted.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
+        Ok(wanted.into_iter().map(|volume| volume.id).collect())
+    }
+
+    /// Some volumes; those that are gone are left out.
+    pub fn volume_views(&self, ids: &[VolumeId]) -> Vec<VolumeView> {
+        let failed = self.failed_extents();
+        let model = self.model();
+        let snapshots = model.snapshot_counts();
+        let count = |record: &VolumeRecord| snapshots.get(&record.id).copied().unwrap_or(0);
+        let records = ids.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
+        let view = |record| VolumeView { snapshots: count(record), ..view(&model, record, &failed) };
+        let mut views: Vec<_> = records.map(view).collect();
+        views.iter_mut().for_each(|view| self.complete(&model, view));
+        views
+    }
+
+    /// Adds what is known elsewhere than in the records.
+    fn complete(&self, model: &Model, view: &mut VolumeView) {
+        view.used_bytes = self.known_used_bytes(model, &view.record);
+        view.bytes_to_capture = self.bytes_to_capture(view.record.id);
+        view.moves = self.moves_of(view.record.id);
+        view.scrub = self.scrub_of(&view.record);
     }
 
     /// All volumes by tenant and name, without what must be read from the drive.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use slab::Slab;
 use weir_reactor::{BufferPool, Clock, Completion, Ring};
 use weir_types::VolumeId;
-use weir_types::bounds::CONNECTIONS_PER_REACTOR_MAX;
+use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX};
 use weir_volume::geometry::extent_count;
 
 use super::accounts::Notes;
@@ -382,13 +382,7 @@ impl Reactor {
             }
             return;
         };
-        if self.connections.len() >= CONNECTIONS_PER_REACTOR_MAX || self.stop_by_ns.is_some() {
-            if let Some(left_out) = REFUSALS.pass() {
-                tracing::warn!(
-                    left_out,
-                    "a connection was refused: {CONNECTIONS_PER_REACTOR_MAX} are served already"
-                );
-            }
+        if !self.has_place_for(volume) || self.stop_by_ns.is_some() {
             return;
         }
         let (served, export) = (&self.volumes[volume], &new.session.export);
@@ -416,6 +410,20 @@ impl Reactor {
         self.volumes[volume].connections += 1;
         self.volumes[volume].publish();
         self.parse(index);
+    }
+
+    /// The first connection of a volume always has a place; further ones share what is left.
+    fn has_place_for(&self, volume: VolumeIndex) -> bool {
+        let of_volume = self.volumes[volume].connections;
+        let firsts = self.volumes.iter().filter(|(_, volume)| volume.connections > 0).count();
+        let shared = self.connections.len().saturating_sub(firsts);
+        let free = CONNECTIONS_SHARED_PER_REACTOR_MAX.saturating_sub(shared);
+        let has_place = of_volume == 0 || (of_volume < CONNECTIONS_PER_VOLUME_MAX && of_volume <= free);
+        if !has_place && let Some(left_out) = REFUSALS.pass() {
+            let volume = self.volumes[volume].id;
+            tracing::warn!(%volume, left_out, "a connection was refused: the volume has {of_volume} already");
+        }
+        has_place
     }
 
     fn close_volume(&mut self, id: VolumeId, done: SyncSender<()>) {

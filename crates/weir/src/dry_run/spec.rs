@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use weir_types::bounds::{
-    CONNECTION_REQUESTS_MAX, CONNECTIONS_PER_REACTOR_MAX, REQUEST_BYTES_MAX, VOLUME_SIZE_BYTES_MAX,
+    CONNECTION_REQUESTS_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX, REQUEST_BYTES_MAX, VOLUME_SIZE_BYTES_MAX,
 };
 use weir_types::emulation::parse_time;
 use weir_types::units::Size;
@@ -127,7 +127,9 @@ impl VolumeLoad {
                     .filter(|ns| *ns <= THINK_NS_MAX)
                     .ok_or("a think time of up to 3600s is accepted")?;
             }
-            "connections" => self.connections = number(key, value, 1..=CONNECTIONS_PER_REACTOR_MAX as u32)?,
+            "connections" => {
+                self.connections = number(key, value, 1..=CONNECTIONS_SHARED_PER_REACTOR_MAX as u32)?
+            }
             "capacity" => self.capacity_bytes = bytes(key, value, 4096..=VOLUME_SIZE_BYTES_MAX)?,
             _ => return Err(format!("'{key}' is not understood; accepted is {EXPECTED}")),
         }

@@ -1,12 +1,11 @@
 //! Listening for NBD clients: accepts, does the handshake, and hands each connection to the data plane.
 //!
 //! One thread with its own runtime, apart from control and from the reactors: a client that dawdles in its
-//! handshake slows nobody, and attaching works while control is away.
+//! handshake slows nobody, and attaching works while control is away. Each listener has its own budget of
+//! handshakes; a new client never waits behind those that send nothing.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,16 +13,23 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use weir_nbd::{CloseReason, ExportDirectory, ExportInfo, Handshake, Progress, Session};
-use weir_types::bounds::{BLOCK_BYTES, HANDSHAKE_SECONDS_MAX, HANDSHAKES_MAX, REQUEST_BYTES_MAX};
+use weir_types::bounds::{
+    BLOCK_BYTES, HANDSHAKE_SECONDS_MAX, HANDSHAKES_PER_LISTENER_MAX, REQUEST_BYTES_MAX,
+};
 
 use super::ListenAddress;
 use super::table::{Export, ExportTable};
 use crate::dataplane::{DataPlane, NewConnection};
+use crate::doors::budget::{Budget, Place};
+use crate::doors::peer::Peer;
+use crate::doors::socket::{self, SocketAccess};
 
 /// Bytes read at a time during a handshake.
 const READ_BYTES: usize = 4096;
+/// Pause after a client could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The thread that listens.
 pub struct Listeners {
@@ -35,10 +41,9 @@ pub struct Listeners {
 struct Shared {
     table: Arc<ExportTable>,
     data_plane: Arc<DataPlane>,
-    handshakes: Semaphore,
 }
 
-/// Binds all addresses and starts to accept.
+/// Binds all addresses, Unix sockets with their mode and group, and starts to accept.
 ///
 /// # Errors
 /// If an address cannot be bound, naming it.
@@ -46,13 +51,13 @@ pub fn start(
     table: Arc<ExportTable>,
     data_plane: Arc<DataPlane>,
     listen: &[ListenAddress],
+    access: SocketAccess,
 ) -> io::Result<Listeners> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handshakes = Semaphore::new(HANDSHAKES_MAX);
-    let shared = Arc::new(Shared { table, data_plane, handshakes });
+    let shared = Arc::new(Shared { table, data_plane });
     let (stop, stopped) = watch::channel(false);
     let entered = runtime.enter();
-    let sockets = listen.iter().map(bind).collect::<io::Result<Vec<_>>>()?;
+    let sockets = listen.iter().map(|address| bind(address, access)).collect::<io::Result<Vec<_>>>()?;
     drop(entered);
     let work = move || {
         let local = tokio::task::LocalSet::new();
@@ -79,11 +84,14 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-fn bind(address: &ListenAddress) -> io::Result<Socket> {
+fn bind(address: &ListenAddress, access: SocketAccess) -> io::Result<Socket> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
     match address {
-        ListenAddress::Unix(path) => bind_unix(path).map(Socket::Unix).map_err(named),
+        ListenAddress::Unix(path) => {
+            let listener = socket::bind(path, access).map_err(named)?;
+            UnixListener::from_std(listener).map(Socket::Unix)
+        }
         ListenAddress::Tcp(address) => {
             let listener = std::net::TcpListener::bind(address).map_err(named)?;
             listener.set_nonblocking(true)?;
@@ -92,30 +100,27 @@ fn bind(address: &ListenAddress) -> io::Result<Socket> {
     }
 }
 
-/// Binds a Unix socket; one that nobody answers on is left over from a daemon that died, and is replaced.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path)?;
-    }
-    UnixListener::bind(path)
-}
-
 async fn accept_until_stopped(socket: Socket, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
     let mut until_stopped = stopped.clone();
+    let budget = Budget::new(HANDSHAKES_PER_LISTENER_MAX, 0);
     let accept_all = async {
         loop {
-            // Past the bound nothing is accepted: further clients wait in the kernel's short queue.
-            let Ok(permit) = shared.handshakes.acquire().await else { return };
-            permit.forget();
-            let accepted = socket.accept().await;
+            let stream = match socket.accept().await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a client could not be accepted");
+                    // Short of descriptors, say: trying again at once would only spin.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let place = budget.enter(stream.peer(), false).expect("a handshake is never busy");
             let (shared, mut stopped) = (Arc::clone(&shared), stopped.clone());
             tokio::task::spawn_local(async move {
                 tokio::select! {
-                    () = serve_client(accepted, &shared) => {}
+                    () = serve_client(stream, &place, &shared) => {}
                     _ = stopped.wait_for(|&stop| stop) => {}
                 }
-                shared.handshakes.add_permits(1);
             });
         }
     };
@@ -148,6 +153,13 @@ impl Socket {
 }
 
 impl Stream {
+    fn peer(&self) -> Peer {
+        match self {
+            Stream::Unix(stream) => stream.peer_cred().map_or(Peer::Unknown, |peer| Peer::User(peer.uid())),
+            Stream::Tcp(stream) => stream.peer_addr().map_or(Peer::Unknown, |address| Peer::at(address.ip())),
+        }
+    }
+
     async fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Unix(stream) => stream.read(bytes).await,
@@ -179,21 +191,19 @@ impl Stream {
     }
 }
 
-async fn serve_client(accepted: io::Result<Stream>, shared: &Shared) {
+async fn serve_client(stream: Stream, place: &Place, shared: &Shared) {
     let patience = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
-    let outcome = match accepted {
-        Ok(stream) => tokio::time::timeout(patience, shake_hands(stream, shared)).await,
-        Err(error) => {
-            tracing::warn!(%error, "a client could not be accepted");
-            // Short of descriptors, say: trying again at once would only spin.
-            return tokio::time::sleep(Duration::from_millis(100)).await;
+    let outcome = tokio::select! {
+        outcome = tokio::time::timeout(patience, shake_hands(stream, shared)) => outcome,
+        () = place.sent_away() => {
+            return tracing::debug!("an idle handshake was ended, because others came");
         }
     };
     match outcome {
         Ok(Ok(Ended::Handed | Ended::Closed(CloseReason::Aborted))) => {}
         Ok(Ok(Ended::Closed(reason))) => tracing::info!(%reason, "a handshake ended without a connection"),
         Ok(Err(error)) => tracing::debug!(%error, "a client went away during its handshake"),
-        Err(_) => tracing::info!("a handshake took longer than {HANDSHAKE_SECONDS_MAX} s and was ended"),
+        Err(_) => tracing::debug!("a handshake took longer than {HANDSHAKE_SECONDS_MAX} s and was ended"),
     }
 }
 

@@ -41,7 +41,8 @@ impl Scratch {
         let space = rustix::fs::statvfs(folder).map_err(|error| failed("examine", folder, error.into()))?;
         let bytes_max = size(space.f_bavail.saturating_mul(space.f_frsize), is_emulated)?;
         let path = path(folder);
-        let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        remove_leftover(folder).map_err(|error| failed("remove", &path, error))?;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         drop(made.map_err(|error| failed("make", &path, error))?);
         let opened = Descriptor::open_direct(&path);
         let removed = fs::remove_file(&path);

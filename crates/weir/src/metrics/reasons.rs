@@ -13,7 +13,9 @@ use crate::control::reasons::{BoundLimit, BurstCredit, Credit, limit_name, rate_
 /// The ceiling of one dimension that is in force for a volume.
 #[derive(Debug)]
 pub struct LimitInForce {
-    labels: Labels,
+    tenant: Name,
+    volume: Name,
+    direction: &'static str,
     is_bytes: bool,
     value: u64,
 }
@@ -35,11 +37,10 @@ fn volume_labels(tenant: &Name, volume: &Name) -> Labels {
 /// The lowest ceilings of all levels above a volume; what nothing limits is left out.
 pub fn limits_in_force(view: &VolumeView) -> Vec<LimitInForce> {
     let fields = view.effective();
-    let limit = |(name, direction, is_bytes): (&str, &str, bool)| {
+    let limit = |(name, direction, is_bytes): (&str, &'static str, bool)| {
         let value = fields.iter().find(|field| field.name == name)?.value.as_u64()?;
-        let mut labels = volume_labels(&view.record.tenant, &view.record.name);
-        labels.push(("direction", direction.to_owned()));
-        Some(LimitInForce { labels, is_bytes, value })
+        let (tenant, volume) = (view.record.tenant.clone(), view.record.name.clone());
+        Some(LimitInForce { tenant, volume, direction, is_bytes, value })
     };
     CEILINGS.into_iter().filter_map(limit).collect()
 }
@@ -59,7 +60,9 @@ pub fn encode_limits_in_force(
     ] {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for limit in limits.iter().filter(|limit| limit.is_bytes == is_bytes) {
-            metric.encode_family(&limit.labels)?.encode_gauge(&(limit.value as f64))?;
+            let mut labels = volume_labels(&limit.tenant, &limit.volume);
+            labels.push(("direction", limit.direction.to_owned()));
+            metric.encode_family(&labels)?.encode_gauge(&(limit.value as f64))?;
         }
     }
     Ok(())

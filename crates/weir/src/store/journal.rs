@@ -216,6 +216,11 @@ impl Store {
 fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> Result<(), StoreError> {
     let path = folder.join(LOG_FILE);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).context("create", folder)?;
+    folder
+        .ancestors()
+        .take(3)
+        .find(|above| above.ends_with(JOURNALS_FOLDER))
+        .map_or(Ok(()), super::refuse_foreign)?;
     let geometry = Geometry::of_file(size_bytes).map_err(io::Error::other).context("create", &path)?;
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
     let file = file.context("create", &path)?;

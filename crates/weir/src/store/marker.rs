@@ -3,15 +3,17 @@
 //! It keeps two installations from using one directory, tells an unmounted filesystem from an empty drive,
 //! and lets a drive keep its identity when it is given again. The drive in the state folder has none.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
 
 use super::{Context, Store, StoreError, sync_folder};
+use crate::doors::folder;
 use crate::format;
 
 /// Name of the marker in the drive's folder.
@@ -46,7 +48,7 @@ impl Marker {
     /// If it cannot be read, or is not a marker that this version understands.
     pub fn read(directory: &Path) -> Result<Option<Marker>, StoreError> {
         let path = directory.join(MARKER_FILE);
-        let content = match fs::read(&path) {
+        let content = match read_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             result => result.context("read", &path)?,
         };
@@ -68,7 +70,11 @@ impl Marker {
 
 impl Store {
     /// Makes a directory a drive, durably.
+    ///
+    /// # Errors
+    /// If others may write the directory or one above it, or it cannot be written.
     pub fn adopt_directory(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
+        rely_on(&directory)?;
         marker.write(&directory)?;
         Store::open(directory)
     }
@@ -76,8 +82,12 @@ impl Store {
     /// Opens a directory that was made a drive before.
     ///
     /// # Errors
-    /// If its marker is not there, which is how a filesystem that is not mounted looks, or another one is.
+    /// If its marker is not there, which is how a filesystem that is not mounted looks, another one is, or others may
+    /// write the directory.
     pub fn open_marked(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
+        if directory.exists() {
+            rely_on(&directory)?;
+        }
         let found = Marker::read(&directory)?;
         let reason = match found {
             Some(found) if (found.node, found.drive) == (marker.node, marker.drive) => {
@@ -130,6 +140,23 @@ impl Store {
     }
 }
 
+/// Refuses a directory in which others could put links where the daemon makes files.
+fn rely_on(directory: &Path) -> Result<(), StoreError> {
+    folder::rely_on_own_entries(directory).map_err(io::Error::other).context("use", directory)
+}
+
+/// Reads a small file that is none but itself: a symbolic link is an error.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW.bits() as i32;
+    let mut content = Vec::new();
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !folder::is_own(&file.metadata()?) {
+        return Err(io::Error::other("it belongs to another user, who may have put it there; remove it"));
+    }
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
 /// Writes a file so that a crash leaves either the old content or the new.
 pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError> {
     let new = path.with_extension("new");
@@ -143,6 +170,12 @@ pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError>
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> Result<(), StoreError> {
-    let mut file = File::create(path).context("create", path)?;
+    // What a crash left under this name goes; what is there then was put there by somebody else.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("remove", path),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = file.context("create", path)?;
     file.write_all(content).and_then(|()| file.sync_all()).context("write", path)
 }

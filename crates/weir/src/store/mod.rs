@@ -109,11 +109,23 @@ pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
     drive.join(VOLUMES_FOLDER).join(volume.to_string()).join("extents")
 }
 
+/// Refuses what is not a folder of the daemon's own where one should be.
+fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
+    let metadata = fs::symlink_metadata(folder).context("examine", folder)?;
+    if metadata.is_dir() && crate::doors::folder::is_own(&metadata) {
+        return Ok(());
+    }
+    let foreign =
+        "it is a symbolic link, or belongs to another user, and is no folder of the drive; remove it";
+    Err(io::Error::other(foreign)).context("use", folder)
+}
+
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist.
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
         let volumes = drive.join(VOLUMES_FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
+        refuse_foreign(&volumes)?;
         let folder = fs::metadata(&drive).context("examine", &drive)?;
         let store = Store { sharing: Sharing::default(), drive, folder: (folder.dev(), folder.ino()) };
         sync_folder(&store.drive)?;

@@ -50,7 +50,7 @@ pub struct SnapshotCreate {
     /// The name of each: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "before-upgrade")]
     pub name: String,
-    /// The tenant that owns the volumes; if absent, the default one, else the only one that has each.
+    /// The tenant that owns the volumes; if absent, the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The volumes, all of which are captured at the same instant.

@@ -16,7 +16,7 @@ pub struct RecordArguments {
     /// The volumes, as NAME or TENANT/NAME
     #[arg(value_name = "VOLUME", required = true)]
     pub volumes: Vec<String>,
-    /// Tenant of those that name none (also -vserver) [default: 'default', else the only one that has it]
+    /// Tenant of those that name none (also -vserver) [default: default]
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
     /// The file to write

@@ -306,7 +306,7 @@ fn built_in_policies_are_every_tenants_and_nobody_changes_them() {
     let world = World::start(&state);
     let control = &world.control;
     control.create_tenant(name("svm01")).unwrap();
-    control.create_volume(volume(Some("svm01"), "vol1", 1000 * GB)).unwrap();
+    control.create_volume(volume(None, "vol1", 1000 * GB)).unwrap();
     control.modify_volume(None, &name("vol1"), adapt("extreme")).unwrap();
     assert_eq!(ceiling(control, "vol1").0, Some(6144));
     let extreme = name("extreme");

@@ -1,0 +1,64 @@
+//! A connection that ends when its client takes nothing of an answer for too long.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// A stream whose writing may wait for so long at most.
+pub struct Timed<S> {
+    stream: S,
+    patience: Duration,
+    /// Until when the write that waits may wait.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Timed<S> {
+    /// Wraps a stream.
+    pub fn new(stream: S, patience: Duration) -> Timed<S> {
+        Timed { stream, patience, until: None }
+    }
+
+    fn judge(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if poll.is_ready() {
+            self.until = None;
+            return poll;
+        }
+        let patience = self.patience;
+        let until = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        until.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(context, poll)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
