@@ -449,7 +449,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let world = crate::control::tests::World::start(folder.path());
         world.control.create_volume(crate::control::tests::volume(None, "v", 1 << 20)).unwrap();
-        let text = render(&world.control).unwrap();
+        let mut text = String::new();
+        write(&mut text, Snapshot::take(&world.control, true).unwrap()).unwrap();
         let families: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         assert!(families.len() > 40, "{families:?}");

@@ -373,7 +373,7 @@ mod tests {
         let path = folder.path().join("api.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let served = std::thread::spawn(move || serve(listener.accept().unwrap().0));
-        let client = Client::new(Some(&format!("unix:{}", path.display()))).unwrap();
+        let client = Client::new(Some(&format!("unix:{}", path.display())), None).unwrap();
         let error = client.send(client.request(Method::GET, "/v1/status", &[]), patience).unwrap_err();
         drop(client);
         served.join().unwrap();
@@ -394,7 +394,7 @@ mod tests {
     fn missing_daemon_is_told_as_one() {
         let folder = tempfile::tempdir().unwrap();
         let server = format!("unix:{}", folder.path().join("api.sock").display());
-        let client = Client::new(Some(&server)).unwrap();
+        let client = Client::new(Some(&server), None).unwrap();
         let error = client.get::<ErrorBody>("/v1/status", &[]).unwrap_err();
         assert!(matches!(error, CommandError::Unreachable { .. }), "{error}");
         assert_eq!(error.exit_status(), 5);
