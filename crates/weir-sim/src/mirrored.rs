@@ -674,7 +674,12 @@ impl World {
 
     /// Takes note of why a request may be told to have failed.
     fn note_fault(&mut self, copy: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
-        let (Answer::Opened(_, _, Err(fault)) | Answer::Completed(_, Err(fault))) = answer else { return };
+        let (Answer::Opened(_, _, Err(fault))
+        | Answer::Refused(_, _, _, fault)
+        | Answer::Completed(_, Err(fault))) = answer
+        else {
+            return;
+        };
         if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
             self.short_at.insert(copy, self.now);
         }

@@ -289,9 +289,13 @@ mod tests {
             match effect {
                 Effect::Act { slot, action, .. } => {
                     let answer = match action {
-                        Action::Open { extent } => Answer::Opened(extent, Ok(Default::default())),
-                        Action::Allocate { extent, piece } => Answer::Allocated(extent, piece),
-                        Action::Sync { extent } => Answer::Synced(extent, Ok(())),
+                        Action::Open { extent, generation } => {
+                            Answer::Opened(extent, generation, Ok(Default::default()))
+                        }
+                        Action::Allocate { extent, generation, piece } => {
+                            Answer::Allocated(extent, generation, piece)
+                        }
+                        Action::Sync { extent, generation } => Answer::Synced(extent, generation, Ok(())),
                         Action::Write { operation, length, .. } | Action::Read { operation, length, .. } => {
                             Answer::Completed(operation, Ok(length))
                         }
