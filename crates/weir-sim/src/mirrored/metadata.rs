@@ -292,10 +292,10 @@ impl World {
                 let _ = self.record(extent, epoch, is_committed);
             }
             Pending::Failure(extent) => self.answer_failure(extent),
-            Pending::Metadata { slot, extent, account } => {
-                if !self.drives[slot].is_broken && self.random.chance(1, 2) {
-                    self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
-                }
+            Pending::Metadata { slot, extent, account }
+                if !self.drives[slot].is_broken && self.random.chance(1, 2) =>
+            {
+                self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
             }
             _ => {}
         }

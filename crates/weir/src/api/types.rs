@@ -5,6 +5,7 @@ mod drives;
 mod journals;
 mod measurements;
 mod pools;
+mod rates;
 mod reasons;
 mod recordings;
 mod scrubs;
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
-use weir_types::{Class, ClassPolicy, Limits, Throughput};
+use weir_types::{Class, ClassPolicy};
 
 pub use super::policy_types::*;
 pub use crate::control::ErrorKind;
@@ -779,23 +780,5 @@ impl From<Class> for IoPriority {
             Class::Medium => IoPriority::Medium,
             Class::High => IoPriority::High,
         }
-    }
-}
-
-impl From<Throughput> for Rates {
-    fn from(throughput: Throughput) -> Rates {
-        Rates { iops: throughput.iops, bytes_per_second: throughput.bytes_per_second }
-    }
-}
-
-impl From<Rates> for Throughput {
-    fn from(rates: Rates) -> Throughput {
-        Throughput { iops: rates.iops, bytes_per_second: rates.bytes_per_second }
-    }
-}
-
-impl From<Limits> for PolicyLimits {
-    fn from(limits: Limits) -> PolicyLimits {
-        PolicyLimits { total: limits.total.into(), read: limits.read.into(), write: limits.write.into() }
     }
 }

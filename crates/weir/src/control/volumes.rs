@@ -1,11 +1,13 @@
 //! Operations on volumes.
 
+mod refusals;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES, VOLUMES_MAX};
+use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES};
 use weir_types::units::Size;
-use weir_types::{Class, ClassPolicy, DriveId, Limits, Name, PolicyGroupId, Throughput, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, Limits, Name, PolicyGroupId, VolumeId};
 
 use super::catalogue::Transaction;
 use super::classes::{check_replicas, class_policy};
@@ -24,6 +26,8 @@ use super::scrubs::ScrubView;
 use super::{Change, Control};
 use crate::statistics::{CopySnapshot, VolumeSnapshot};
 use crate::store::extent_count;
+use refusals::{refuse_floor, refuse_more_cleanups, refuse_other_kind};
+pub(super) use refusals::{refuse_more, refuse_taken};
 
 /// What a new volume should be.
 #[derive(Clone, Debug)]
@@ -745,29 +749,6 @@ impl Control {
     }
 }
 
-/// Refuses another end that is cut off, where more than can be are still to be given back.
-fn refuse_more_cleanups(model: &Model) -> Outcome<()> {
-    if model.cleanups.len() < VOLUMES_MAX {
-        return Ok(());
-    }
-    Err(ControlError::full(format!(
-        "the space of {VOLUMES_MAX} volumes is still being given back; try again later"
-    )))
-}
-
-/// Refuses more volumes or snapshots than there can be.
-pub(super) fn refuse_more(model: &Model, more: usize) -> Outcome<()> {
-    let (volumes, cleanups) = (model.volumes.len(), model.cleanups.len());
-    if volumes + cleanups + more <= VOLUMES_MAX {
-        return Ok(());
-    }
-    let waiting =
-        if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
-    Err(ControlError::full(format!(
-        "there are {volumes} volumes and snapshots already; {VOLUMES_MAX} is the most{waiting}"
-    )))
-}
-
 /// True if copies of a volume should be elsewhere than before. One that is released from its template stays.
 fn is_to_move(old: &VolumeRecord, new: &VolumeRecord) -> bool {
     let wishes = |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy);
@@ -779,40 +760,7 @@ fn asked_policy(volume: &VolumeRecord) -> Option<ClassPolicy> {
     Some(volume.class_policy).filter(|policy| *policy != ClassPolicy::Any)
 }
 
-pub(super) fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
-    if model.has_volume(tenant, name) {
-        return Err(ControlError::conflict(format!("volume '{name}' exists already in tenant '{tenant}'")));
-    }
-    Ok(())
-}
-
 /// The policy group of this name and kind that volumes of a tenant can be bound to.
 fn policy_of_tenant(model: &Model, kind: GroupKind, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
     Ok(model.group_of(kind, Some(tenant), name)?.record.id)
-}
-
-/// Refuses another member of a group whose floors would then be more than those above it have.
-fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
-    let is_claim =
-        |group: &&PolicyGroupRecord| !group.is_shared && group.terms.floor != Throughput::default();
-    match model.group_by_id(group).filter(is_claim) {
-        Some(_) => model.check_tree_with_member(tenant, group),
-        None => Ok(()),
-    }
-}
-
-/// Refuses to release a volume from a kind of policy that it does not have while it has one of the other kind.
-fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
-    let Some(group) = model.policy_of(volume) else { return Ok(()) };
-    let (is_other, option) = match kind {
-        GroupKind::Fixed => (group.adaptive.is_some(), "-qos-adaptive-policy-group"),
-        GroupKind::Adaptive => (group.adaptive.is_none(), "-qos-policy-group"),
-    };
-    if is_other {
-        let (volume, kind, group) = (&volume.name, group.kind(), &group.name);
-        return Err(ControlError::refused(format!(
-            "volume '{volume}' is bound to the {kind} '{group}'; {option} none releases it"
-        )));
-    }
-    Ok(())
 }

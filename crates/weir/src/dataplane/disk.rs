@@ -13,7 +13,7 @@ use super::helper::{Job, OpenError, OpenedExtent};
 use super::memory::Memory;
 use super::reactor::Reactor;
 use super::refusals::refusal;
-use super::served_volume::{Home, Purpose};
+use super::served_volume::{Home, Purpose, ServedVolume};
 use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
@@ -87,17 +87,7 @@ impl Reactor {
             true => self.now_ns,
             false => volume.emulated.submit(self.now_ns, home, slot, &action),
         };
-        let number = match action.operation() {
-            Some(operation) => {
-                let context = volume.context(slot, operation);
-                context.asked_ns = asked_ns;
-                context.number
-            }
-            None => {
-                let generation = action.generation().expect("what names no operation names a file");
-                volume.ask(slot, (extent, generation), asked_ns)
-            }
-        };
+        let number = number_of(volume, slot, &action, asked_ns);
         if let Some(fault) = fault {
             return self.refuse_action(copy, number, &action, fault);
         }
@@ -420,6 +410,17 @@ impl Reactor {
             self.answer_changes(index, extent, None);
         }
     }
+}
+
+/// The number under which an action on a copy is asked for at an instant.
+fn number_of(volume: &mut ServedVolume, slot: usize, action: &Action, asked_ns: u64) -> AskNumber {
+    if let Some(operation) = action.operation() {
+        let context = volume.context(slot, operation);
+        context.asked_ns = asked_ns;
+        return context.number;
+    }
+    let file = action.extent().zip(action.generation()).expect("what names no operation names a file");
+    volume.ask(slot, file, asked_ns)
 }
 
 /// True for what a journal does for a copy behind it; the rest concerns the slow file itself.

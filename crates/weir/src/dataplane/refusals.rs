@@ -230,7 +230,7 @@ impl Reactor {
     pub(super) fn is_nameless(&self, copy: CopyIndex, extent: u32) -> bool {
         let volume = &self.volumes[copy.volume];
         let is_away = volume.home_of(copy.slot, extent).is_some_and(|home| volume.homes[home].is_away);
-        is_away && rustix::fs::fstat(&volume.file(copy.slot, extent)).is_ok_and(|stat| stat.st_nlink == 0)
+        is_away && rustix::fs::fstat(volume.file(copy.slot, extent)).is_ok_and(|stat| stat.st_nlink == 0)
     }
 }
 
