@@ -268,7 +268,7 @@ const DRIVE_GAUGES: [DriveGauge; 6] = [
     ("weir_drive_available_bytes", "Space left on the drive, in bytes", |drive| {
         Some(drive.usage.as_ref().ok()?.available_bytes)
     }),
-    ("weir_drive_space_age_seconds", "Time since the drive told its space", |drive| {
+    ("weir_drive_space_age_seconds", "Seconds since the drive told its space", |drive| {
         drive.usage_age.map(|age| age.as_secs())
     }),
     ("weir_drive_volumes", "Volumes on the drive", |drive| Some(drive.volumes as u64)),

@@ -318,7 +318,9 @@ fn survive_a_full_drive(mounted: &Mounted) {
     modest.write(4096, &[2; 8192]).unwrap();
     assert_eq!(modest.read(4096, 8192).unwrap(), [2; 8192]);
     // That the pool is full is told, and nothing else is wrong.
-    let alarms = daemon.json(&["status"])["alarms"].clone();
+    let alarms = || daemon.json(&["status"])["alarms"].clone();
+    wait_until("status tells that the pool is full", || alarms()[0].is_object());
+    let alarms = alarms();
     let message = alarms[0]["message"].as_str().unwrap_or_default();
     assert!(message.contains("pool 'default' is") && message.contains("full"), "{alarms}");
     assert_eq!(alarms.as_array().unwrap().len(), 1, "{alarms}");

@@ -47,9 +47,14 @@ fn count(volume: &Value, what: &str) -> u64 {
     volume["replication"][what].as_u64().unwrap()
 }
 
+/// Replicas of extents that are missing or lack something.
+fn lacking(volume: &Value) -> u64 {
+    count(volume, "stale") + count(volume, "missing")
+}
+
 /// True if all copies are where they should be and have everything.
 fn is_settled(volume: &Value) -> bool {
-    volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| count(volume, "stale") == 0)
+    volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| lacking(volume) == 0)
 }
 
 fn settle(daemon: &Daemon) {
@@ -163,11 +168,11 @@ fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
     client.disconnect();
     // A daemon that is stopped knows that all this is stable everywhere.
     let daemon = daemon.stop().start(&[]);
-    assert_eq!(count(&inspect(&daemon), "stale"), 0);
+    assert_eq!(lacking(&inspect(&daemon)), 0);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
     std::fs::rename(&here, &away).unwrap();
-    wait_until("the copies to be found missing", || count(&inspect(&daemon), "stale") == 2);
+    wait_until("the copies to be found missing", || count(&inspect(&daemon), "missing") == 2);
     let before = count(&inspect(&daemon), "bytes_copied");
     for piece in [3, 40] {
         client.write(piece << 20, &[0xaa; 4096]).unwrap();
@@ -192,7 +197,7 @@ fn two_of_three_may_be_lost() {
         std::fs::remove_dir_all(daemon.state().beside(drive)).unwrap();
         (0..200).for_each(|_| assert!(model.write(&mut client)));
     }
-    wait_until("both to be found missing", || count(&inspect(&daemon), "stale") == 4);
+    wait_until("both to be found missing", || count(&inspect(&daemon), "missing") == 4);
     model.check(&mut client);
     client.disconnect();
     let daemon = daemon.kill().start(&[]);
@@ -228,7 +233,7 @@ fn fill_up(daemon: &Daemon) {
         client.write(piece << 20, &vec![piece as u8; 1 << 20]).unwrap();
     }
     client.flush().unwrap();
-    assert!(count(&inspect(daemon), "stale") > 0, "it could not take all of it");
+    assert!(lacking(&inspect(daemon)) > 0, "it could not take all of it");
     std::fs::remove_file(filler).unwrap();
     settle(daemon);
     for piece in 0..24_u64 {
@@ -386,7 +391,7 @@ fn stall(daemon: &Daemon, mount: &str) {
     tool("fsfreeze", &["--freeze", mount]);
     // The first of these waits until the drive is given up.
     (0..300).for_each(|_| assert!(model.write(&mut client)));
-    assert!(count(&inspect(daemon), "stale") > 0, "the copies there are out of service");
+    assert!(lacking(&inspect(daemon)) > 0, "the copies there are out of service");
     model.check(&mut client);
     tool("fsfreeze", &["--unfreeze", mount]);
     settle(daemon);

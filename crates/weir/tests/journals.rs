@@ -79,7 +79,8 @@ fn journals(daemon: &Daemon) -> Vec<Value> {
 fn wait_for_copies(daemon: &Daemon) {
     wait_until("all copies to have everything", || {
         let volume = inspect(daemon);
-        volume.get("moving").is_none() && volume["replication"]["stale"] == 0
+        let replication = &volume["replication"];
+        volume.get("moving").is_none() && replication["stale"] == 0 && replication["missing"] == 0
     });
 }
 

@@ -255,7 +255,9 @@ fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
 
 /// Waits until all copies have everything.
 fn settle(daemon: &Daemon) {
-    let is_settled = || inspect(daemon, "vol1")["replication"].get("stale").is_none_or(|stale| *stale == 0);
+    let has_none =
+        |what: &str| inspect(daemon, "vol1")["replication"].get(what).is_none_or(|count| *count == 0);
+    let is_settled = || has_none("stale") && has_none("missing");
     wait_until("all copies to have everything", is_settled);
 }
 

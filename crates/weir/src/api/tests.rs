@@ -539,12 +539,21 @@ fn export_and_apply(api: &mut World) {
     let exported = api.call("GET", POLICIES, "", None, 200);
     assert_eq!(exported["policy_groups"][0]["name"], "gold");
     api.call("POST", GROUPS, "", Some(json!({"name": "surplus"})), 201);
-    let difference = api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "dry_run": true})), 200);
+    let difference = api.call(
+        "PUT",
+        POLICIES,
+        "",
+        Some(json!({"policies": exported, "dry_run": true, "prune": true})),
+        200,
+    );
     assert_eq!(difference["changes"], json!(["- policy group default/surplus"]));
     api.call("GET", GROUP, "surplus", None, 200);
-    assert_eq!(api.call("PUT", POLICIES, "", Some(json!({"policies": exported})), 200), difference);
+    assert_eq!(
+        api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "prune": true})), 200),
+        difference
+    );
     api.call("GET", GROUP, "surplus", None, 404);
-    let again = api.call("PUT", POLICIES, "", Some(json!({"policies": exported})), 200);
+    let again = api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "prune": true})), 200);
     assert_eq!(again["changes"], json!([]));
 }
 

@@ -17,7 +17,7 @@ impl Mount {
     /// A filesystem in memory.
     pub fn tmpfs(point: &Path, mebibytes: u64) -> Mount {
         fs::create_dir_all(point).unwrap();
-        let size = format!("size={mebibytes}m");
+        let size = format!("size={mebibytes}m,mode=0700");
         tool("mount", &["-t", "tmpfs", "-o", &size, "none", point.to_str().unwrap()]);
         Mount { point: point.to_owned(), image: None }
     }

@@ -1,0 +1,66 @@
+//! What keeps a volume from being made, deleted or bound, in words for whoever asked.
+
+use weir_types::bounds::VOLUMES_MAX;
+use weir_types::{Name, PolicyGroupId, Throughput};
+
+use crate::control::error::{ControlError, Outcome};
+use crate::control::model::Model;
+use crate::control::policies::GroupKind;
+use crate::control::records::{PolicyGroupRecord, VolumeRecord};
+
+/// Refuses another end that is cut off, where more than can be are still to be given back.
+pub(super) fn refuse_more_cleanups(model: &Model) -> Outcome<()> {
+    if model.cleanups.len() < VOLUMES_MAX {
+        return Ok(());
+    }
+    Err(ControlError::full(format!(
+        "the space of {VOLUMES_MAX} volumes is still being given back; try again later"
+    )))
+}
+
+/// Refuses more volumes or snapshots than there can be.
+pub(in crate::control) fn refuse_more(model: &Model, more: usize) -> Outcome<()> {
+    let (volumes, cleanups) = (model.volumes.len(), model.cleanups.len());
+    if volumes + cleanups + more <= VOLUMES_MAX {
+        return Ok(());
+    }
+    let waiting =
+        if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
+    Err(ControlError::full(format!(
+        "there are {volumes} volumes and snapshots already; {VOLUMES_MAX} is the most{waiting}"
+    )))
+}
+
+/// Refuses the name of a volume that there is.
+pub(in crate::control) fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
+    if model.has_volume(tenant, name) {
+        return Err(ControlError::conflict(format!("volume '{name}' exists already in tenant '{tenant}'")));
+    }
+    Ok(())
+}
+
+/// Refuses another member of a group whose floors would then be more than those above it have.
+pub(super) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
+    let is_claim =
+        |group: &&PolicyGroupRecord| !group.is_shared && group.terms.floor != Throughput::default();
+    match model.group_by_id(group).filter(is_claim) {
+        Some(_) => model.check_tree_with_member(tenant, group),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to release a volume from a kind of policy that it does not have while it has one of the other kind.
+pub(super) fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
+    let Some(group) = model.policy_of(volume) else { return Ok(()) };
+    let (is_other, option) = match kind {
+        GroupKind::Fixed => (group.adaptive.is_some(), "-qos-adaptive-policy-group"),
+        GroupKind::Adaptive => (group.adaptive.is_none(), "-qos-policy-group"),
+    };
+    if is_other {
+        let (volume, kind, group) = (&volume.name, group.kind(), &group.name);
+        return Err(ControlError::refused(format!(
+            "volume '{volume}' is bound to the {kind} '{group}'; {option} none releases it"
+        )));
+    }
+    Ok(())
+}
