@@ -84,10 +84,22 @@ fn with_sharing(bytes: u64) -> (Daemon, Loop) {
     (daemon, device)
 }
 
-fn used_bytes(daemon: &Daemon, drive: &str) -> u64 {
-    let drives = daemon.json(&["drive", "list"]);
-    let mut drives = drives["drives"].as_array().unwrap().iter();
-    drives.find(|one| one["name"] == drive).unwrap()["used_bytes"].as_u64().unwrap()
+fn drive(daemon: &Daemon, name: &str) -> Value {
+    let list = daemon.json(&["drive", "list"]);
+    list["drives"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
+}
+
+/// What a drive holds, as it told after this was asked.
+fn used_bytes(daemon: &Daemon, name: &str) -> u64 {
+    let mut age_ns = 0;
+    let mut used = 0;
+    wait_until("the drive to tell its space anew", || {
+        let drive = drive(daemon, name);
+        let last_ns = std::mem::replace(&mut age_ns, drive["space_age_ns"].as_u64().unwrap());
+        used = drive["used_bytes"].as_u64().unwrap();
+        age_ns < last_ns
+    });
+    used
 }
 
 fn snapshot(daemon: &Daemon, name: &str) -> Value {
