@@ -32,7 +32,7 @@ pub enum Sabotage {
     MendsFromBad,
     /// Changes are let go before what they change is captured.
     CapturesLate,
-    /// A copy is taken back as soon as its drive answers, while what was given up there may still be carried out.
+    /// A copy is taken back while what was given up there may still be carried out.
     TakesBackEarly,
     /// A copy is recorded before it is accounted for.
     RecordsFirst,

@@ -2,7 +2,7 @@
 //! the data plane does it; they may still carry it out at any later time, or never.
 
 use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Account, Answer, Keep, Slots, Standing};
+use weir_volume::mirror::{Account, Answer, Keep, Slots};
 use weir_volume::{Action, Fault};
 
 use super::{Pending, Sabotage, World};
@@ -54,16 +54,10 @@ impl World {
         let silent = self.drives.iter().position(|drive| drive.is_silent);
         if let Some(slot) = silent.filter(|_| self.random.chance(1, 60)) {
             self.drives[slot].is_silent = false;
-            if self.settings.sabotage == Sabotage::TakesBackEarly {
-                self.take_back(slot)?;
-            }
         }
         if silent.is_some() && self.random.chance(1, 30) {
             self.look_for_stalls()?;
             return Ok(true);
-        }
-        if self.settings.sabotage == Sabotage::TakesBackEarly {
-            self.come_back_where_it_counts();
         }
         if !self.ghosts.is_empty() && self.random.chance(1, 400) {
             self.come_back()?;
@@ -167,18 +161,6 @@ impl World {
         let ghost = self.ghosts.swap_remove(index);
         self.carry_out_late(ghost);
         Ok(())
-    }
-
-    /// A drive carries out something that was given up, of a copy that has everything again.
-    fn come_back_where_it_counts(&mut self) {
-        let counts = |ghost: &Ghost| {
-            self.mirror.standings(ghost.extent)[ghost.slot] == Standing::InSync
-                && !self.drives[ghost.slot].is_silent
-        };
-        if let Some(index) = self.ghosts.iter().position(counts) {
-            let ghost = self.ghosts.swap_remove(index);
-            self.carry_out_late(ghost);
-        }
     }
 
     /// The power fails: drives may have carried out what was given up, or not.
