@@ -543,17 +543,18 @@ fn export_and_apply(api: &mut World) {
         "PUT",
         POLICIES,
         "",
-        Some(json!({"policies": exported, "dry_run": true, "prune": true})),
+        Some(json!({"policies": exported, "dry_run": true, "prune": true, "force": true})),
         200,
     );
     assert_eq!(difference["changes"], json!(["- policy group default/surplus"]));
     api.call("GET", GROUP, "surplus", None, 200);
     assert_eq!(
-        api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "prune": true})), 200),
+        api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "prune": true, "force": true})), 200),
         difference
     );
     api.call("GET", GROUP, "surplus", None, 404);
-    let again = api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "prune": true})), 200);
+    let again =
+        api.call("PUT", POLICIES, "", Some(json!({"policies": exported, "prune": true, "force": true})), 200);
     assert_eq!(again["changes"], json!([]));
 }
 
