@@ -339,7 +339,7 @@ fn survive_a_full_drive(mounted: &Mounted) {
     daemon.ok(&["volume", "delete", "greedy", "--force"]);
     daemon.create("after", "1GiB");
     let mut after = Client::attach(&socket, "after");
-    after.write(0, &vec![4; 10 << 20]).unwrap();
+    wait_for("writes of another volume", || after.write(0, &vec![4; 10 << 20]).ok());
     assert_eq!(modest.read(4096, 8192).unwrap(), [2; 8192]);
     drop((after, modest));
     let daemon = daemon.stop().start(&["--reactors", "2"]);
