@@ -70,6 +70,8 @@ pub struct StorageConfig {
     pub journal_size: Option<String>,
     /// Whether the drive in the state folder is measured when it is new; it is if this is absent.
     pub measure_default: Option<bool>,
+    /// From how full on a pool is an alarm, in percent; 95 if absent.
+    pub pool_full_percent: Option<u8>,
 }
 
 /// A drive that the configuration names.

@@ -296,7 +296,7 @@ fn fill(client: &mut Client) -> u64 {
 
 /// Fills the drive by one volume, and checks that everything else goes on, and all of it once there is space.
 fn survive_a_full_drive(mounted: &Mounted) {
-    let daemon = mounted.state.start(&["--reactors", "2"]);
+    let daemon = mounted.state.start(&["--reactors", "2", "--pool-full-percent", "95"]);
     let socket = daemon.nbd_socket();
     daemon.create("greedy", "2GiB");
     daemon.create("modest", "1GiB");
@@ -484,7 +484,9 @@ fn volumes_with_more_extents_than_a_process_has_descriptors() {
     let state = State::new();
     let mut command = std::process::Command::new(find("prlimit").unwrap());
     command.arg("--nofile=256:4096").arg(common::daemon::WEIR);
-    command.args(["serve", "--reactors", "2", "--no-measurement", "--state"]).arg(state.path());
+    command
+        .args(["serve", "--reactors", "2", "--no-measurement", "--pool-full-percent=100", "--state"])
+        .arg(state.path());
     let daemon = Daemon::spawn(&state, command).ready();
     daemon.create("wide", "400GiB");
     let mut client = Client::attach(&daemon.nbd_socket(), "wide");

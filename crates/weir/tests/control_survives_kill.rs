@@ -30,7 +30,16 @@ impl Daemon {
     fn start(state: &Path) -> Daemon {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command
-            .args(["serve", "--reactors", "1", "--no-measurement", "--log-level", "warn", "--state"])
+            .args([
+                "serve",
+                "--reactors",
+                "1",
+                "--no-measurement",
+                "--pool-full-percent=100",
+                "--log-level",
+                "warn",
+                "--state",
+            ])
             .arg(state);
         let mut daemon = Daemon(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();

@@ -45,6 +45,8 @@ impl World {
             classes: Default::default(),
             journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
             measure_default: false,
+            // How full the disk is on which tests run is no matter of theirs.
+            pool_full_percent: 100,
             zone: None,
         };
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();

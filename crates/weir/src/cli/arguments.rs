@@ -201,6 +201,9 @@ pub struct ServeArguments {
     /// Do not measure the drive in the state folder when it is new
     #[arg(long)]
     pub no_measurement: bool,
+    /// Tell that a pool is nearly full from here on; 95 unless configured
+    #[arg(long, value_name = "PERCENT", overrides_with = "pool_full_percent")]
+    pub pool_full_percent: Option<u8>,
     /// What to log on standard error: error, warn, info, debug, trace, or a filter such as weir=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,

@@ -101,6 +101,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         classes: settings.classes,
         journal_bytes: settings.journal_bytes,
         measure_default: settings.measure_default,
+        pool_full_percent: settings.pool_full_percent,
         zone: settings.zone.clone(),
     };
     let control =

@@ -13,6 +13,7 @@ use super::serve::NBD_SOCKET;
 use super::state_folder;
 use crate::api::{ApiListeners, Facts, Token, read_token};
 use crate::config::{Config, ConfiguredDrive, default_state, sockets_folder};
+use crate::control::bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT};
 use crate::doors::socket::SocketAccess;
 use crate::exports::ListenAddress;
 
@@ -41,6 +42,7 @@ pub(super) struct Settings {
     pub classes: ClassThresholds,
     pub journal_bytes: u64,
     pub measure_default: bool,
+    pub pool_full_percent: u8,
     pub warnings: Vec<String>,
     pub metrics_of_idle_volumes: bool,
 }
@@ -94,6 +96,8 @@ impl Settings {
             classes: faults.note(config.classes.thresholds().map_err(CommandError::Failed)),
             journal_bytes: faults.note(config.journal_bytes().map_err(CommandError::failed)),
             measure_default: !arguments.no_measurement && config.storage.measure_default.unwrap_or(true),
+            pool_full_percent: faults
+                .note(pool_full_percent(arguments.pool_full_percent.or(config.storage.pool_full_percent))),
             warnings: config.warnings(),
             metrics_of_idle_volumes: config.metrics_of_idle_volumes.unwrap_or(true),
             cluster_id: named(config.clusterid),
@@ -174,6 +178,7 @@ impl Settings {
             ("classes", self.classes != new.classes),
             ("metrics_of_idle_volumes", self.metrics_of_idle_volumes != new.metrics_of_idle_volumes),
             ("storage.measure_default", self.measure_default != new.measure_default),
+            ("storage.pool_full_percent", self.pool_full_percent != new.pool_full_percent),
             ("storage.journal_size", self.journal_bytes != new.journal_bytes),
         ];
         keys.into_iter().filter(|(_, is_different)| *is_different).map(|(key, _)| key).collect()
@@ -216,6 +221,18 @@ fn reactors(wanted: Option<u16>) -> Result<usize, CommandError> {
     match wanted {
         Some(0) => Err(CommandError::Usage("0 reactors are not accepted; 1 or more are".to_owned())),
         wanted => Ok(wanted.map_or_else(cores, usize::from)),
+    }
+}
+
+/// From how full on a pool is an alarm.
+fn pool_full_percent(wanted: Option<u8>) -> Result<u8, CommandError> {
+    let (from, to) = (POOL_FULL_PERCENT.start(), POOL_FULL_PERCENT.end());
+    match wanted.unwrap_or(POOL_FULL_PERCENT_DEFAULT) {
+        percent if POOL_FULL_PERCENT.contains(&percent) => Ok(percent),
+        percent => {
+            let message = format!("pool_full_percent {percent} is not accepted; {from} to {to} is");
+            Err(CommandError::Usage(message))
+        }
     }
 }
 
@@ -315,6 +332,18 @@ fn on_loopback(address: Option<SocketAddr>) -> Result<Option<SocketAddr>, Comman
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pool_is_told_as_full_within_the_range_only() {
+        assert_eq!(pool_full_percent(None).unwrap(), 95);
+        for percent in [50, 80, 100] {
+            assert_eq!(pool_full_percent(Some(percent)).unwrap(), percent);
+        }
+        for percent in [0, 49, 101, 255] {
+            let fault = pool_full_percent(Some(percent)).unwrap_err().to_string();
+            assert!(fault.contains("50 to 100"), "{fault}");
+        }
+    }
 
     #[test]
     fn places_to_listen_are_read() {

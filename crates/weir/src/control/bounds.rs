@@ -54,8 +54,13 @@ pub const RESERVE_PERCENT: RangeInclusive<u32> = 0..=50;
 /// is a mistake, and a hundred times is no limit.
 pub const OVER_PROVISION_PERCENT: RangeInclusive<u32> = 100..=10_000;
 
-/// From how full on a pool is told as nearly full, in percent: early enough to add a drive, late enough to be read.
-pub const POOL_FULL_PERCENT: u32 = 95;
+/// From how full on a pool may be told as nearly full, in percent: before half of it is used there is nothing to tell.
+/// At 100 only a pool without any free space is.
+pub const POOL_FULL_PERCENT: RangeInclusive<u8> = 50..=100;
+
+/// From how full on a pool is told as nearly full unless it is configured, in percent: early enough to add a drive,
+/// late enough to be read.
+pub const POOL_FULL_PERCENT_DEFAULT: u8 = 95;
 
 /// Groups that may stand under each other: what is left of all levels without the pool, the tenant, the volume and
 /// its connections.

@@ -8,7 +8,7 @@ use weir_types::{Class, ClassPolicy, DriveId, Name};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
-use super::bounds::{POOL_FULL_PERCENT, REPLICAS_MAX};
+use super::bounds::REPLICAS_MAX;
 use super::drives::Usages;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
@@ -361,7 +361,7 @@ impl Control {
             .filter(|volume| volume.state == VolumeState::Online && !model.has_its_class(volume))
             .map(|volume| unmet_alarm(&model, volume));
         let pools = model.pools();
-        let full = pools.iter().filter_map(|pool| full_alarm(pool, &usages));
+        let full = pools.iter().filter_map(|pool| full_alarm(pool, &usages, self.pool_full_percent));
         unmet.chain(full).collect()
     }
 }
@@ -389,13 +389,11 @@ fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {
 }
 
 /// Told before writes that need new space fail.
-fn full_alarm(pool: &Pool<'_>, usages: &Usages) -> Option<StandingAlarm> {
+fn full_alarm(pool: &Pool<'_>, usages: &Usages, told_percent: u8) -> Option<StandingAlarm> {
     let usable = usable(pool, usages);
     let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
-    let (size, available) = (together.size_bytes, together.available_bytes);
-    let full_percent =
-        100 - u64::try_from(u128::from(available) * 100 / u128::from(size.max(1))).unwrap_or(0);
-    (size > 0 && full_percent >= u64::from(POOL_FULL_PERCENT)).then(|| StandingAlarm {
+    let full_percent = together.full_percent();
+    (together.size_bytes > 0 && full_percent >= told_percent).then(|| StandingAlarm {
         source: AlarmSource::Space,
         drive: None,
         volume: None,
@@ -404,8 +402,8 @@ fn full_alarm(pool: &Pool<'_>, usages: &Usages) -> Option<StandingAlarm> {
             "pool '{}' is {full_percent}% full: {} of {} are free; once nothing is, writes that need new space fail \
              until some is given back or a drive is added",
             pool.name,
-            roughly(available),
-            roughly(size)
+            roughly(together.available_bytes),
+            roughly(together.size_bytes)
         ),
     })
 }

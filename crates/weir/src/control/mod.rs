@@ -139,6 +139,8 @@ pub struct Control {
     since: Since,
     /// Where classes of drives begin.
     classes: ClassThresholds,
+    /// From how full on a pool is an alarm, in percent.
+    pool_full_percent: u8,
     measurements: Measurements,
     moves: Moves,
     journals: Journals,

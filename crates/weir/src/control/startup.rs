@@ -51,6 +51,8 @@ pub struct ControlConfig {
     pub journal_bytes: u64,
     /// Whether to measure the drive in the state folder while nothing is known of it and nothing lies on it.
     pub measure_default: bool,
+    /// From how full on a pool is an alarm, in percent.
+    pub pool_full_percent: u8,
     /// The zone that the node is in, if that is known.
     pub zone: Option<String>,
 }
@@ -90,6 +92,7 @@ impl Control {
             alarms: Alarms::default(),
             since: Since::default(),
             classes: config.classes,
+            pool_full_percent: config.pool_full_percent,
             measurements: Measurements::default(),
             moves: Moves::default(),
             journals: Journals::new(config.journal_bytes),

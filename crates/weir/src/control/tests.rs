@@ -49,6 +49,8 @@ impl World {
             classes: Default::default(),
             journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
             measure_default: false,
+            // How full the disk is on which tests run is no matter of theirs.
+            pool_full_percent: 100,
             zone: None,
         })
     }
@@ -62,6 +64,8 @@ impl World {
             classes,
             journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
             measure_default: false,
+            // How full the disk is on which tests run is no matter of theirs.
+            pool_full_percent: 100,
             zone: None,
         })
     }

@@ -18,7 +18,7 @@ pub struct Space {
     pub filesystem: u64,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// Space that the daemon can still use, in bytes.
+    /// Space that is free, in bytes, without what the filesystem keeps back for root or another user.
     pub free_bytes: u64,
     /// Nothing can be changed there.
     pub is_read_only: bool,
@@ -45,14 +45,12 @@ impl Space {
         let there = there.canonicalize()?;
         let (space, filesystem) = (rustix::fs::statvfs(&there)?, there.metadata()?.dev());
         let is_on_it = |path: &&Path| path.metadata().is_ok_and(|metadata| metadata.dev() == filesystem);
-        // Some filesystems keep blocks back that only root can use.
-        let free_blocks = if rustix::process::geteuid().is_root() { space.f_bfree } else { space.f_bavail };
         let mount = there.ancestors().take_while(is_on_it).last().unwrap_or(&there);
         Ok(Space {
             mount: mount.to_owned(),
             filesystem,
             size_bytes: space.f_blocks.saturating_mul(space.f_frsize),
-            free_bytes: free_blocks.saturating_mul(space.f_frsize),
+            free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
             is_read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
         })
     }

@@ -35,6 +35,13 @@ impl DriveUsage {
         }
         sum
     }
+
+    /// The used part of what can be used, in percent, rounded down: what a filesystem keeps back counts as neither.
+    pub fn full_percent(&self) -> u8 {
+        let usable_bytes = u128::from(self.used_bytes) + u128::from(self.available_bytes);
+        let percent = u128::from(self.used_bytes) * 100 / usable_bytes.max(1);
+        u8::try_from(percent).expect("a part is at most 100% of the whole")
+    }
 }
 
 /// What the drive's volume folder holds.
@@ -85,5 +92,24 @@ impl Store {
             available_bytes: bytes(space.f_bavail),
             filesystem: fs::metadata(self.drive()).context("examine", self.drive())?.dev(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_that_is_used_is_of_what_can_be_used() {
+        for (used_bytes, available_bytes, percent) in
+            [(0, 0, 0), (7, 0, 100), (0, 9, 0), (95, 5, 95), (199, 1, 99)]
+        {
+            // What the filesystem keeps back makes it no fuller.
+            let usage = DriveUsage { size_bytes: 10_000, used_bytes, available_bytes, filesystem: 0 };
+            assert_eq!(usage.full_percent(), percent);
+        }
+        let largest =
+            DriveUsage { size_bytes: 0, used_bytes: u64::MAX, available_bytes: u64::MAX, filesystem: 0 };
+        assert_eq!(largest.full_percent(), 50);
     }
 }

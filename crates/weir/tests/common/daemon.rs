@@ -51,10 +51,12 @@ impl State {
         self.path().join("drive/volumes")
     }
 
-    /// The command that runs a daemon here. It does not measure the drive in the state folder, which takes a while.
+    /// The command that runs a daemon here. It does not measure the drive in the state folder, which takes a while, and
+    /// how full the disk is below that is no alarm.
     pub fn serve(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(WEIR);
-        command.arg("serve").arg("--state").arg(self.path()).arg("--no-measurement").args(arguments);
+        command.arg("serve").arg("--state").arg(self.path()).arg("--no-measurement");
+        command.arg("--pool-full-percent=100").args(arguments);
         command
     }
 

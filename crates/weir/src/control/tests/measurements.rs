@@ -150,6 +150,7 @@ fn fresh(state: &Path, high_iops: u64) -> World {
         classes,
         journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
         measure_default: true,
+        pool_full_percent: 100,
         zone: None,
     })
     .unwrap()
