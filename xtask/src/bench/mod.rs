@@ -4,6 +4,7 @@ mod burst;
 mod ceiling;
 mod classes;
 mod combination;
+mod hang;
 mod hybrid;
 mod isolation;
 mod many;
@@ -40,13 +41,14 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 14] = [
+const BENCHES: [(&str, Bench); 15] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
     ("modify", modify::run),
     ("neighbour", neighbour::run),
     ("many", many::run),
+    ("hang", hang::run),
     ("burst", burst::run),
     ("scheduler", scheduler::run),
     ("isolation", isolation::run),

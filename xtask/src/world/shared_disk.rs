@@ -54,11 +54,25 @@ impl Drop for SharedDisk {
 /// Unmounts what is mounted of a loop device, and detaches it: at once, or when the last who uses it ends.
 pub fn release(device: &Path) {
     let path = device.to_string_lossy();
+    thaw(&path);
     // It may not be mounted, and nobody could do more.
     if let Some(unmount) = tools::find("umount") {
         let _ = Command::new(unmount).args(["--lazy", "--all-targets", &path]).output();
     }
     let _ = losetup(&["--detach", &path]);
+}
+
+/// What is frozen could not be unmounted: who uses it waits for ever.
+fn thaw(device: &str) {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let mounted =
+        mounts.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' ')?.split(' ').next());
+    for point in mounted {
+        if let Some(fsfreeze) = tools::find("fsfreeze") {
+            // It is seldom frozen.
+            let _ = Command::new(fsfreeze).args(["--unfreeze", point]).output();
+        }
+    }
 }
 
 /// Takes away the devices and folders of runs that ended without doing so.

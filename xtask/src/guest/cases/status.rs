@@ -1,6 +1,7 @@
 //! Block status while a drive does not answer.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
@@ -47,7 +48,9 @@ fn answered_without(disk: &Disk, other: &str) -> Result<()> {
     let mut other = Client::attach_with_status(&socket, other)?;
     inside::forget_pages()?;
     disk.hang()?;
+    let begun = Instant::now();
     let (mirrored, alone) = (both.status(0, 2 * DATA_BYTES), other.status(0, 2 * DATA_BYTES));
+    println!("two block status while a drive hangs: {} us", begun.elapsed().as_micros());
     disk.answer()?;
     let expected = vec![(DATA_BYTES as u32, false), (DATA_BYTES as u32, true)];
     ensure!(mirrored? == expected, "the other replica's status is the volume's");
