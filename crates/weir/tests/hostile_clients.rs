@@ -273,13 +273,9 @@ fn clients_that_stall_in_a_payload() {
 
 #[test]
 fn clients_that_reset_their_connections() {
-    let port = wait_for("a free port", free_port);
-    let address = format!("127.0.0.1:{port}");
-    let state = State::new();
-    let unix = format!("unix:{}", state.path().join("nbd.sock").display());
-    let tcp = format!("tcp:{address}");
-    let arguments = ["--reactors", "2", "--nbd-listen", &unix, "--nbd-listen", &tcp];
-    let mut scene = Scene::on(state.start(&arguments));
+    let daemon = State::new().start(&["--reactors", "2", "--nbd-listen", "tcp:127.0.0.1:0"]);
+    let address = daemon.tcp_address();
+    let mut scene = Scene::on(daemon);
     for number in 0..60 {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(&3u32.to_be_bytes()).unwrap();
@@ -294,11 +290,6 @@ fn clients_that_reset_their_connections() {
         }
     }
     scene.finish();
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> Option<u16> {
-    Some(std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port())
 }
 
 #[test]

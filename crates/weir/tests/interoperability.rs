@@ -13,7 +13,7 @@ use common::load::Load;
 use common::nbd::Client;
 use common::program::{has, tool};
 use common::random::Random;
-use common::{skip, wait_for};
+use common::skip;
 use serde_json::Value;
 
 /// Writes random bytes into a new file.
@@ -334,13 +334,9 @@ fn tcp_clients_are_served() {
         return;
     }
     let state = State::new();
-    let port = wait_for("a free port", || {
-        Some(std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port())
-    });
-    let daemon = state.start(&["--reactors", "2", "--nbd-listen", &format!("tcp:127.0.0.1:{port}")]);
-    assert!(daemon.ready_line.contains(&format!("tcp:127.0.0.1:{port}")), "{}", daemon.ready_line);
+    let daemon = state.start(&["--reactors", "2", "--nbd-listen", "tcp:127.0.0.1:0"]);
     daemon.create("far", "64MiB");
-    let uri = format!("nbd://127.0.0.1:{port}/far");
+    let uri = format!("nbd://{}/far", daemon.tcp_address());
     let (source, target) = (state.beside("source"), state.beside("target"));
     random_file(&source, 64);
     tool("nbdcopy", &[source.to_str().unwrap(), &uri]);

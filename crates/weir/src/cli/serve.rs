@@ -107,7 +107,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
     let (api, listeners) = listen(settings, &exports, &data_plane)?;
-    let facts = settings.facts(&api);
+    let facts = settings.facts(&api, &listeners);
     let ready = ready_line(&facts);
     let supervised = Supervised::start(control, api, facts).map_err(CommandError::failed)?;
     output::print(&ready)?;

@@ -16,6 +16,7 @@ use crate::config::{Config, ConfiguredDrive, default_state, sockets_folder};
 use crate::control::bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT};
 use crate::doors::socket::SocketAccess;
 use crate::exports::ListenAddress;
+use crate::exports::listener::Listeners;
 
 /// Mode of NBD sockets unless another is stated: the daemon's user and the socket's group.
 const NBD_SOCKET_MODE: u32 = 0o660;
@@ -185,12 +186,12 @@ impl Settings {
     }
 
     /// What the API tells of them.
-    pub fn facts(&self, api: &ApiListeners) -> Facts {
+    pub fn facts(&self, api: &ApiListeners, nbd: &Listeners) -> Facts {
         Facts {
             reactors: self.reactors,
             state_directory: self.state.display().to_string(),
             api_listeners: api.addresses(),
-            nbd_listeners: self.nbd_listen.iter().map(ListenAddress::to_string).collect(),
+            nbd_listeners: nbd.addresses().iter().map(ListenAddress::to_string).collect(),
             cluster_id: self.cluster_id.clone(),
             zone: self.zone.clone(),
             region: self.region.clone(),

@@ -33,6 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The thread that listens.
 pub struct Listeners {
+    addresses: Vec<ListenAddress>,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
 }
@@ -59,6 +60,7 @@ pub fn start(
     let entered = runtime.enter();
     let sockets = listen.iter().map(|address| bind(address, access)).collect::<io::Result<Vec<_>>>()?;
     drop(entered);
+    let addresses = sockets.iter().zip(listen).map(|(socket, asked)| socket.address(asked)).collect();
     let work = move || {
         let local = tokio::task::LocalSet::new();
         for socket in sockets {
@@ -67,10 +69,15 @@ pub fn start(
         runtime.block_on(local);
     };
     let thread = std::thread::Builder::new().name("weir-exports".to_owned()).spawn(work)?;
-    Ok(Listeners { stop, thread })
+    Ok(Listeners { addresses, stop, thread })
 }
 
 impl Listeners {
+    /// Where clients are awaited: with the port that the system chose where any was asked for.
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
     /// Accepts no more and ends the handshakes that are under way.
     pub fn stop(self) {
         // The receivers are gone only if the thread has ended, which is what is wanted.
@@ -137,6 +144,14 @@ enum Stream {
 }
 
 impl Socket {
+    /// The address that was bound for one that was asked for.
+    fn address(&self, asked: &ListenAddress) -> ListenAddress {
+        match self {
+            Socket::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), ListenAddress::Tcp),
+            Socket::Unix(_) => asked.clone(),
+        }
+    }
+
     async fn accept(&self) -> io::Result<Stream> {
         match self {
             Socket::Unix(listener) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),

@@ -132,6 +132,15 @@ impl Daemon {
         self.state.path().join("nbd.sock")
     }
 
+    /// Where it awaits NBD clients over TCP.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn tcp_address(&self) -> String {
+        let address = self.ready_line.split_once("nbd tcp:").expect("it listens on TCP").1;
+        address.split(',').next().unwrap().trim().to_owned()
+    }
+
     /// The address of an export for programs that take one.
     pub fn uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.nbd_socket().display())
