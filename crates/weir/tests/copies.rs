@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use common::daemon::{Daemon, State};
 use common::extents::assert_alike;
+use common::mounts::Mount;
 use common::nbd::Client;
 use common::program::{PYTHON, has_libnbd, is_root, tool};
 use common::random::Random;
@@ -143,7 +144,9 @@ fn a_model_agrees_while_copies_come_and_go_and_drives_do() {
     let mut random = Random::seeded();
     while client.try_wait().unwrap().is_none() {
         let copies = random.pick(&["1", "2", "3"]).to_owned();
-        daemon.ok(&["volume", "update", "vol1", "--repl", copies, "--wait"]);
+        let ran = daemon.state().weir(&["volume", "update", "vol1", "--repl", copies, "--wait"]);
+        // Copies on the drive that has just been away may not be used again yet.
+        assert!(ran.code == Some(0) || ran.stderr.contains("extent replicas are missing"), "{}", ran.stderr);
         if copies != "1" {
             std::fs::rename(&here, &away).unwrap();
             daemon.ok(&["volume", "list"]);
@@ -151,7 +154,7 @@ fn a_model_agrees_while_copies_come_and_go_and_drives_do() {
         }
     }
     assert!(client.wait().unwrap().success());
-    daemon.ok(&["volume", "update", "vol1", "--repl", "3", "--wait"]);
+    daemon.ok(&["volume", "update", "vol1", "--repl", "3"]);
     settle(&daemon);
     let volume = inspect(&daemon);
     let state = daemon.stop();
@@ -208,19 +211,19 @@ fn two_of_three_may_be_lost() {
     daemon.stop();
 }
 
-#[test]
-fn a_copy_whose_filesystem_is_full_is_made_up_for_once_it_is_not() {
+/// Runs a test with a filesystem of 48 MiB in memory at `small`, beside the daemon's folder.
+fn beside_a_small_filesystem(test: fn(&Daemon)) {
     if !is_root() {
         return common::skip("a filesystem of its own needs root");
     }
     let daemon = Daemon::fresh();
-    let small = daemon.state().beside("small");
-    std::fs::create_dir_all(&small).unwrap();
-    tool("mount", &["-t", "tmpfs", "-o", "size=48m", "none", small.to_str().unwrap()]);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fill_up(&daemon)));
-    drop(daemon);
-    tool("umount", &["-l", small.to_str().unwrap()]);
-    outcome.unwrap();
+    let _small = Mount::tmpfs(&daemon.state().beside("small"), 48);
+    test(&daemon);
+}
+
+#[test]
+fn a_copy_whose_filesystem_is_full_is_made_up_for_once_it_is_not() {
+    beside_a_small_filesystem(fill_up);
 }
 
 fn fill_up(daemon: &Daemon) {
@@ -245,17 +248,7 @@ fn fill_up(daemon: &Daemon) {
 
 #[test]
 fn replica_that_a_full_drive_cannot_record_costs_clients_nothing() {
-    if !is_root() {
-        return common::skip("a filesystem of its own needs root");
-    }
-    let daemon = Daemon::fresh();
-    let small = daemon.state().beside("small");
-    std::fs::create_dir_all(&small).unwrap();
-    tool("mount", &["-t", "tmpfs", "-o", "size=48m", "none", small.to_str().unwrap()]);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| add_beside_full(&daemon)));
-    drop(daemon);
-    tool("umount", &["-l", small.to_str().unwrap()]);
-    outcome.unwrap();
+    beside_a_small_filesystem(add_beside_full);
 }
 
 fn add_beside_full(daemon: &Daemon) {

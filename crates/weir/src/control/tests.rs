@@ -42,32 +42,12 @@ impl World {
     }
 
     pub fn try_start(state: &Path, rebuild_catalogue: bool) -> Outcome<World> {
-        World::of(ControlConfig {
-            state: state.to_owned(),
-            rebuild_catalogue,
-            drives: Vec::new(),
-            classes: Default::default(),
-            journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
-            measure_default: false,
-            // How full the disk is on which tests run is no matter of theirs.
-            pool_full_percent: 100,
-            zone: None,
-        })
+        World::of(ControlConfig { rebuild_catalogue, ..configuration(state) })
     }
 
     /// One for which drives are of these classes.
     fn with_classes(state: &Path, classes: ClassThresholds) -> Outcome<World> {
-        World::of(ControlConfig {
-            state: state.to_owned(),
-            rebuild_catalogue: false,
-            drives: Vec::new(),
-            classes,
-            journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
-            measure_default: false,
-            // How full the disk is on which tests run is no matter of theirs.
-            pool_full_percent: 100,
-            zone: None,
-        })
+        World::of(ControlConfig { classes, ..configuration(state) })
     }
 
     fn of(config: ControlConfig) -> Outcome<World> {
@@ -81,6 +61,21 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.data_plane.shutdown();
+    }
+}
+
+/// What a daemon is told in most tests.
+fn configuration(state: &Path) -> ControlConfig {
+    ControlConfig {
+        state: state.to_owned(),
+        rebuild_catalogue: false,
+        drives: Vec::new(),
+        classes: Default::default(),
+        journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
+        measure_default: false,
+        // How full the disk is on which tests run is no matter of theirs.
+        pool_full_percent: 100,
+        zone: None,
     }
 }
 

@@ -272,7 +272,7 @@ impl Drop for Worker {
 fn perform(job: Job) -> Answer {
     match job {
         Job::Open { copy, number, extent, path, .. } => {
-            let result = open_extent(&path).map_err(|error| OpenError {
+            let result = unless_away(&path, || open_extent(&path)).map_err(|error| OpenError {
                 message: describe(&path, &error),
                 fault: open_fault(&path, &error),
             });
@@ -306,7 +306,7 @@ fn perform(job: Job) -> Answer {
             Answer::FailureRecorded { volume, extent, result }
         }
         Job::Account { copy, extent, number, path, account, due_ns, .. } => {
-            let result = patiently(|| account::write(&path, &account));
+            let result = patiently(|| unless_away(&path, || account::write(&path, &account)));
             let result = result.map_err(|error| MetadataError::new("replica metadata", &path, &error));
             Answer::Accounted { copy, extent, number, due_ns, result }
         }
@@ -349,12 +349,28 @@ fn metadata_fault(error: &io::Error) -> MetadataFault {
 /// What it means that an extent's file cannot be opened. Where not even its folder is there, the drive is away: whether
 /// it is the same drive that comes back is for control to find out.
 fn open_fault(path: &Path, error: &io::Error) -> Fault {
-    let is_folder_there = || path.parent().is_some_and(|folder| folder.symlink_metadata().is_ok());
     match error.kind() {
         _ if is_shortage(error) => Fault::NoMemory,
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if !is_folder_there() => Fault::Away,
+        _ if is_missing(error) && !is_folder_there(path) => Fault::Away,
         _ => Fault::Broken,
     }
+}
+
+/// Does again what found nothing where there is a folder now: the drive may have been away and have come back meanwhile,
+/// and what is missing in a folder that is there has been lost.
+fn unless_away<T>(path: &Path, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match act() {
+        Err(error) if is_missing(&error) && is_folder_there(path) => act(),
+        result => result,
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn is_folder_there(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.symlink_metadata().is_ok())
 }
 
 fn describe(path: &Path, error: &io::Error) -> String {
@@ -420,6 +436,33 @@ mod tests {
         let all = runs(&file, 5 * ALLOCATION_BYTES, 16384).unwrap();
         let expected = [(8192, true), (4096, false), (4096, true)];
         assert_eq!(all.iter().map(|r| (r.length, r.is_hole)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn drive_that_is_back_is_not_told_as_one_that_lost_a_file() {
+        let state = tempfile::tempdir().unwrap();
+        let (here, away) = (state.path().join("here"), state.path().join("away"));
+        std::fs::create_dir(&away).unwrap();
+        std::fs::write(away.join("file"), b"content").unwrap();
+        let path = here.join("file");
+        let read = || std::fs::read(&path);
+        // It comes back between a try and the look at its folder.
+        let mut tries = 0;
+        let found = unless_away(&path, || {
+            tries += 1;
+            let found = read();
+            if tries == 1 {
+                std::fs::rename(&away, &here).unwrap();
+            }
+            found
+        });
+        assert_eq!((found.unwrap(), tries), (b"content".to_vec(), 2));
+        std::fs::remove_file(&path).unwrap();
+        let lost = unless_away(&path, read).unwrap_err();
+        assert_eq!(open_fault(&path, &lost), Fault::Broken);
+        std::fs::rename(&here, &away).unwrap();
+        let gone = unless_away(&path, read).unwrap_err();
+        assert_eq!(open_fault(&path, &gone), Fault::Away);
     }
 
     #[test]

@@ -360,6 +360,18 @@ mod tests {
         (folder, path)
     }
 
+    /// A file whose head was written twice after the first time; its content, and where the newest head begins.
+    fn written_twice(older: &Seals, newest: &Seals) -> (tempfile::TempDir, PathBuf, Vec<u8>, usize) {
+        let (folder, path) = file();
+        write_seals(&path, &Seals { sealed: Sections(1), damaged: vec![] }).unwrap();
+        write_seals(&path, older).unwrap();
+        let old = fs::read(&path).unwrap();
+        write_seals(&path, newest).unwrap();
+        let content = fs::read(&path).unwrap();
+        let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
+        (folder, path, content, start)
+    }
+
     fn sums(seed: u32) -> Vec<u32> {
         (0..SECTION_BLOCKS as u32).map(|block| block.wrapping_mul(seed)).collect()
     }
@@ -402,13 +414,7 @@ mod tests {
         fn older_head_does_not_count_once_the_newest_has_rotted(
             older in seals(), newest in seals(), later in seals(), at in 0..HEAD_BYTES, by in 1u8..,
         ) {
-            let (_folder, path) = file();
-            write_seals(&path, &Seals { sealed: Sections(1), damaged: vec![] }).unwrap();
-            write_seals(&path, &older).unwrap();
-            let old = fs::read(&path).unwrap();
-            write_seals(&path, &newest).unwrap();
-            let mut content = fs::read(&path).unwrap();
-            let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
+            let (_folder, path, mut content, start) = written_twice(&older, &newest);
             content[start + at] ^= by;
             fs::write(&path, &content).unwrap();
             prop_assert_eq!(read_seals(&path).unwrap(), Seals::default());
@@ -420,13 +426,7 @@ mod tests {
         fn head_whose_sector_reads_as_zeroes_is_not_a_torn_one(
             older in seals(), newest in seals(), sector in 0..SECTORS_PER_HEAD,
         ) {
-            let (_folder, path) = file();
-            write_seals(&path, &Seals { sealed: Sections(1), damaged: vec![] }).unwrap();
-            write_seals(&path, &older).unwrap();
-            let old = fs::read(&path).unwrap();
-            write_seals(&path, &newest).unwrap();
-            let mut content = fs::read(&path).unwrap();
-            let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
+            let (_folder, path, mut content, start) = written_twice(&older, &newest);
             content[start + sector * SECTOR_BYTES..][..SECTOR_BYTES].fill(0);
             fs::write(&path, &content).unwrap();
             prop_assert_eq!(read_seals(&path).unwrap(), Seals::default());

@@ -143,17 +143,7 @@ fn fresh(state: &Path, high_iops: u64) -> World {
     let threshold = |iops, latency_ns| ClassThreshold { iops, latency_ns };
     let classes =
         ClassThresholds { high: threshold(high_iops, 9_000_000_000), medium: threshold(1, 10_000_000_000) };
-    World::of(ControlConfig {
-        state: state.to_owned(),
-        rebuild_catalogue: false,
-        drives: Vec::new(),
-        classes,
-        journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
-        measure_default: true,
-        pool_full_percent: 100,
-        zone: None,
-    })
-    .unwrap()
+    World::of(ControlConfig { classes, measure_default: true, ..configuration(state) }).unwrap()
 }
 
 fn memory() -> tempfile::TempDir {
