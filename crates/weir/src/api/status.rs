@@ -11,8 +11,8 @@ use super::answer::Answer;
 use super::types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
 use super::{Context, Facts};
 use crate::control::alarms::ShownAlarm;
-use crate::control::bounds::{ALARMS_SHOWN_MAX, JOBS_SHOWN_MAX};
-use crate::control::{Control, Outcome, VolumeView};
+use crate::control::bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
+use crate::control::{Control, Outcome};
 use crate::store::DriveUsage;
 
 /// How the daemon is: its node, drives, volumes and alarms.
@@ -27,7 +27,6 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 }
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
-    let views = control.volumes(None)?;
     let (alarms, drives) = (control.shown_alarms(), control.drives());
     let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
@@ -48,7 +47,7 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         pools: control.pools().into_iter().map(Pool::from).collect(),
         size_bytes: usage.size_bytes,
         used_bytes: usage.used_bytes,
-        volumes: summary(&views),
+        volumes: summary(control)?,
         background: control.background_jobs().into_iter().take(JOBS_SHOWN_MAX).map(Into::into).collect(),
         alarm_count: alarms.len() as u64,
         alarms: named(alarms, &control.export_names()),
@@ -56,13 +55,17 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
     })
 }
 
-fn summary(views: &[VolumeView]) -> VolumeSummary {
-    views.iter().fold(VolumeSummary::default(), |sum, view| VolumeSummary {
+/// What all volumes are together. They are looked up some at a time: all of them would take as much memory as a list of
+/// them does, in each thread that answers.
+fn summary(control: &Control) -> Outcome<VolumeSummary> {
+    let ids = control.volume_ids(None)?;
+    let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.volume_views(ids));
+    Ok(pieces.flatten().fold(VolumeSummary::default(), |sum, view| VolumeSummary {
         count: sum.count + 1,
         provisioned_bytes: sum.provisioned_bytes + view.record.size_bytes,
         used_bytes: sum.used_bytes + view.used_bytes.unwrap_or(0),
         connections: sum.connections + view.snapshot.as_ref().map_or(0, |snapshot| snapshot.connections),
-    })
+    }))
 }
 
 /// Alarms with the names of their volumes, as many as one answer shows.

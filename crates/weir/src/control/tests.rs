@@ -64,6 +64,13 @@ impl Drop for World {
     }
 }
 
+impl Control {
+    /// All volumes, or those of one tenant, by tenant and name.
+    fn volumes(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeView>> {
+        Ok(self.volume_views(&self.volume_ids(tenant)?))
+    }
+}
+
 /// What a daemon is told in most tests.
 fn configuration(state: &Path) -> ControlConfig {
     ControlConfig {

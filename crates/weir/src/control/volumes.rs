@@ -236,16 +236,6 @@ fn check_size(size_bytes: u64) -> Outcome<()> {
 }
 
 impl Control {
-    /// All volumes, or those of one tenant, by tenant and name.
-    pub fn volumes(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeView>> {
-        tenant.map(|tenant| self.model().tenant(Some(tenant)).map(|_| ())).transpose()?;
-        let mut views = self.volume_records_by_name();
-        views.retain(|view| tenant.is_none_or(|tenant| view.record.tenant == *tenant));
-        let model = self.model();
-        views.iter_mut().for_each(|view| self.complete(&model, view));
-        Ok(views)
-    }
-
     /// The identities of all volumes, or of those of one tenant, by tenant and name.
     pub fn volume_ids(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeId>> {
         let model = self.model();
