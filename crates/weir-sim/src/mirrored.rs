@@ -139,6 +139,8 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
+/// Regions that a resync copies at once where it is to end soon.
+const RESYNC_DEPTH: usize = 4;
 /// Sectors of a piece.
 const PIECE_SECTORS: usize = PIECE_BYTES as usize / SECTOR_BYTES as usize;
 
@@ -209,10 +211,7 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         self.now += 1;
         let Settings { breaks_per_ten_thousand, moves_per_mille, .. } = self.settings;
-        // Where two power cuts find accounts that were being written is where mistakes are.
-        let is_delicate = self.is_changing_epoch() && self.random.chance(1, 25);
-        let is_delicate = is_delicate || self.control.is_at_something() && self.random.chance(1, 60);
-        if is_delicate || self.random.chance(1, self.settings.steps_between_crashes) {
+        if self.is_power_failing() {
             return self.crash();
         }
         if self.random.chance(breaks_per_ten_thousand, 10_000) {
@@ -246,7 +245,7 @@ impl World {
         if self.settings.rot == Rot::Always && self.random.chance(1, 300) {
             self.rot_a_block(self.now as u32 % EXTENTS);
         }
-        if self.random.chance(1, 10) {
+        if self.random.chance(1, self.settings.steps_between_background) {
             return self.work_in_the_background();
         }
         if self.in_flight.len() + self.flushes.len() < self.settings.depth && self.random.chance(1, 2) {
@@ -307,10 +306,9 @@ impl World {
 
     /// Takes a copy on that can be brought up to date.
     fn make_up_soon(&mut self, extent: u32, effects: &mut Vec<Effect>) {
-        if let Some(slot) = self.mirror.wanting(extent).iter().next()
-            && !self.mirror.promote(extent, slot, effects)
-        {
-            self.begin_copy(extent, slot, effects);
+        let Some(slot) = self.mirror.wanting(extent).iter().next() else { return };
+        if !self.mirror.promote(extent, slot, effects) {
+            (0..RESYNC_DEPTH).for_each(|_| self.begin_copy(extent, slot, effects));
         }
     }
 

@@ -76,6 +76,7 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         (Sabotage::SkipsRegions, Settings::all_at_once),
         (Sabotage::ReadsStale, Settings::all_at_once),
         (Sabotage::CapturesLate, Settings::captured),
+        (Sabotage::TakesBackEarly, Settings::stalled),
         (Sabotage::RecordsFirst, Settings::moved),
         (Sabotage::GivesBackEarly, Settings::moved),
     ];

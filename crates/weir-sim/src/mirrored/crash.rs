@@ -10,6 +10,17 @@ use super::{Pending, World};
 use crate::requests::{EXTENTS, place_of};
 
 impl World {
+    /// Chance has the power fail now.
+    pub(super) fn is_power_failing(&mut self) -> bool {
+        let steps = self.settings.steps_between_crashes;
+        // Where two power cuts find accounts that were being written is where mistakes are.
+        let is_delicate = self.is_changing_epoch() && self.random.chance(1, steps / 20);
+        let is_delicate = is_delicate || self.control.is_at_something() && self.random.chance(1, 60);
+        // An extent whose last replica failed is served again after a start alone.
+        let is_lost = (0..EXTENTS).any(|extent| self.mirror.is_lost(extent)) && self.random.chance(1, 100);
+        is_lost || is_delicate || self.random.chance(1, steps)
+    }
+
     /// The power fails: what was not stable may be gone, accounts that were being written may be written or not, and the
     /// volume starts anew, perhaps without some drives.
     pub(super) fn crash(&mut self) -> Result<(), String> {

@@ -49,8 +49,10 @@ pub struct Settings {
     pub copies: usize,
     /// Steps of the world.
     pub steps: u32,
-    /// Once in how many steps the power fails.
+    /// Once in how many steps the power fails; twenty times as often while metadata with a new epoch is being written.
     pub steps_between_crashes: u64,
+    /// Once in how many steps a resync goes on, a replica is promoted, or dirty regions are tidied.
+    pub steps_between_background: u64,
     /// Most requests in flight.
     pub depth: usize,
     /// Of 1000 disk operations, how many find the drive full.
@@ -85,6 +87,7 @@ impl Settings {
             copies: 1 + (seed % 3) as usize,
             steps: 1500,
             steps_between_crashes: 500,
+            steps_between_background: 10,
             depth: 16,
             full_per_mille: 0,
             breaks_per_ten_thousand: 0,
@@ -119,12 +122,21 @@ impl Settings {
     }
 
     /// Everything that can happen but rot, and drives that do not answer; in some the volume is captured and scrubbed. Power
-    /// fails seldom and few requests are in flight, so that copies that were given up are often made up for before what was
-    /// asked of them is carried out.
+    /// and drives fail seldom and a resync ends soon, so that replicas that were given up are often in sync again before
+    /// a drive carries out the orphaned writes.
     pub fn stalled(seed: u64) -> Settings {
         let base =
             if seed.is_multiple_of(2) { Settings::all_at_once(seed) } else { Settings::captured(seed) };
-        Settings { stalls_per_ten_thousand: 60, steps: 3000, steps_between_crashes: 1500, depth: 6, ..base }
+        Settings {
+            stalls_per_ten_thousand: 25,
+            breaks_per_ten_thousand: 5,
+            metadata_faults_per_ten_thousand: base.metadata_faults_per_ten_thousand / 4,
+            steps: 3000,
+            steps_between_crashes: 3000,
+            steps_between_background: 6,
+            depth: 6,
+            ..base
+        }
     }
 
     /// Copies of extents are moved from drive to drive, and what happens in the other worlds happens meanwhile: seeds by

@@ -55,6 +55,10 @@ impl World {
         if let Some(slot) = silent.filter(|_| self.random.chance(1, 60)) {
             self.drives[slot].is_silent = false;
         }
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        if !self.drives[slot].is_away() && self.random.chance(1, 20) {
+            self.take_back(slot)?;
+        }
         if silent.is_some() && self.random.chance(1, 30) {
             self.look_for_stalls()?;
             return Ok(true);
