@@ -15,8 +15,10 @@ fn main() -> Result<(), String> {
         Some("captured") => Settings::captured,
         Some("stalled") => Settings::stalled,
         Some("moved") => Settings::moved,
+        Some("killed") => Settings::killed,
+        Some("mixed") => Settings::mixed,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, captured, stalled and moved";
+            let kinds = "all, scrubbed, rotting, captured, stalled, moved, killed and mixed";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };
@@ -26,6 +28,7 @@ fn main() -> Result<(), String> {
         sum.acknowledged += report.acknowledged;
         sum.failed += report.failed;
         sum.crashes += report.crashes;
+        sum.kills += report.kills;
         sum.copied += report.copied;
         sum.standings += report.standings;
         sum.captures += report.captures;
@@ -40,9 +43,9 @@ fn main() -> Result<(), String> {
         sum.blocks_damaged += report.blocks_damaged;
     }
     println!(
-        "{count} worlds: {} requests acknowledged, {} failed, {} crashes, {} regions copied, {} changes of standing, \
+        "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} regions copied, {} changes of standing, \
          {} captures",
-        sum.acknowledged, sum.failed, sum.crashes, sum.copied, sum.standings, sum.captures
+        sum.acknowledged, sum.failed, sum.crashes, sum.kills, sum.copied, sum.standings, sum.captures
     );
     println!(
         "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later",

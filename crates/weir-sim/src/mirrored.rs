@@ -31,7 +31,7 @@ use drive::Drive;
 use metadata::Record;
 use moving::Control;
 use rest::{Scrubs, SumsFile};
-pub use settings::{Report, Rot, Sabotage, Settings};
+pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
 use stalling::Ghost;
 
 /// What will be answered.
@@ -98,6 +98,8 @@ struct World {
     contexts: BTreeMap<(usize, OperationId), MirrorId>,
     /// What was given up and may still be carried out.
     ghosts: Vec<Ghost>,
+    /// What was asked for before the last start and may still be carried out, if that did not wait for it.
+    unfenced: Vec<Ghost>,
     /// When a copy of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
     in_flight: BTreeMap<MirrorId, InFlight>,
@@ -159,6 +161,7 @@ impl World {
             files: vec![File::default(); EXTENTS as usize],
             accounts: vec![has_account.then(|| account.clone()); EXTENTS as usize],
             sums: vec![SumsFile::default(); EXTENTS as usize],
+            filesystem: Default::default(),
             is_made: vec![!settings.is_moved || slot < settings.copies; EXTENTS as usize],
             is_broken: false,
             is_silent: false,
@@ -189,6 +192,7 @@ impl World {
             agenda: Agenda::default(),
             contexts: BTreeMap::new(),
             ghosts: Vec::new(),
+            unfenced: Vec::new(),
             short_at: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -229,6 +233,7 @@ impl World {
         if self.random.chance(moves_per_mille, 1000) {
             return self.change_copies();
         }
+        self.carry_out_unfenced();
         if self.settings.stalls_per_ten_thousand > 0 && self.stall()? {
             return Ok(());
         }
@@ -540,10 +545,7 @@ impl World {
         match action {
             Action::Open { extent, generation } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
-                let result = fault.map_or_else(
-                    || Ok(transfer::allocation_map(&self.drives[slot].files[extent as usize])),
-                    |f| Err(failure(f)),
-                );
+                let result = fault.map_or_else(|| Ok(self.map_of(slot, extent)), |f| Err(failure(f)));
                 Answer::Opened(extent, generation, result)
             }
             // A full drive has no space for the piece, or the daemon keeps what is left for itself.
@@ -591,12 +593,9 @@ impl World {
             }
             Action::Release { operation, extent, offset, length }
             | Action::Zero { operation, extent, offset, length } => {
-                let unsupported =
-                    (self.settings.without_placement == Some(slot)).then_some(Fault::Unsupported);
-                let result = fault.or(unsupported).map_or(Ok(0), Err);
-                if result.is_ok() {
-                    transfer::zero(&mut self.drives[slot].files[extent as usize], offset, length);
-                }
+                let is_zero = matches!(action, Action::Zero { .. });
+                let place = || self.place(slot, extent, (offset, length), is_zero);
+                let result = fault.map_or_else(place, Err);
                 Answer::Completed(operation, result)
             }
             Action::Sync { .. } | Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
@@ -706,7 +705,7 @@ impl World {
         let since = flying.began.max(flying.failed_at);
         let was_short =
             |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);
-        let is_unsupported = self.settings.without_placement.is_some() && result == Err(Fault::Unsupported);
+        let is_unsupported = !self.settings.can_all_place() && result == Err(Fault::Unsupported);
         match (0..COPIES_MAX).filter(is_left).find(|slot| !was_short(slot)) {
             Some(slot) if !is_unsupported => {
                 Err(format!("{flying:?} failed with {result:?} though copy {slot} is left"))

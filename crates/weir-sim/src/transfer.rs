@@ -1,6 +1,6 @@
 //! What the executors of the imagined worlds do with files and buffers of stamps.
 
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
+use weir_types::bounds::BLOCK_BYTES;
 use weir_volume::{AllocationMap, Content, EdgeRead, Fault, Request};
 
 use crate::disk::{Block, File};
@@ -53,11 +53,16 @@ pub(crate) fn zero(file: &mut File, offset: u32, length: u32) {
     touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
 }
 
-/// Where a file holds data.
-pub(crate) fn allocation_map(file: &File) -> AllocationMap {
+/// Bytes around data that a filesystem says to be data too if it tells holes coarsely.
+const COARSE_BYTES: u64 = 4 << 20;
+
+/// Where a file holds data, exactly or coarsely.
+pub(crate) fn allocation_map(file: &File, is_exact: bool) -> AllocationMap {
+    let granule = if is_exact { BLOCK_BYTES } else { COARSE_BYTES };
     let mut map = AllocationMap::default();
     for block in file.data_blocks() {
-        map.set((u64::from(block) * BLOCK_BYTES / ALLOCATION_BYTES) as u32);
+        let offset = u64::from(block) * BLOCK_BYTES / granule * granule;
+        map.set_range(offset as u32, granule as u32);
     }
     map
 }

@@ -226,7 +226,7 @@ impl World {
             Action::Open { extent, generation } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
                 let result = fault.map_or_else(
-                    || Ok(transfer::allocation_map(&self.files[extent as usize])),
+                    || Ok(transfer::allocation_map(&self.files[extent as usize], true)),
                     |fault| Err(failure(fault)),
                 );
                 self.volume.opened((extent, generation), result, actions);

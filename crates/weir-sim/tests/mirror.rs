@@ -48,6 +48,18 @@ fn moves_end_as_wished_whatever_fails_meanwhile() {
     assert!(moves > 700, "only {moves} copies were added or given up");
 }
 
+#[test]
+fn writes_of_a_killed_daemon_harm_no_later_write() {
+    let reports = check(200, Settings::killed);
+    assert!(sum(&reports, |report| report.kills) > 1000, "the daemon was hardly ever killed");
+}
+
+#[test]
+fn replicas_stay_equal_on_filesystems_with_different_abilities() {
+    let reports = check(200, Settings::mixed);
+    assert!(sum(&reports, |report| report.copied) > 3000, "hardly anything was made up for");
+}
+
 type Kind = fn(u64) -> Settings;
 
 /// Worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client was told of
@@ -77,6 +89,9 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         (Sabotage::ReadsStale, Settings::all_at_once),
         (Sabotage::CapturesLate, Settings::captured),
         (Sabotage::TakesBackEarly, Settings::stalled),
+        (Sabotage::StartsUnfenced, Settings::killed),
+        (Sabotage::StartsUnflushed, Settings::killed),
+        (Sabotage::ZeroesNothing, Settings::mixed),
         (Sabotage::RecordsFirst, Settings::moved),
         (Sabotage::GivesBackEarly, Settings::moved),
     ];

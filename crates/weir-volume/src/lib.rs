@@ -15,6 +15,7 @@ pub mod geometry;
 pub mod mirror;
 mod operation;
 mod volume;
+pub mod zeroing;
 
 pub use action::{Action, Content, EdgeRead, Fault, Generation, Kind, OperationId, Remains, Request};
 pub use emulation::{EmulatedMedia, Position};

@@ -6,7 +6,7 @@ use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Agenda, Beginning, MetadataWrites};
 
-use super::{Pending, World};
+use super::{Pending, Sabotage, World};
 use crate::requests::{EXTENTS, place_of};
 
 impl World {
@@ -26,6 +26,11 @@ impl World {
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
         let failed = self.failed_for_good();
+        self.unfenced.clear();
+        let is_kill = self.settings.kills_per_ten > 0 && self.random.chance(self.settings.kills_per_ten, 10);
+        if is_kill {
+            self.leave_under_way();
+        }
         self.come_back_or_not();
         for pending in std::mem::take(&mut self.pending) {
             match pending {
@@ -45,8 +50,16 @@ impl World {
         self.flushes.clear();
         self.capturing = None;
         self.control.restart();
+        let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
         for drive in &mut self.drives {
-            drive.files.iter_mut().for_each(|file| file.crash(&mut self.random));
+            for file in &mut drive.files {
+                match is_kill && !drive.has_failed {
+                    // Nothing is lost, and the start makes durable what it finds.
+                    true if is_flushed => file.sync(file.sync_point()),
+                    true => {}
+                    false => file.crash(&mut self.random),
+                }
+            }
             (drive.is_broken, drive.is_silent, drive.has_failed) = (false, false, false);
         }
         self.fell.clear();
@@ -56,7 +69,7 @@ impl World {
         self.pending.clear();
         self.metadata = MetadataWrites::default();
         self.end_metadata_faults();
-        self.witness = self.record.lose_power();
+        self.witness = if is_kill { self.record.lose_cache() } else { self.record.lose_power() };
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
@@ -73,6 +86,18 @@ impl World {
         }
         self.settle()?;
         self.check_after_crash()
+    }
+
+    /// The daemon is killed: drives carry out what it has asked for, or never got it. The next start waits until nothing
+    /// is left that drives may still carry out.
+    fn leave_under_way(&mut self) {
+        self.report.kills += 1;
+        let is_of_one = |pending: &mut Pending| matches!(pending, Pending::Action(..) | Pending::Sync(..));
+        let orphaned: Vec<Pending> = self.pending.extract_if(.., is_of_one).collect();
+        orphaned.into_iter().for_each(|work| self.orphan(work));
+        if self.settings.sabotage == Sabotage::StartsUnfenced {
+            self.unfenced = std::mem::take(&mut self.ghosts);
+        }
     }
 
     /// Finds the copies: without some drives if the volume can be served without them.

@@ -1,9 +1,13 @@
-//! Drives of the imagined machine.
+//! Drives of the imagined machine, and the filesystems on them.
 
 use weir_volume::mirror::{Account, MetadataFault};
+use weir_volume::zeroing::{Filesystem, Next, Step};
+use weir_volume::{AllocationMap, Fault};
 
 use super::rest::SumsFile;
+use super::{Abilities, Sabotage, World};
 use crate::disk::File;
+use crate::transfer;
 
 /// An imagined drive with a copy of each extent.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +15,8 @@ pub(super) struct Drive {
     pub files: Vec<File>,
     pub accounts: Vec<Option<Account>>,
     pub sums: Vec<SumsFile>,
+    /// What is known of its filesystem.
+    pub filesystem: Filesystem,
     /// Which extents' files there are.
     pub is_made: Vec<bool>,
     /// Everything on it fails until the next start, or until it is brought back.
@@ -27,5 +33,42 @@ impl Drive {
     /// True if nothing comes of what it is asked for.
     pub fn is_away(&self) -> bool {
         self.is_broken || self.is_silent
+    }
+}
+
+impl World {
+    /// Where a file holds data, as its filesystem tells.
+    pub(super) fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
+        let is_exact = self.settings.abilities[slot].tells_holes;
+        transfer::allocation_map(&self.drives[slot].files[extent as usize], is_exact)
+    }
+
+    /// Zeroes a range or gives it back, as the filesystem of its drive can.
+    pub(super) fn place(
+        &mut self,
+        slot: usize,
+        extent: u32,
+        (offset, length): (u32, u32),
+        is_zero: bool,
+    ) -> Result<u32, Fault> {
+        let Abilities { punches_holes, zeroes_ranges, .. } = self.settings.abilities[slot];
+        let drive = &mut self.drives[slot];
+        let mut step = drive.filesystem.first(is_zero);
+        loop {
+            let is_able = match step {
+                Step::Release | Step::ReleaseFirst => punches_holes,
+                Step::Zero => zeroes_ranges,
+                Step::ReserveAgain => true,
+            };
+            let is_taken_for_done = self.settings.sabotage == Sabotage::ZeroesNothing;
+            let result = if is_able || is_taken_for_done { Ok(0) } else { Err(Fault::Unsupported) };
+            if is_able && step != Step::ReserveAgain {
+                transfer::zero(&mut drive.files[extent as usize], offset, length);
+            }
+            match drive.filesystem.next(step, result) {
+                Next::Ask(next) => step = next,
+                Next::End(result) => return result,
+            }
+        }
     }
 }

@@ -69,6 +69,14 @@ impl Record {
         epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
     }
 
+    /// The daemon ends alone: the kernel writes dirty pages, and the next start reads past the cache.
+    pub(super) fn lose_cache(&mut self) -> Vec<Witness> {
+        for block in std::mem::take(&mut self.dirty) {
+            self.durable.insert(block, self.pages[&block]);
+        }
+        self.lose_power()
+    }
+
     /// The power fails: what was never synced, or failed to be, is gone.
     pub(super) fn lose_power(&mut self) -> Vec<Witness> {
         (self.pages, self.dirty) = (self.durable.clone(), BTreeSet::new());

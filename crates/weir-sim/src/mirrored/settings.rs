@@ -1,5 +1,7 @@
 //! What a world of a volume with copies is made of, and what came of it. Nothing here does anything.
 
+use weir_types::bounds::COPIES_MAX;
+
 /// What a drive does to what it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rot {
@@ -34,10 +36,40 @@ pub enum Sabotage {
     CapturesLate,
     /// A copy is taken back while what was given up there may still be carried out.
     TakesBackEarly,
+    /// A start does not wait for what was asked of drives before it.
+    StartsUnfenced,
+    /// A start does not make durable what a killed daemon left in volatile memory of drives.
+    StartsUnflushed,
+    /// A range counts as zeroed or given back on a filesystem that can do neither.
+    ZeroesNothing,
     /// A copy is recorded before it is accounted for.
     RecordsFirst,
     /// The file of a copy that is to go does so before another one has everything.
     GivesBackEarly,
+}
+
+/// What the filesystem of a drive can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Give back the space of a range.
+    pub punches_holes: bool,
+    /// Zero a range in one step.
+    pub zeroes_ranges: bool,
+    /// Say exactly where a file holds data.
+    pub tells_holes: bool,
+}
+
+impl Abilities {
+    /// All of it.
+    const ALL: Abilities = Abilities { punches_holes: true, zeroes_ranges: true, tells_holes: true };
+    /// Nothing that changes the space of a file.
+    const NO_PLACEMENT: Abilities =
+        Abilities { punches_holes: false, zeroes_ranges: false, tells_holes: true };
+
+    /// Each of them by a bit.
+    fn of_bits(bits: u64) -> Abilities {
+        Abilities { punches_holes: bits & 1 != 0, zeroes_ranges: bits & 2 != 0, tells_holes: bits & 4 != 0 }
+    }
 }
 
 /// What a run is made of.
@@ -73,13 +105,20 @@ pub struct Settings {
     pub scrubs_per_mille: u64,
     /// What becomes of what rests.
     pub rot: Rot,
-    /// The copy, if any, on a drive whose filesystem cannot give space back or zero.
-    pub without_placement: Option<usize>,
+    /// What the filesystem of each drive can do.
+    pub abilities: [Abilities; COPIES_MAX],
+    /// Of ten crashes, in how many the daemon alone ends, and what it has asked drives for goes on.
+    pub kills_per_ten: u64,
     /// The mistake that is made.
     pub sabotage: Sabotage,
 }
 
 impl Settings {
+    /// True if all filesystems can give space back and zero in one step.
+    pub(super) fn can_all_place(&self) -> bool {
+        self.abilities.iter().all(|abilities| abilities.punches_holes && abilities.zeroes_ranges)
+    }
+
     /// One to three copies and power cuts alone.
     pub fn quiet(seed: u64) -> Settings {
         Settings {
@@ -98,7 +137,8 @@ impl Settings {
             captures_per_mille: 0,
             scrubs_per_mille: 0,
             rot: Rot::None,
-            without_placement: None,
+            abilities: [Abilities::ALL; COPIES_MAX],
+            kills_per_ten: 0,
             sabotage: Sabotage::None,
         }
     }
@@ -156,14 +196,41 @@ impl Settings {
         Settings { is_moved: true, moves_per_mille: 0, copies, steps: 3000, depth: 6, ..base }
     }
 
+    /// The daemon is killed again and again while drives are at what it asked for, beside whatever else can happen.
+    pub fn killed(seed: u64) -> Settings {
+        Settings { kills_per_ten: 8, steps_between_crashes: 200, ..Settings::one_of_four(seed) }
+    }
+
+    /// Drives whose filesystems differ in what they can do, or lack the same, beside whatever else can happen.
+    pub fn mixed(seed: u64) -> Settings {
+        let bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let is_alike = seed.is_multiple_of(3);
+        let of = |slot: usize| Abilities::of_bits(if is_alike { bits } else { bits >> (3 * slot) });
+        Settings { abilities: std::array::from_fn(of), ..Settings::one_of_four(seed) }
+    }
+
+    /// What happens beside what a kind of world is for: seeds by turns.
+    fn one_of_four(seed: u64) -> Settings {
+        match seed % 4 {
+            0 => Settings::quiet(seed),
+            1 => Settings::scrubbed(seed),
+            2 => Settings::captured(seed),
+            _ => Settings::moved(seed),
+        }
+    }
+
     /// Everything that can happen, in some mixture.
     pub fn all_at_once(seed: u64) -> Settings {
+        let mut abilities = [Abilities::ALL; COPIES_MAX];
+        if seed.is_multiple_of(5) {
+            abilities[1] = Abilities::NO_PLACEMENT;
+        }
         Settings {
             full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
             breaks_per_ten_thousand: 15,
             metadata_faults_per_ten_thousand: if seed.is_multiple_of(4) { 0 } else { 40 },
             moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
-            without_placement: seed.is_multiple_of(5).then_some(1),
+            abilities,
             ..Settings::quiet(seed)
         }
     }
@@ -180,6 +247,8 @@ pub struct Report {
     pub failed: u64,
     /// Crashes that were survived.
     pub crashes: u64,
+    /// Of these, how often the daemon alone ended.
+    pub kills: u64,
     /// Regions that were copied.
     pub copied: u64,
     /// Changes of standings.

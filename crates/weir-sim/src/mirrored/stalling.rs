@@ -156,6 +156,25 @@ impl World {
         self.ghosts.push(Ghost { slot, extent, work, buffer });
     }
 
+    /// Nobody waits any more for what a drive was asked for.
+    pub(super) fn orphan(&mut self, work: Pending) {
+        if let Some((extent, slots)) = work.concerns()
+            && let Some(slot) = slots.iter().next()
+        {
+            self.haunt(slot, extent, work);
+        }
+    }
+
+    /// Now and then a drive carries out something that was asked for before the last start.
+    pub(super) fn carry_out_unfenced(&mut self) {
+        if self.unfenced.is_empty() || !self.random.chance(1, 10) {
+            return;
+        }
+        let index = self.random.below(self.unfenced.len() as u64) as usize;
+        let ghost = self.unfenced.swap_remove(index);
+        self.carry_out_late(ghost);
+    }
+
     /// A drive carries out something that was given up.
     pub(super) fn come_back(&mut self) -> Result<(), String> {
         if self.ghosts.is_empty() {
@@ -200,11 +219,10 @@ impl World {
                 transfer::write_from(buffer, file, (offset, buffer_offset, length), is_durable);
                 self.report.late_writes += 1;
             }
-            Action::Release { extent, offset, length, .. } | Action::Zero { extent, offset, length, .. }
-                if self.settings.without_placement != Some(slot) =>
-            {
-                transfer::zero(&mut self.drives[slot].files[extent as usize], offset, length);
-                self.report.late_writes += 1;
+            Action::Release { extent, offset, length, .. } | Action::Zero { extent, offset, length, .. } => {
+                let is_zero = matches!(action, Action::Zero { .. });
+                let is_done = self.place(slot, extent, (offset, length), is_zero).is_ok();
+                self.report.late_writes += u64::from(is_done);
             }
             _ => {}
         }

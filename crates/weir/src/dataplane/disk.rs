@@ -6,6 +6,7 @@ use weir_reactor::{Buffer, Carried, Descriptor, Placement, Target};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_volume::geometry::{Part, covering_blocks};
 use weir_volume::mirror::{Answer, Effect};
+use weir_volume::zeroing::{Next, Step};
 use weir_volume::{Action, EdgeRead, Fault, OperationId};
 
 use super::Alarm;
@@ -124,8 +125,9 @@ impl Reactor {
                 let (file, token) = (volume.file(slot, extent), Token::Operation(copy, operation, number));
                 self.ring.place(token, &file, offset.into(), length.into(), Placement::Release);
             }
-            Action::Zero { operation, extent, offset, length } => {
-                self.zero(copy, operation, extent, offset, length);
+            Action::Zero { operation, .. } => {
+                let step = volume.homes[home].filesystem.first(true);
+                self.zero(copy, operation, step);
             }
             Action::Sync { extent, generation } => {
                 let token = Token::Sync { copy, number, file: (extent, generation) };
@@ -137,17 +139,34 @@ impl Reactor {
         }
     }
 
-    /// Zeroes and keeps space; in two steps where the filesystem has no single one.
-    fn zero(&mut self, copy: CopyIndex, operation: OperationId, extent: u32, offset: u32, length: u32) {
+    /// Takes a step of zeroing.
+    fn zero(&mut self, copy: CopyIndex, operation: OperationId, step: Step) {
         let volume = &mut self.volumes[copy.volume];
-        let file = volume.file(copy.slot, extent);
-        let number = volume.context(copy.slot, operation).number;
-        let (token, placement) = if volume.lacks_zero_range {
-            (Token::ZeroRelease { copy, operation, number, extent, offset, length }, Placement::Release)
-        } else {
-            (Token::Operation(copy, operation, number), Placement::Zero)
+        let Some(Action::Zero { extent, offset, length, .. }) = volume.mirror.zeroing(copy.slot, operation)
+        else {
+            unreachable!("only what zeroes takes steps")
         };
+        let placement = match step {
+            Step::Zero => Placement::Zero,
+            Step::Release | Step::ReleaseFirst => Placement::Release,
+            Step::ReserveAgain => Placement::Reserve,
+        };
+        let file = volume.file(copy.slot, extent);
+        let token = Token::Zero(copy, operation, volume.context(copy.slot, operation).number, step);
         self.ring.place(token, &file, offset.into(), length.into(), placement);
+    }
+
+    /// A step of zeroing has ended.
+    fn zeroed(&mut self, copy: CopyIndex, operation: OperationId, step: Step, result: Result<u32, Fault>) {
+        let volume = &mut self.volumes[copy.volume];
+        let home = volume.context(copy.slot, operation).home;
+        match volume.homes[home].filesystem.next(step, result) {
+            Next::Ask(step) => {
+                volume.outstanding += 1;
+                self.zero(copy, operation, step);
+            }
+            Next::End(result) => self.completed(copy, operation, result),
+        }
     }
 
     /// Reads a partial block into the spare end of the write's buffer.
@@ -186,10 +205,7 @@ impl Reactor {
             Token::Edge(copy, operation, _, edge) => {
                 self.edge_read(copy, operation, edge, result, carried.into_target());
             }
-            Token::ZeroRelease { copy, operation, extent, offset, length, .. } => {
-                self.zero_released(copy, operation, extent, offset, length, result);
-            }
-            Token::ZeroReserve(copy, operation, _) => self.completed(copy, operation, result),
+            Token::Zero(copy, operation, _, step) => self.zeroed(copy, operation, step, result),
             Token::Allocate { copy, file: (extent, generation), piece, .. } => {
                 self.tell(copy, Answer::Allocated(extent, generation, piece));
             }
@@ -216,8 +232,7 @@ impl Reactor {
         match token {
             Token::Operation(copy, operation, number)
             | Token::Edge(copy, operation, number, _)
-            | Token::ZeroReserve(copy, operation, number)
-            | Token::ZeroRelease { copy, operation, number, .. } => {
+            | Token::Zero(copy, operation, number, _) => {
                 let is_wanted = self.volumes[copy.volume].is_wanted(copy.slot, operation, number);
                 !is_wanted && self.is_ghost(copy, number)
             }
@@ -238,8 +253,7 @@ impl Reactor {
         match token {
             Token::Operation(copy, operation, _)
             | Token::Edge(copy, operation, ..)
-            | Token::ZeroReserve(copy, operation, _)
-            | Token::ZeroRelease { copy, operation, .. } => {
+            | Token::Zero(copy, operation, ..) => {
                 (copy.volume, Some(self.volumes[copy.volume].context(copy.slot, operation).home))
             }
             // Nobody stands in line for these.
@@ -269,7 +283,9 @@ impl Reactor {
             _ => Fault::Broken,
         };
         match token {
-            Token::Operation(copy, ..) | Token::Edge(copy, ..) if fault == Fault::Broken => {
+            Token::Operation(copy, ..) | Token::Edge(copy, ..) | Token::Zero(copy, ..)
+                if fault == Fault::Broken =>
+            {
                 self.volumes[copy.volume].fault_message = Some(format!("failed: {error}"));
             }
             Token::Sync { copy, .. } => {
@@ -288,36 +304,8 @@ impl Reactor {
         result: Result<u32, Fault>,
         memory: Option<Memory>,
     ) {
-        let volume = &mut self.volumes[copy.volume];
-        if let (Err(Fault::Unsupported), None) = (result, &memory)
-            && let Some(Action::Zero { extent, offset, length, .. }) =
-                volume.mirror.zeroing(copy.slot, operation)
-        {
-            volume.lacks_zero_range = true;
-            volume.outstanding += 1;
-            return self.zero(copy, operation, extent, offset, length);
-        }
-        volume.context(copy.slot, operation).memory = memory;
+        self.volumes[copy.volume].context(copy.slot, operation).memory = memory;
         self.completed(copy, operation, result);
-    }
-
-    fn zero_released(
-        &mut self,
-        copy: CopyIndex,
-        operation: OperationId,
-        extent: u32,
-        offset: u32,
-        length: u32,
-        result: Result<u32, Fault>,
-    ) {
-        if result.is_err() {
-            return self.completed(copy, operation, result);
-        }
-        let volume = &mut self.volumes[copy.volume];
-        volume.outstanding += 1;
-        let number = volume.context(copy.slot, operation).number;
-        let (file, token) = (volume.file(copy.slot, extent), Token::ZeroReserve(copy, operation, number));
-        self.ring.place(token, &file, offset.into(), length.into(), Placement::Reserve);
     }
 
     fn edge_read(

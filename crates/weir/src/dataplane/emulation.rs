@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_reactor::Completion;
 use weir_types::VolumeId;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
+use weir_volume::zeroing::Step;
 use weir_volume::{Action, EmulatedMedia, OperationId, Position};
 
 use super::journals::Site;
@@ -145,7 +146,7 @@ fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     match *token {
         Token::Operation(copy, operation, _)
         | Token::Edge(copy, operation, ..)
-        | Token::ZeroReserve(copy, operation, _) => {
+        | Token::Zero(copy, operation, _, Step::Zero | Step::ReserveAgain) => {
             Some((copy.volume, Held::Operation(copy.slot, operation)))
         }
         Token::Sync { copy, file: (extent, _), .. } => Some((copy.volume, Held::Sync(copy.slot, extent))),

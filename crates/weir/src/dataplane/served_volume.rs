@@ -13,6 +13,7 @@ use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
+use weir_volume::zeroing::Filesystem;
 use weir_volume::{Generation, Mirror, OperationId};
 
 use super::capture::Capturing;
@@ -137,6 +138,8 @@ pub(super) struct Home {
     pub is_away: bool,
     /// Space that may still be taken here.
     pub space: Arc<SpaceLeft>,
+    /// What is known of its filesystem.
+    pub filesystem: Filesystem,
     /// Where it stands in line.
     pub place: PoolPlace,
     /// Where each kind of work for the volume stands in line, once there was any.
@@ -196,8 +199,6 @@ pub(super) struct ServedVolume {
     pub becoming_read_only: Option<SyncSender<()>>,
     /// Why the copy of an extent that is about to be retired is.
     pub fault_message: Option<String>,
-    /// A filesystem that it is on cannot zero a range in one step.
-    pub lacks_zero_range: bool,
     /// The journals that copies of it are behind.
     pub journals: VolumeJournals,
     /// What it knows of the emulated drives that it is on.
@@ -252,7 +253,6 @@ impl ServedVolume {
             is_read_only: spec.is_read_only,
             becoming_read_only: None,
             fault_message: None,
-            lacks_zero_range: false,
             journals: VolumeJournals::default(),
             emulated: Emulated::new(spec.id),
             tap: None,

@@ -1,5 +1,6 @@
 //! What the completions of a reactor's ring belong to.
 
+use weir_volume::zeroing::Step;
 use weir_volume::{Generation, OperationId};
 
 /// Index of a connection in its reactor.
@@ -34,17 +35,8 @@ pub(super) enum Token {
     Operation(CopyIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
     Edge(CopyIndex, OperationId, AskNumber, weir_volume::EdgeRead),
-    /// The first half of zeroing where the filesystem cannot do it in one step.
-    ZeroRelease {
-        copy: CopyIndex,
-        operation: OperationId,
-        number: AskNumber,
-        extent: u32,
-        offset: u32,
-        length: u32,
-    },
-    /// The second half.
-    ZeroReserve(CopyIndex, OperationId, AskNumber),
+    /// A step of zeroing.
+    Zero(CopyIndex, OperationId, AskNumber, Step),
     /// Space reserved ahead of writes.
     Allocate { copy: CopyIndex, number: AskNumber, file: (u32, Generation), piece: u32 },
     /// Stability of what was written to the file of an extent.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_qos::{Cost, Granted, Kind, NodeId, Verdict};
 use weir_types::bounds::BLOCK_BYTES;
 use weir_types::{BackgroundKind, Scope, Terms};
+use weir_volume::zeroing::Filesystem;
 use weir_volume::{Action, OperationId};
 
 use super::commons::{Commons, Mail};
@@ -115,6 +116,7 @@ impl Reactor {
                 read_cost,
                 is_away: false,
                 space,
+                filesystem: Filesystem::default(),
                 place,
                 background_leaves: BTreeMap::new(),
             });
