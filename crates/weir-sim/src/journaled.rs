@@ -46,6 +46,8 @@ pub enum Sabotage {
     PassesByRecords,
     /// The space that is read from is given back before it was read.
     ReadsUnpinned,
+    /// A start does not wait for what a killed daemon had asked of drives.
+    StartsUnfenced,
 }
 
 /// What a run is made of.
@@ -184,6 +186,8 @@ struct World {
     journal_file: File<Cell>,
     slow: Vec<Slow>,
     pending: Vec<Pending>,
+    /// What a killed daemon had asked for and may still be carried out, if the start did not wait for it.
+    unfenced: Vec<Pending>,
     in_flight: BTreeMap<Ticket, InFlight>,
     next_ticket: u64,
     next_stamp: Stamp,
@@ -234,6 +238,7 @@ impl World {
             journal_file,
             slow: Vec::new(),
             pending: Vec::new(),
+            unfenced: Vec::new(),
             in_flight: BTreeMap::new(),
             next_ticket: 1,
             next_stamp: 1,
@@ -262,6 +267,7 @@ impl World {
     /// Does whatever chance has it do.
     fn step(&mut self) -> Result<(), String> {
         self.now += 1;
+        self.carry_out_unfenced();
         self.report.full += u64::from(self.journal.usage().waiting > 0);
         if self.has_journal_failed {
             return self.replace_journal();
@@ -355,6 +361,8 @@ impl World {
     /// A file is made anew, under the same name.
     fn renew(&mut self, index: usize) -> Result<(), String> {
         let id = self.open(index)?;
+        // The file before it is gone, and what is still under way goes there.
+        self.unfenced.retain(|pending| pending.slow_file() != Some(index));
         let slow = &mut self.slow[index];
         let incarnation = slow.incarnation + 1;
         let (file, history) = (File::default(), History::default());

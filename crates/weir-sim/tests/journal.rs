@@ -58,6 +58,7 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         Sabotage::SuperblockLate,
         Sabotage::PassesByRecords,
         Sabotage::ReadsUnpinned,
+        Sabotage::StartsUnfenced,
     ] {
         let is_noticed = |seed| run(Settings { sabotage, ..Settings::quiet(seed) }).is_err();
         let first = (0..1000).find(|seed| is_noticed(*seed));

@@ -73,9 +73,7 @@ impl World {
     /// way is. Then the journal is recovered.
     pub(super) fn crash(&mut self, is_power_cut: bool) -> Result<(), String> {
         self.report.crashes += 1;
-        for pending in std::mem::take(&mut self.pending) {
-            self.carry_out_in_part(pending);
-        }
+        self.end_what_is_under_way(is_power_cut);
         self.in_flight.clear();
         if is_power_cut {
             self.journal_file.crash(&mut self.random);
@@ -97,6 +95,27 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Drives carry out what the daemon asked for, or parts of it, or never got it: all of it before the next start
+    /// looks, which waits for it.
+    fn end_what_is_under_way(&mut self, is_power_cut: bool) {
+        let under_way = std::mem::take(&mut self.pending);
+        self.unfenced.clear();
+        if self.settings.sabotage == Sabotage::StartsUnfenced && !is_power_cut {
+            self.unfenced = under_way;
+        } else {
+            under_way.into_iter().for_each(|pending| self.carry_out_in_part(pending));
+        }
+    }
+
+    /// Now and then a drive carries out something that was asked for before the last start.
+    pub(super) fn carry_out_unfenced(&mut self) {
+        if !self.unfenced.is_empty() && self.random.chance(1, 10) {
+            let index = self.random.below(self.unfenced.len() as u64) as usize;
+            let pending = self.unfenced.swap_remove(index);
+            self.carry_out_in_part(pending);
+        }
     }
 
     /// Recovers, sometimes at the second or third try.
@@ -212,6 +231,7 @@ impl World {
             return Err(format!("{ticket:?} of file {file} was not answered when the journal failed"));
         }
         self.pending.clear();
+        self.unfenced.clear();
         self.identity += 1;
         self.journal_file.crash(&mut self.random);
         self.journal = make_journal(&mut self.journal_file, self.geometry, self.identity)?;

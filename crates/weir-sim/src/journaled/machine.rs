@@ -58,6 +58,16 @@ pub(super) fn payload_bytes(stamp: Stamp, blocks: u32) -> Vec<u8> {
     stamp.to_le_bytes().repeat((blocks * BLOCK) as usize / 8)
 }
 
+impl Pending {
+    /// The slow file that it changes.
+    pub fn slow_file(&self) -> Option<usize> {
+        match self {
+            Pending::DestageWrite { file, .. } | Pending::PassBy { file, .. } => Some(*file),
+            _ => None,
+        }
+    }
+}
+
 impl World {
     /// Begins what an action asks for.
     pub(super) fn begin(&mut self, action: Action) {
