@@ -9,6 +9,7 @@ mod moving;
 mod rest;
 mod settings;
 mod stalling;
+mod swapping;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,6 +34,7 @@ use moving::Control;
 use rest::{Scrubs, SumsFile};
 pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
 use stalling::Ghost;
+use swapping::OlderState;
 
 /// What will be answered.
 #[derive(Clone, Debug)]
@@ -100,6 +102,8 @@ struct World {
     ghosts: Vec<Ghost>,
     /// What was asked for before the last start and may still be carried out, if that did not wait for it.
     unfenced: Vec<Ghost>,
+    /// Older states of replicas, each whole, by place and extent.
+    older: BTreeMap<(usize, u32), OlderState>,
     /// When a copy of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
     in_flight: BTreeMap<MirrorId, InFlight>,
@@ -193,6 +197,7 @@ impl World {
             contexts: BTreeMap::new(),
             ghosts: Vec::new(),
             unfenced: Vec::new(),
+            older: BTreeMap::new(),
             short_at: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -224,6 +229,7 @@ impl World {
             self.drives[slot].has_failed = true;
         }
         self.change_metadata_faults();
+        self.keep_older_states()?;
         if self.random.chance(1, 40) {
             self.retry_metadata()?;
         }
@@ -259,9 +265,10 @@ impl World {
         self.answer_one()
     }
 
-    /// Answers everything that is under way.
+    /// Answers everything that is under way, by drives that work again: metadata that none of them takes is written again
+    /// and again.
     fn settle(&mut self) -> Result<(), String> {
-        self.drives.iter_mut().for_each(|drive| drive.is_silent = false);
+        self.drives.iter_mut().for_each(|drive| (drive.is_silent, drive.is_broken) = (false, false));
         self.end_metadata_faults();
         while !self.pending.is_empty() || !self.ghosts.is_empty() || !self.metadata.is_idle() {
             self.now += 1;
@@ -345,29 +352,6 @@ impl World {
                 _ = self.mirror.remove(extent, slot, &mut effects);
             }
             _ => {}
-        }
-        self.take(effects)
-    }
-
-    /// A drive works again, or can be reached again, and copies on it are taken back: without what was not stable.
-    fn bring_back(&mut self) -> Result<(), String> {
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
-        self.take_back(slot)
-    }
-
-    fn take_back(&mut self, slot: usize) -> Result<(), String> {
-        self.drives[slot].is_broken = false;
-        let mut effects = Vec::new();
-        if self.mirror.is_capturing() {
-            return Ok(());
-        }
-        for extent in 0..EXTENTS {
-            let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
-            if is_known && !self.is_haunted(extent, slot) && self.mirror.rejoin(extent, slot, &mut effects) {
-                self.drives[slot].files[extent as usize].crash(&mut self.random);
-                self.fell.remove(&(slot, extent));
-                self.unknown.remove(&(slot, extent));
-            }
         }
         self.take(effects)
     }

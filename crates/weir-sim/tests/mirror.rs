@@ -28,6 +28,13 @@ fn promises_hold_whatever_drives_do() {
 }
 
 #[test]
+fn replica_that_comes_back_in_an_older_state_is_never_taken_for_the_one_that_went() {
+    let reports = check(200, Settings::swapped);
+    let swapped = sum(&reports, |report| report.swapped);
+    assert!(swapped > 100, "only {swapped} replicas came back in an older state");
+}
+
+#[test]
 fn what_is_captured_is_what_could_be_read_at_its_instant() {
     let reports = check(400, Settings::captured);
     let captures = sum(&reports, |report| report.captures);

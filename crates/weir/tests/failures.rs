@@ -385,6 +385,50 @@ fn drive_that_comes_back_as_an_older_copy_is_refused_with_one_replica_and_made_a
     }
 }
 
+/// A daemon with a volume of three replicas that are equal and none of whose files is open, and the folder of an older
+/// state of the first.
+fn with_an_older_state() -> (State, std::path::PathBuf) {
+    let daemon = with_replicas(&["one", "two", "three"]);
+    attach(&daemon).write(0, &[1; 4096]).unwrap();
+    let state = daemon.stop();
+    let old = state.beside("old");
+    copy_folder(&state.beside("one"), &old);
+    let daemon = state.start(&[]);
+    attach(&daemon).write(0, &[2; 4096]).unwrap();
+    (daemon.stop(), old)
+}
+
+#[test]
+fn replica_whose_metadata_is_older_than_what_was_written_there_is_resynchronised_in_full() {
+    for is_running in [true, false] {
+        let (state, old) = with_an_older_state();
+        let (here, away) = (state.beside("one"), state.beside("away"));
+        let daemon = if is_running {
+            let daemon = state.start(&[]);
+            fs::rename(&here, &away).unwrap();
+            wait_for_drive(&daemon, "one", "missing");
+            fs::rename(&old, &here).unwrap();
+            wait_for_drive(&daemon, "one", "online");
+            daemon
+        } else {
+            fs::rename(&here, &away).unwrap();
+            fs::rename(&old, &here).unwrap();
+            state.start(&[])
+        };
+        let mut client = attach(&daemon);
+        assert_eq!(client.read(0, 4096).unwrap(), [2; 4096]);
+        let volume = || daemon.json(&["volume", "inspect", "vol1"])["replication"].clone();
+        wait_until("the replicas to be in sync", || volume()["in_sync"] == 6 && volume()["stale"] == 0);
+        for drive in ["two", "three"] {
+            fs::remove_dir_all(daemon.state().beside(drive)).unwrap();
+            wait_for_drive(&daemon, drive, "missing");
+        }
+        assert_eq!(client.read(0, 4096).unwrap(), [2; 4096]);
+        drop(client);
+        daemon.stop();
+    }
+}
+
 #[test]
 fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
     let daemon = with_replicas(&["one"]);

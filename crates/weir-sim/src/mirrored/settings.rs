@@ -95,6 +95,8 @@ pub struct Settings {
     pub stalls_per_ten_thousand: u64,
     /// Of 10 000 steps, in how many a drive, or the folder of epoch records, takes no metadata for a while.
     pub metadata_faults_per_ten_thousand: u64,
+    /// Of 1000 replicas that come back, how many do so in an older state than they went.
+    pub swaps_per_mille: u64,
     /// Of 1000 steps, in how many a copy is added or given up.
     pub moves_per_mille: u64,
     /// Copies come and go in the order in which control moves them, and begin as control finds them.
@@ -132,6 +134,7 @@ impl Settings {
             breaks_per_ten_thousand: 0,
             stalls_per_ten_thousand: 0,
             metadata_faults_per_ten_thousand: 0,
+            swaps_per_mille: 0,
             moves_per_mille: 0,
             is_moved: false,
             captures_per_mille: 0,
@@ -177,6 +180,11 @@ impl Settings {
             depth: 6,
             ..base
         }
+    }
+
+    /// Everything that can happen but rot, and drives that fail often and come back in an older state.
+    pub fn swapped(seed: u64) -> Settings {
+        Settings { swaps_per_mille: 500, breaks_per_ten_thousand: 40, ..Settings::all_at_once(seed) }
     }
 
     /// Copies of extents are moved from drive to drive, and what happens in the other worlds happens meanwhile: seeds by
@@ -229,6 +237,7 @@ impl Settings {
             full_per_mille: if seed.is_multiple_of(2) { 10 } else { 0 },
             breaks_per_ten_thousand: 15,
             metadata_faults_per_ten_thousand: if seed.is_multiple_of(4) { 0 } else { 40 },
+            swaps_per_mille: if seed % 4 == 1 { 300 } else { 0 },
             moves_per_mille: if seed.is_multiple_of(3) { 0 } else { 4 },
             abilities,
             ..Settings::quiet(seed)
@@ -267,6 +276,8 @@ pub struct Report {
     pub sections_scrubbed: u64,
     /// Sections that were sealed after that.
     pub sections_sealed: u64,
+    /// Replicas that came back with metadata that was not what was last written there.
+    pub swapped: u64,
     /// Blocks of copies that were found bad where others were good.
     pub blocks_found: u64,
     /// Blocks of these that were repaired.

@@ -284,6 +284,7 @@ impl Mirror {
         assert_eq!(extent.wanted.standings[slot], Standing::Absent, "a copy is added where there is none");
         extent.is_there[slot] = true;
         extent.incarnations[slot] += 1;
+        extent.taken[slot] = 0;
         extent.seals.iter_mut().for_each(|seals| seals.distrust(slot));
         extent.stand(slot, Standing::Stale);
         extent.wanted.lacking[slot] = RegionSet::all();
@@ -307,10 +308,16 @@ impl Mirror {
         is_done && self.extents[index as usize].noting.is_none()
     }
 
-    /// A copy of an extent that could not be reached is there again, with what it had: it lacks what the account says,
-    /// and what may not have been stable there. False if it is there already, is not known, counts alone, or something
-    /// that was asked of it before is still under way.
-    pub fn rejoin(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
+    /// True if what was found beside a copy that is there again is not what was last written there.
+    pub fn is_foreign(&self, index: u32, slot: usize, found: &Account) -> bool {
+        self.extents.get(index as usize).is_some_and(|extent| extent.is_foreign(slot, found))
+    }
+
+    /// A copy of an extent that could not be reached is there again, with what it had, and with this account beside it: it
+    /// lacks what the account of the others says, and what may not have been stable there; all if its own account is not
+    /// what was last written there. False if it is there already, is not known, counts alone, or something that was asked
+    /// of it before is still under way.
+    pub fn rejoin(&mut self, index: u32, slot: usize, found: &Account, effects: &mut Vec<Effect>) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return false };
         let is_away = !extent.is_there[slot] && extent.wanted.standings[slot] != Standing::Absent;
         let has_source = extent.in_sync().next().is_some();
@@ -320,6 +327,11 @@ impl Mirror {
         self.make_room(slot);
         let extent = &mut self.extents[index as usize];
         extent.degrade(slot);
+        // What left the account since may not be in what lies there now.
+        extent.wanted.lacking[slot].add(&found.marked);
+        if extent.is_foreign(slot, found) {
+            extent.lack(slot, &RegionSet::all());
+        }
         extent.rejoin(slot);
         self.copies[slot].renew(index);
         self.fallen.retain(|fallen| *fallen != (slot, index));

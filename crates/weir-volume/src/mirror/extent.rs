@@ -63,6 +63,14 @@ pub(super) struct MirroredExtent {
     pub noted: Account,
     /// The account that is being written.
     pub noting: Option<Account>,
+    /// Beside which replicas.
+    pub noting_beside: Slots,
+    /// The number of the last metadata that was written, or tried to be.
+    pub number: u64,
+    /// By replica, the number of the last metadata that it is known to have taken.
+    pub taken: [u64; COPIES_MAX],
+    /// By replica, the highest number of any metadata that may lie beside it.
+    pub tried: [u64; COPIES_MAX],
     /// What accounts have in common whose writing failed, and which may lie beside copies all the same.
     pub doubtful: Option<Account>,
     /// The highest epoch that an account may have that cannot be reached.
@@ -102,11 +110,17 @@ impl MirroredExtent {
     /// anything of it is read: or a client that acted on what it read would find something else there once that copy
     /// is lost.
     pub fn new(beginning: Beginning) -> MirroredExtent {
-        let Beginning { account, is_there, epoch_reserved, is_confirmed } = beginning;
+        let Beginning { account, is_there, lacks, epoch_reserved, is_confirmed } = beginning;
+        let (number, taken) = (account.number, account.taken);
         let mut extent = MirroredExtent {
             noted: account.clone(),
             wanted: account,
             noting: None,
+            noting_beside: Slots::default(),
+            number,
+            taken,
+            // One write may have been under way when the last process ended.
+            tried: [number + 1; COPIES_MAX],
             doubtful: None,
             epoch_reserved,
             is_confirmed,
@@ -126,6 +140,8 @@ impl MirroredExtent {
         if !is_confirmed {
             extent.new_epoch();
         }
+        // Those whose metadata is the newest have the word.
+        lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
         let marked = extent.wanted.marked.clone();
         let first = extent.in_sync().next();
         for slot in (0..COPIES_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
@@ -135,6 +151,23 @@ impl MirroredExtent {
             }
         }
         extent
+    }
+
+    /// A replica may lack these regions, if another one has them.
+    pub fn lack(&mut self, slot: usize, regions: &RegionSet) {
+        if regions.is_empty() {
+            return;
+        }
+        self.degrade(slot);
+        if self.wanted.standings[slot] == Standing::Stale {
+            self.wanted.lacking[slot].add(regions);
+        }
+    }
+
+    /// True if metadata that was found beside a replica is not what may lie there by what was written: an older state of
+    /// the replica is back, or another volume's history.
+    pub fn is_foreign(&self, slot: usize, found: &Account) -> bool {
+        !(self.taken[slot]..=self.tried[slot]).contains(&found.number)
     }
 
     /// True if there is one copy, and durably known to be alone: nothing is kept account of.

@@ -33,7 +33,10 @@ impl Mirror {
         }
         // Beside stale copies too: so that none of them takes itself for the newest.
         let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
-        extent.noting = Some(extent.wanted.clone());
+        extent.number += 1;
+        (extent.wanted.number, extent.wanted.taken) = (extent.number, extent.taken);
+        slots.iter().for_each(|slot| extent.tried[slot] = extent.number);
+        (extent.noting, extent.noting_beside) = (Some(extent.wanted.clone()), slots);
         let account = Box::new(extent.wanted.clone());
         let is_deferrable = extent.only_adds();
         let request = MetadataRequest { extent: index, slots, account, is_deferrable };
@@ -44,6 +47,10 @@ impl Mirror {
     pub fn noted(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let account = extent.noting.take().expect("an account is noted once");
+        if written.has_begun {
+            let took_it = |slot: &usize| !written.failed.contains(*slot);
+            extent.noting_beside.iter().filter(took_it).for_each(|slot| extent.taken[slot] = account.number);
+        }
         let took_it =
             |slot: usize| !written.failed.contains(slot) && account.standings[slot] == Standing::InSync;
         if written.is_committed && extent.in_sync().any(took_it) {

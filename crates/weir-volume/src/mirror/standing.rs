@@ -36,6 +36,11 @@ pub struct Account {
     pub marked: RegionSet,
     /// Regions that stale copies lack, by copy.
     pub lacking: [RegionSet; COPIES_MAX],
+    /// Grows with each write of the extent's replica metadata, also of the same epoch.
+    pub number: u64,
+    /// By replica, the number of the last metadata that it is known to have taken: metadata beside it with a lower one
+    /// is that of an older state of the replica.
+    pub taken: [u64; COPIES_MAX],
 }
 
 impl Account {
@@ -43,6 +48,15 @@ impl Account {
     /// does, it must not be [`Witness::known`]: or it would outdate those that do count.
     pub fn counts_beside(&self, slots: Slots) -> bool {
         slots.iter().any(|slot| self.standings[slot] == Standing::InSync)
+    }
+
+    /// What two accounts of the same epoch say together.
+    fn join(mut self, other: Account) -> Account {
+        self.number = self.number.max(other.number);
+        self.marked.add(&other.marked);
+        self.lacking.iter_mut().zip(&other.lacking).for_each(|(one, other)| one.add(other));
+        self.taken.iter_mut().zip(other.taken).for_each(|(one, other)| *one = other.max(*one));
+        self
     }
 }
 
@@ -77,6 +91,9 @@ pub struct Beginning {
     pub account: Account,
     /// Which copies can be reached.
     pub is_there: [bool; COPIES_MAX],
+    /// Regions that replicas may lack whose own metadata is older than the account. All, if it is older than what they are
+    /// known to have taken: an older state of their drive is back.
+    pub lacks: [RegionSet; COPIES_MAX],
     /// The highest epoch that any account may have.
     pub epoch_reserved: u64,
     /// True if the account is the newest that there can be, and whole. If a newer one was being written when the power
@@ -157,19 +174,21 @@ impl Beginning {
         if found < witness.known {
             return Err(Unservable::Outdated { found, known: witness.known });
         }
-        let newest = accounts.into_iter().flatten().filter(|account| account.epoch == found);
-        let account = newest.reduce(|mut account, other| {
-            account.marked.add(&other.marked);
-            account.lacking.iter_mut().zip(&other.lacking).for_each(|(one, other)| one.add(other));
-            account
+        let newest = accounts.iter().flatten().filter(|account| account.epoch == found).cloned();
+        let mut account = newest.reduce(Account::join).expect("one has the epoch that was found");
+        account.number = accounts.iter().flatten().map(|account| account.number).max().unwrap_or_default();
+        let lacks: [RegionSet; COPIES_MAX] = std::array::from_fn(|slot| match &accounts[slot] {
+            Some(own) if own.number < account.taken[slot] => RegionSet::all(),
+            Some(own) if own.number < account.number => own.marked.clone(),
+            _ => RegionSet::default(),
         });
-        let account = account.expect("one has the epoch that was found");
+        let all = RegionSet::all();
         let serves = |slot: usize| is_there[slot] && account.standings[slot] == Standing::InSync;
-        if !(0..COPIES_MAX).any(serves) {
+        if !(0..COPIES_MAX).any(|slot| serves(slot) && lacks[slot] != all) {
             return Err(Unservable::NoCopyInSync);
         }
         let is_confirmed = found == witness.known && found == witness.reserved;
-        Ok(Beginning { account, is_there, epoch_reserved: witness.reserved, is_confirmed })
+        Ok(Beginning { account, is_there, lacks, epoch_reserved: witness.reserved, is_confirmed })
     }
 }
 
@@ -213,6 +232,24 @@ mod tests {
         let uncounted = Witness { reserved: 2, known: 1, is_failed: false };
         let settled = Beginning::settle(old, uncounted).unwrap();
         assert_eq!((settled.is_confirmed, settled.epoch_reserved), (false, 2));
+    }
+
+    #[test]
+    fn replica_with_metadata_older_than_it_took_lacks_everything() {
+        use Standing::{Absent, InSync};
+        let both = [InSync, InSync, Absent, Absent];
+        let numbered = |number, taken, marked| {
+            Some(Account { number, taken: [taken; COPIES_MAX], ..account(2, both, marked).unwrap() })
+        };
+        let lacks = |own: Option<Account>| {
+            let settled = Beginning::settle([own, numbered(9, 8, &[]), None, None], known(2)).unwrap();
+            settled.lacks[0].len()
+        };
+        assert_eq!(lacks(numbered(7, 6, &[3])), RegionSet::all().len(), "an older state is back");
+        assert_eq!(lacks(numbered(8, 7, &[3])), 1, "the last write was under way");
+        assert_eq!(lacks(numbered(9, 8, &[])), 0);
+        let only_older = [numbered(7, 6, &[]), None, None, None];
+        assert!(Beginning::settle(only_older, known(2)).is_ok(), "nothing says that there is a newer one");
     }
 
     #[test]

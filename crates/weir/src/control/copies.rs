@@ -205,6 +205,7 @@ pub(super) fn new_beginnings(volume: &VolumeRecord, from_bytes: u64) -> Vec<Begi
             is_there: account.standings.map(|standing| standing == Standing::InSync),
             epoch_reserved: account.epoch,
             is_confirmed: true,
+            lacks: Default::default(),
             account,
         },
     };

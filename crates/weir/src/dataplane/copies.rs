@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Standing, Standings};
+use weir_volume::mirror::{Account, Standing, Standings};
 
 use super::command::{Command, NewHome};
 use super::journals::NewJournal;
@@ -27,8 +27,9 @@ pub(super) enum CopyChange {
     Add { homes: Vec<NewHome>, home: u8, journal: Option<DriveId> },
     /// It is given up.
     Remove,
-    /// It could not be reached and is there again, behind the journal on a drive, or behind none.
-    Rejoin { journal: Option<(DriveId, OwnedFd)> },
+    /// It could not be reached and is there again with this replica metadata, behind the journal on a drive, or behind
+    /// none.
+    Rejoin { found: Box<Account>, journal: Option<(DriveId, OwnedFd)> },
 }
 
 /// A change that is not durably known yet, and who waits for it.
@@ -95,11 +96,18 @@ impl Reactor {
                 true
             }
             CopyChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),
-            CopyChange::Rejoin { journal } => {
+            CopyChange::Rejoin { found, journal } => {
                 let drive = journal.as_ref().map(|(drive, _)| *drive);
+                let is_foreign = volume.mirror.is_foreign(extent, slot, &found);
                 let is_back = volume.can_sit((extent, slot), drive)
-                    && volume.mirror.rejoin(extent, slot, &mut volume.effects);
+                    && volume.mirror.rejoin(extent, slot, &found, &mut volume.effects);
                 if is_back {
+                    if is_foreign {
+                        tracing::warn!(
+                            volume = %volume.id, extent, slot, number = found.number,
+                            "replica metadata is not what was last written there: the replica is resynchronised in full"
+                        );
+                    }
                     journal
                         .into_iter()
                         .for_each(|(drive, file)| volume.sit((extent, slot), drive, Some(file)));
@@ -242,8 +250,8 @@ impl DataPlane {
         self.change_copy(volume, copy, CopyChange::Remove)
     }
 
-    /// Takes back a copy of an extent that could not be reached, which is behind the journal on a drive, then with its file,
-    /// or behind none.
+    /// Takes back a copy of an extent that could not be reached, with the replica metadata that was found beside it; it is
+    /// behind the journal on a drive, then with its file, or behind none.
     /// False if there is nothing to take back, or not now.
     ///
     /// # Errors
@@ -252,9 +260,10 @@ impl DataPlane {
         &self,
         volume: VolumeId,
         copy: (u32, usize),
+        found: Box<Account>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, DataPlaneError> {
-        self.change_copy(volume, copy, CopyChange::Rejoin { journal })
+        self.change_copy(volume, copy, CopyChange::Rejoin { found, journal })
     }
 
     fn change_copy(

@@ -51,7 +51,8 @@ impl World {
         let standing = |slot| if slot < replicas { Standing::InSync } else { Standing::Absent };
         let account = Account { standings: std::array::from_fn(standing), ..Account::default() };
         let is_there = std::array::from_fn(|slot| slot < replicas);
-        let beginning = Beginning { account, is_there, epoch_reserved: 0, is_confirmed: true };
+        let is_confirmed = true;
+        let beginning = Beginning { account, is_there, is_confirmed, ..Beginning::default() };
         let spec = VolumeSpec {
             id: VOLUME,
             size_bytes: EXTENT_BYTES,

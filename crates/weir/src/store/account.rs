@@ -34,12 +34,15 @@ const SUFFIX: &str = "account";
 const NEW_SUFFIX: &str = "account.new";
 
 const _: () = assert!(SETS_START + (1 + COPIES_MAX) * SET_BYTES <= CHECKSUM_START);
-const _: () = assert!(STANDINGS_START + COPIES_MAX <= SETS_START);
+const _: () = assert!(STANDINGS_START + COPIES_MAX <= NUMBER_START);
+const _: () = assert!(TAKEN_START + COPIES_MAX * size_of::<u64>() <= SETS_START);
 
 const FORMAT_START: usize = MAGIC.len();
 const SEQUENCE_START: usize = 16;
 const EPOCH_START: usize = 24;
 const STANDINGS_START: usize = 32;
+const NUMBER_START: usize = 40;
+const TAKEN_START: usize = 48;
 
 /// A block as it lies in the file.
 type Block = [u8; BLOCK_BYTES];
@@ -91,6 +94,9 @@ pub fn encode(account: &Account, sequence: u64) -> Block {
     put(SEQUENCE_START, &sequence.to_le_bytes());
     put(EPOCH_START, &account.epoch.to_le_bytes());
     put(STANDINGS_START, &account.standings.map(standing_value));
+    put(NUMBER_START, &account.number.to_le_bytes());
+    let taken = account.taken.iter().enumerate();
+    taken.for_each(|(slot, number)| put(TAKEN_START + slot * size_of::<u64>(), &number.to_le_bytes()));
     let sets = std::iter::once(&account.marked).chain(&account.lacking);
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact_mut(SET_BYTES)) {
         set.iter().for_each(|region| bytes[region as usize / 8] |= 1 << (region % 8));
@@ -121,6 +127,10 @@ pub fn decode(block: &Block) -> Result<(Account, u64), BlockFault> {
     for (slot, standing) in account.standings.iter_mut().enumerate() {
         let value = block[STANDINGS_START + slot];
         *standing = standing_of(value).ok_or(BlockFault::Standing { slot, value })?;
+    }
+    account.number = u64::from_le_bytes(array(block, NUMBER_START));
+    for (slot, taken) in account.taken.iter_mut().enumerate() {
+        *taken = u64::from_le_bytes(array(block, TAKEN_START + slot * size_of::<u64>()));
     }
     let sets = std::iter::once(&mut account.marked).chain(&mut account.lacking);
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact(SET_BYTES)) {
@@ -281,8 +291,11 @@ mod tests {
     fn accounts() -> impl Strategy<Value = Account> {
         let standings = prop::array::uniform4(0u8..3);
         let lacking = prop::array::uniform4(regions());
-        (any::<u64>(), standings, regions(), lacking).prop_map(|(epoch, standings, marked, lacking)| {
-            Account { epoch, standings: standings.map(|value| standing_of(value).unwrap()), marked, lacking }
+        let numbers = (any::<u64>(), any::<u64>(), any::<[u64; COPIES_MAX]>());
+        (numbers, standings, regions(), lacking).prop_map(|(numbers, standings, marked, lacking)| {
+            let (epoch, number, taken) = numbers;
+            let standings = standings.map(|value| standing_of(value).unwrap());
+            Account { epoch, standings, marked, lacking, number, taken }
         })
     }
 

@@ -1,8 +1,8 @@
 //! Drives that come back while the daemon runs, and copies of extents that can be reached again.
 //!
 //! A drive that was missing is used again as soon as it is found. A copy that failed, or that could not be found, is
-//! taken back when its files are whole: it is brought up to date by what it missed alone, and is out of service again
-//! if it fails again.
+//! taken back when its files are whole: it is brought up to date by what it missed alone, or in full if its replica
+//! metadata is not what was last written there. It is out of service again if it fails again.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use jiff::Timestamp;
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::Account;
 
 use super::super::error::Outcome;
 use super::super::journals::{Copy, Place};
@@ -20,10 +21,10 @@ use crate::store::account::{self, account_file_name};
 use crate::store::{extent_fault, extent_file_name};
 
 /// Whether a copy that could not be reached can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// It can, behind the journal on a drive, or behind none.
-    Whole(Option<DriveId>),
+    /// It can, behind the journal on a drive, or behind none, with this replica metadata.
+    Whole(Option<DriveId>, Box<Account>),
     /// The drive of its journal is missing.
     Waiting,
     /// Its files, or its journal, are damaged or gone.
@@ -130,8 +131,8 @@ impl Control {
             self.keep_moving(volume.id);
         }
         for ((extent, slot), drive) in self.copies_away(volume) {
-            let journal = match self.state_of(volume.id, drive, (extent, slot)) {
-                State::Whole(journal) => journal,
+            let (journal, found) = match self.state_of(volume.id, drive, (extent, slot)) {
+                State::Whole(journal, found) => (journal, found),
                 State::Waiting => continue,
                 State::Damaged => {
                     self.keep_moving(volume.id);
@@ -141,7 +142,7 @@ impl Control {
             let Ok(file) = journal.map(|_| self.open_slow(volume.id, drive, extent)).transpose() else {
                 continue;
             };
-            match self.data_plane.rejoin_copy(volume.id, (extent, slot), journal.zip(file)) {
+            match self.data_plane.rejoin_copy(volume.id, (extent, slot), found, journal.zip(file)) {
                 Ok(true) => {
                     self.journals.note(volume.id, (extent, slot), journal);
                     tracing::info!(volume = %volume.id, extent, slot, "a copy is back");
@@ -206,13 +207,12 @@ impl Control {
             Place::Waiting => return State::Waiting,
             Place::Lost => return State::Damaged,
         };
-        let is_whole =
-            extent_fault(&folder, extent).is_none() && matches!(account::read(&account), Ok(Some(_)));
+        let is_whole = extent_fault(&folder, extent).is_none();
         let is_away = || journal.is_some_and(|journal| !self.is_in_place(journal));
-        match is_whole {
-            true => State::Whole(journal),
-            false if is_away() => State::Waiting,
-            false => State::Damaged,
+        match account::read(&account) {
+            Ok(Some(found)) if is_whole => State::Whole(journal, Box::new(found)),
+            _ if is_away() => State::Waiting,
+            _ => State::Damaged,
         }
     }
 }

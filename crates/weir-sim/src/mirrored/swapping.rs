@@ -1,0 +1,127 @@
+//! Replicas that come back, some of them in an older state than they went: while the drive was away, its folder was restored from a
+//! backup, or an earlier clone of the drive was put in its place.
+
+use weir_types::bounds::COPIES_MAX;
+use weir_volume::mirror::Account;
+
+use super::World;
+use super::rest::SumsFile;
+use crate::disk::File;
+use crate::requests::EXTENTS;
+
+/// Steps of background work while clients pause.
+const PAUSE_STEPS: u32 = 200;
+
+/// What a backup has of a replica.
+#[derive(Clone, Debug)]
+pub(super) struct OlderState {
+    file: File,
+    account: Account,
+    sums: SumsFile,
+}
+
+impl World {
+    /// Makes a backup of a replica now and then; and has clients pause, so that no region is marked for a while.
+    pub(super) fn keep_older_states(&mut self) -> Result<(), String> {
+        if self.settings.swaps_per_mille == 0 || !self.random.chance(1, 5) {
+            return Ok(());
+        }
+        if self.random.chance(1, 40) {
+            return self.pause();
+        }
+        self.back_up();
+        Ok(())
+    }
+
+    /// Answers everything, has replicas made up for, and takes regions out of the metadata that all of them have.
+    fn pause(&mut self) -> Result<(), String> {
+        self.settle()?;
+        for _ in 0..PAUSE_STEPS {
+            self.work_in_the_background()?;
+            self.settle()?;
+        }
+        let mut effects = Vec::new();
+        (0..EXTENTS).for_each(|extent| self.mirror.tidy_up(extent, &mut effects));
+        self.take(effects)?;
+        self.settle()?;
+        match self.random.chance(1, 2) {
+            true => (0..4).for_each(|_| self.back_up()),
+            false => self.lose_and_swap()?,
+        }
+        Ok(())
+    }
+
+    /// A drive is away for a while in which nobody writes.
+    fn lose_and_swap(&mut self) -> Result<(), String> {
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        self.drives[slot].has_failed = true;
+        let mut effects = Vec::new();
+        let can_be_lost = |extent: &u32| self.mirror.has_other(*extent, slot);
+        let lost: Vec<u32> = (0..EXTENTS).filter(can_be_lost).collect();
+        lost.into_iter().for_each(|extent| self.mirror.retire(extent, slot, &mut effects));
+        self.take(effects)?;
+        self.settle()?;
+        self.take_back(slot)
+    }
+
+    fn back_up(&mut self) {
+        let extent = self.random.below(EXTENTS.into()) as u32;
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        // One that was made long ago lacks the most.
+        if self.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
+            return;
+        }
+        let (drive, index) = (&self.drives[slot], extent as usize);
+        if let Some(account) = drive.accounts[index].clone().filter(|_| drive.is_made[index]) {
+            let (file, sums) = (drive.files[index].clone(), drive.sums[index].clone());
+            self.older.insert((slot, extent), OlderState { file, account, sums });
+        }
+    }
+
+    /// A drive works again, or can be reached again, and copies on it are taken back: without what was not stable.
+    pub(super) fn bring_back(&mut self) -> Result<(), String> {
+        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        self.take_back(slot)
+    }
+
+    pub(super) fn take_back(&mut self, slot: usize) -> Result<(), String> {
+        self.drives[slot].is_broken = false;
+        let mut effects = Vec::new();
+        if self.mirror.is_capturing() {
+            return Ok(());
+        }
+        for extent in 0..EXTENTS {
+            self.swap_for_older(extent, slot);
+            let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
+            if !is_known || self.is_haunted(extent, slot) {
+                continue;
+            }
+            // One that never got metadata is made anew, and lacks everything.
+            let found = self.drives[slot].accounts[extent as usize].clone().unwrap_or_default();
+            let is_foreign = self.mirror.is_foreign(extent, slot, &found);
+            if self.mirror.rejoin(extent, slot, &found, &mut effects) {
+                self.drives[slot].files[extent as usize].crash(&mut self.random);
+                self.report.swapped += u64::from(is_foreign);
+                self.fell.remove(&(slot, extent));
+                self.unknown.remove(&(slot, extent));
+            }
+        }
+        self.take(effects)
+    }
+
+    /// Puts the backup of a replica in its place, while it is away and another one has everything.
+    fn swap_for_older(&mut self, extent: u32, slot: usize) {
+        let is_away = !self.mirror.is_there(extent, slot) && !self.touches(extent, slot);
+        if !is_away || !self.drives[slot].is_made[extent as usize] || !self.mirror.has_other(extent, slot) {
+            return;
+        }
+        if !self.random.chance(self.settings.swaps_per_mille, 1000) {
+            return;
+        }
+        if let Some(OlderState { file, account, sums }) = self.older.get(&(slot, extent)).cloned() {
+            let (drive, index) = (&mut self.drives[slot], extent as usize);
+            drive.files[index] = file;
+            (drive.accounts[index], drive.sums[index]) = (Some(account), sums);
+        }
+    }
+}
