@@ -21,6 +21,18 @@ fn there_is_no_false_alarm_whatever_drives_and_power_do() {
 }
 
 #[test]
+fn last_replica_in_sync_is_never_failed_because_checksums_cannot_be_written() {
+    let refused = |seed| Settings {
+        metadata_faults_per_ten_thousand: 400,
+        breaks_per_ten_thousand: 15 * (seed % 2),
+        ..Settings::scrubbed(seed)
+    };
+    let reports = check(0..200, refused);
+    let refused = sum(&reports, |report| report.seals_refused);
+    assert!(refused > 50, "only {refused} writes of checksums were refused by all replicas in sync");
+}
+
+#[test]
 fn what_rots_is_found_and_mended_where_a_good_copy_can_be_told() {
     let reports = check(0..300, Settings::rotting);
     let (found, repaired) =

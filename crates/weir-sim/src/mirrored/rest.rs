@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, SECTION_BYTES};
 use weir_volume::mirror::{
-    Effect, Keep, Kept, MirrorId, SECTION_BLOCKS, SECTIONS, Seals, SectionReport, Sections, Slots,
+    Effect, Keep, Kept, MetadataFault, MirrorId, SECTION_BLOCKS, SECTIONS, Seals, SectionReport, Sections,
+    Slots,
 };
 use weir_volume::{Content, OperationId};
 
@@ -153,7 +154,9 @@ impl World {
                 Kept::Loaded(std::array::from_fn(sums))
             }
             Keep::Store { section, slots, sums } => {
-                let failed: Slots = slots.iter().filter(|slot| is_away(self, slot)).collect();
+                let is_refused =
+                    |slot: &usize| is_away(self, slot) || self.drives[*slot].metadata_fault.is_some();
+                let failed: Slots = slots.iter().filter(is_refused).collect();
                 for slot in slots.iter().filter(|slot| !failed.contains(*slot)) {
                     self.drives[slot].sums[extent as usize].sections.insert(section, sums.clone());
                 }
@@ -164,7 +167,7 @@ impl World {
                 for (slot, seals) in seals.into_iter().enumerate() {
                     let Some(seals) = seals else { continue };
                     let is_full = self.random.chance(self.settings.full_per_mille, 1000);
-                    match (is_away(self, &slot), is_full) {
+                    match (is_away(self, &slot) || self.refuses_seals(slot, extent, &seals), is_full) {
                         (true, _) => failed.insert(slot),
                         (false, true) => {
                             dropped.insert(slot);
@@ -176,10 +179,30 @@ impl World {
                 if self.settings.sabotage == Sabotage::SealsStay {
                     return;
                 }
+                self.note_refused_seals(extent, failed);
                 Kept::Sealed { failed, dropped }
             }
         };
         self.mirror.kept(extent, kept, effects);
+    }
+
+    /// True if a drive neither takes seals nor lets the file of checksums go; it may have them all the same.
+    fn refuses_seals(&mut self, slot: usize, extent: u32, seals: &Seals) -> bool {
+        let Some(fault) = self.drives[slot].metadata_fault else { return false };
+        if fault == MetadataFault::Broken && self.random.chance(1, 2) {
+            self.drives[slot].sums[extent as usize].seals = Some(seals.clone());
+        }
+        true
+    }
+
+    /// Takes note of drives that did not take seals, and of clients who may be told so.
+    fn note_refused_seals(&mut self, extent: u32, failed: Slots) {
+        self.metadata_failed.extend(failed.iter().map(|slot| (slot, extent)));
+        let mut in_sync = self.mirror.readable(extent, 0, 0).iter();
+        if !failed.is_empty() && in_sync.all(|slot| failed.contains(slot)) {
+            self.report.seals_refused += 1;
+            self.refused_at.insert(extent, self.now);
+        }
     }
 
     /// The power failed while this was being done.

@@ -266,6 +266,8 @@ pub struct Report {
     pub captures: u64,
     /// Writes of metadata that no copy in sync could take.
     pub metadata_refused: u64,
+    /// Writes of seals that no copy in sync could take.
+    pub seals_refused: u64,
     /// Copies that control added or gave up.
     pub moves: u64,
     /// Pieces of work that were given up because a drive did not answer.

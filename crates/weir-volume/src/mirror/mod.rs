@@ -226,6 +226,8 @@ pub struct Mirror {
     fallen: Vec<(usize, u32)>,
     /// Extents whose accounts could not be written.
     refused: BTreeSet<u32>,
+    /// Extents whose seals could not be written beside any copy in sync.
+    refused_seals: BTreeSet<u32>,
     /// No change begins.
     is_held: bool,
     /// What is being captured.
@@ -249,6 +251,7 @@ impl Mirror {
             flush_number: 0,
             fallen: Vec::new(),
             refused: BTreeSet::new(),
+            refused_seals: BTreeSet::new(),
             is_held: false,
             capture: None,
             spare: Vec::new(),

@@ -109,8 +109,9 @@ impl Mirror {
         self.finish_flushes(effects);
     }
 
-    /// Writes accounts again that could not be written.
+    /// Writes accounts and seals again that could not be written.
     pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
+        self.retry_seals(effects);
         for index in self.refused.clone() {
             match self.extents.get(index as usize).is_some_and(MirroredExtent::needs_noting) {
                 true => self.note(index, effects),

@@ -14,7 +14,7 @@ use super::extent::MirroredExtent;
 use super::seals::{Damaged, ExtentSeals, SealsByCopy};
 use super::section::{Move, PIECE_BLOCKS, PIECES, Piece, Progress, Repair, SECTIONS, SectionScrub};
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
-use crate::action::{Content, Kind, OperationId, Request};
+use crate::action::{Content, Fault, Kind, OperationId, Request};
 /// What the executor must do with the files of checksums → [`Mirror::kept`]; of one extent at most one of each at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Keep {
@@ -50,7 +50,7 @@ pub enum Kept {
     },
     /// The seals were written.
     Sealed {
-        /// Copies beside which they could not be, and which are of no use any more.
+        /// Copies beside which they could not be, which may have them all the same.
         failed: Slots,
         /// Copies beside which they could not be, whose checksums were durably dropped instead.
         dropped: Slots,
@@ -468,15 +468,47 @@ impl Mirror {
         }
     }
 
+    /// Seals were written, but not beside some copies: those are failed if one is left in sync that has what is said of
+    /// it. The last in sync are never failed for it: changes that wait for them fail, and they are written again by
+    /// [`Mirror::retry_refused`] and before the next change that needs it.
     fn seals_noted(&mut self, index: u32, failed: Slots, dropped: Slots, effects: &mut Vec<Effect>) {
+        let extent = &self.extents[index as usize];
+        let is_refused = !failed.is_empty() && extent.in_sync().all(|slot| failed.contains(slot));
+        let last: Slots = extent.in_sync().filter(|_| is_refused).collect();
         self.seals_of(index).noted(failed, dropped);
-        for slot in failed.iter() {
+        if is_refused {
+            self.refused_seals.insert(index);
+            self.fail_unsealing(index, effects);
+        }
+        for slot in failed.iter().filter(|slot| !last.contains(*slot)) {
             let mut actions = Vec::new();
             self.copies[slot].retire(index, &mut actions);
             self.take(slot, actions, effects);
         }
-        self.note_seals(index, effects);
+        if !is_refused {
+            self.refused_seals.remove(&index);
+            self.note_seals(index, effects);
+        }
         self.go_on_unsealing(index, effects);
+    }
+
+    /// Fails changes that wait for what is said of their ranges.
+    fn fail_unsealing(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let running = self.extents[index as usize].running.iter().copied();
+        let waits = |id: &MirrorId| {
+            self.operations[id.0 as usize].is_some_and(|operation| operation.stage == Stage::Unsealing)
+        };
+        let waiting: Vec<MirrorId> = running.filter(waits).collect();
+        waiting.into_iter().for_each(|id| self.conclude(id, Err(Fault::Broken), effects));
+    }
+
+    /// Writes seals again that could not be written beside any copy in sync.
+    pub(super) fn retry_seals(&mut self, effects: &mut Vec<Effect>) {
+        for index in std::mem::take(&mut self.refused_seals) {
+            if self.extents.get(index as usize).is_some_and(|extent| extent.seals.is_some()) {
+                self.note_seals(index, effects);
+            }
+        }
     }
 
     /// Lets changes go on that waited for what is said of their ranges.

@@ -48,6 +48,11 @@ impl Sections {
         Sections(self.0 | other.0)
     }
 
+    /// The sections of both that are in each.
+    pub fn both(self, other: Sections) -> Sections {
+        Sections(self.0 & other.0)
+    }
+
     /// Its sections that are not in another set.
     pub fn without(self, other: Sections) -> Sections {
         Sections(self.0 & !other.0)
@@ -230,10 +235,18 @@ impl ExtentSeals {
         Some(sealed.map(|sealed| sealed.map(seals)))
     }
 
-    /// What was written stands, but not beside copies that failed; and of those whose checksums had to be dropped
-    /// nothing is said at all.
+    /// What was written stands; of copies whose checksums had to be dropped nothing is said at all. Beside copies that
+    /// failed it may stand or not: nothing more is to be sealed there, and what is said there is written again.
     pub fn noted(&mut self, failed: Slots, dropped: Slots) {
         let noting = self.noting.take().expect("seals are noted once");
+        for slot in failed.iter() {
+            self.wanted[slot] = self.wanted[slot].both(self.noted[slot]);
+            self.noted[slot] = self.noted[slot].with(noting.sealed[slot].unwrap_or_default());
+            if let Some(scrub) = &mut self.scrub {
+                scrub.examined.remove(slot);
+                scrub.storing.remove(slot);
+            }
+        }
         for (slot, sealed) in noting.sealed.into_iter().enumerate() {
             match sealed {
                 Some(_) if dropped.contains(slot) => {
@@ -243,7 +256,12 @@ impl ExtentSeals {
                 _ => {}
             }
         }
-        self.damaged_noted = noting.damaged;
+        let before = std::mem::replace(&mut self.damaged_noted, noting.damaged);
+        if !failed.is_empty() {
+            let new = |damaged: &Damaged| !self.damaged_noted.contains(damaged);
+            let before: Vec<Damaged> = before.into_iter().filter(new).collect();
+            self.damaged_noted.extend(before);
+        }
     }
 }
 
