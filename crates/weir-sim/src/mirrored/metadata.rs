@@ -147,7 +147,7 @@ impl World {
                 MetadataAction::Record { extent, epoch, is_committed } => {
                     self.pending.push(Pending::Record { extent, epoch, is_committed });
                 }
-                MetadataAction::Write { extent, slots, account } => {
+                MetadataAction::Write { extent, slots, account, .. } => {
                     self.metadata.expect(extent, self.now_ns());
                     slots.iter().for_each(|slot| {
                         self.pending.push(Pending::Metadata { slot, extent, account: Arc::clone(&account) });

@@ -5,7 +5,7 @@
 //! follows. There is one write for each extent at a time, which the mirror sees to. The executor carries the actions out
 //! and tells how each ended; it gives up a drive that does not answer when [`MetadataWrites::give_up_stalled`] says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::extent::Slots;
@@ -73,6 +73,9 @@ pub enum MetadataAction {
         slots: Slots,
         /// What to write.
         account: Arc<Account>,
+        /// Of which replicas the file is made anew, because an earlier write of it failed: the system may take for written
+        /// what is not on the drive.
+        anew: Slots,
     },
     /// Nobody waits any more for these replicas' answers, which may come at any later time.
     GiveUp {
@@ -138,6 +141,8 @@ pub struct MetadataWrites {
     under_way: BTreeMap<u32, MetadataWrite>,
     /// The epoch of each extent that this process has committed.
     committed: BTreeMap<u32, u64>,
+    /// Extents and replicas whose last write failed, or was given up.
+    doubtful: BTreeSet<(u32, usize)>,
 }
 
 impl MetadataWrites {
@@ -174,7 +179,8 @@ impl MetadataWrites {
         let write = self.write(extent);
         (write.stage, write.waiting, write.record_tries) = (Stage::Writing, write.slots, 0);
         let (slots, account) = (write.slots, Arc::clone(&write.account));
-        actions.push(MetadataAction::Write { extent, slots, account });
+        let anew = slots.iter().filter(|slot| self.doubtful.contains(&(extent, *slot))).collect();
+        actions.push(MetadataAction::Write { extent, slots, account, anew });
     }
 
     /// A drive is known not to answer before an instant: it is not late until then.
@@ -223,9 +229,13 @@ impl MetadataWrites {
             return;
         };
         write.waiting.remove(slot);
-        if let Err(fault) = result {
-            write.failed.insert(slot);
-            write.fault = write.fault.max(Some(fault));
+        match result {
+            Ok(()) => _ = self.doubtful.remove(&(extent, slot)),
+            Err(fault) => {
+                write.failed.insert(slot);
+                write.fault = write.fault.max(Some(fault));
+                self.doubtful.insert((extent, slot));
+            }
         }
         self.go_on(extent, actions);
     }
@@ -276,6 +286,7 @@ impl MetadataWrites {
             let slots = std::mem::take(&mut write.waiting);
             slots.iter().for_each(|slot| write.failed.insert(slot));
             write.fault = Some(MetadataFault::Broken);
+            self.doubtful.extend(slots.iter().map(|slot| (extent, slot)));
             actions.push(MetadataAction::GiveUp { extent, slots });
             self.go_on(extent, actions);
         }
@@ -297,6 +308,7 @@ impl MetadataWrites {
     /// Extents from this one on are no more.
     pub fn truncate(&mut self, count: u32) {
         self.committed.retain(|extent, _| *extent < count);
+        self.doubtful.retain(|(extent, _)| *extent < count);
     }
 }
 
@@ -357,6 +369,27 @@ mod tests {
         assert_eq!(written.failed, [0, 1].into_iter().collect());
         assert_eq!(written.fault, Some(MetadataFault::Broken));
         assert!(written.has_begun && !written.is_committed);
+    }
+
+    #[test]
+    fn file_whose_write_failed_is_made_anew_until_that_succeeds() {
+        let (mut writes, mut actions) = asked(3, false);
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        let mut anew_next = |results: [Result<(), MetadataFault>; 3]| {
+            (0..3).zip(results).for_each(|(slot, result)| writes.written(7, slot, result, &mut actions));
+            if actions.contains(&record(3, true)) {
+                writes.recorded(0, 7, Ok(()), &mut actions);
+            }
+            actions.clear();
+            writes.ask(request(3, false), &mut actions);
+            match actions[..] {
+                [MetadataAction::Write { anew, .. }] => anew.iter().collect::<Vec<_>>(),
+                _ => panic!("{actions:?}"),
+            }
+        };
+        assert_eq!(anew_next([Ok(()), Err(MetadataFault::Broken), Ok(())]), [1]);
+        assert_eq!(anew_next([Ok(()), Err(MetadataFault::Shortage), Ok(())]), [1]);
+        assert_eq!(anew_next([Ok(()); 3]), []);
     }
 
     #[test]

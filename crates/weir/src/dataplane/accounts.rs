@@ -53,8 +53,8 @@ impl Reactor {
                     let path = self.volumes[index].witnesses.clone();
                     self.helper.submit(Job::Witness { volume: index, path, extent, epoch, is_committed });
                 }
-                MetadataAction::Write { extent, slots, account } => {
-                    self.write_accounts(index, extent, slots, &account);
+                MetadataAction::Write { extent, slots, account, anew } => {
+                    self.write_accounts(index, extent, (slots, anew), &account);
                 }
                 MetadataAction::GiveUp { extent, slots } => self.give_up_accounts(index, extent, slots),
                 MetadataAction::Ended { extent, written } => self.end_note(index, extent, written),
@@ -95,7 +95,13 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    fn write_accounts(&mut self, index: VolumeIndex, extent: u32, slots: Slots, account: &Arc<Account>) {
+    fn write_accounts(
+        &mut self,
+        index: VolumeIndex,
+        extent: u32,
+        (slots, anew): (Slots, Slots),
+        account: &Arc<Account>,
+    ) {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         for slot in slots.iter() {
@@ -108,7 +114,9 @@ impl Reactor {
             let journaled = volume.journals.account_path(extent, slot);
             let path = journaled.unwrap_or_else(|| directory.join(account_file_name(extent.into())));
             let (copy, account) = (CopyIndex { volume: index, slot }, Arc::clone(account));
-            self.helper.submit(Job::Account { copy, extent, number, drive, path, account, due_ns });
+            let is_anew = anew.contains(slot);
+            let job = Job::Account { copy, extent, number, drive, path, account, is_anew, due_ns };
+            self.helper.submit(job);
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) enum Job {
         drive: DriveId,
         path: PathBuf,
         account: Arc<Account>,
+        /// The file is made anew, because an earlier write of it failed.
+        is_anew: bool,
         due_ns: u64,
     },
     /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file, with
@@ -305,8 +307,9 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
             Answer::FailureRecorded { volume, extent, result }
         }
-        Job::Account { copy, extent, number, path, account, due_ns, .. } => {
-            let result = patiently(|| unless_away(&path, || account::write(&path, &account)));
+        Job::Account { copy, extent, number, path, account, is_anew, due_ns, .. } => {
+            let write = if is_anew { account::write_anew } else { account::write };
+            let result = patiently(|| unless_away(&path, || write(&path, &account)));
             let result = result.map_err(|error| MetadataError::new("replica metadata", &path, &error));
             Answer::Accounted { copy, extent, number, due_ns, result }
         }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use weir_types::DriveId;
 use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
-use weir_volume::mirror::{Keep, Kept, Seals, Slots};
+use weir_volume::mirror::{Keep, Kept, Seals, Slots, Standing};
 
+use super::Alarm;
 use super::helper::{Job, patiently};
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
@@ -229,6 +230,7 @@ impl Reactor {
         }
         let work = self.keeping.under_way.remove(&key).expect("it was just found");
         let (index, extent, phase) = (work.volume, work.extent, work.phase);
+        let is_written = work.failed.is_empty();
         let volume = &mut self.volumes[index];
         volume.outstanding -= 1;
         volume.mirror.kept(extent, work.kept(), &mut volume.effects);
@@ -238,7 +240,26 @@ impl Reactor {
         }
         self.ask_for_pieces(index);
         self.carry_out(index);
+        if phase == Phase::Seal {
+            self.tell_of_seals(index, extent, is_written);
+        }
         self.settle_volume(index);
+    }
+
+    /// Raises that checksums can neither be written nor removed, if no copy failed for it; takes that back once they can.
+    fn tell_of_seals(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
+        let volume = &mut self.volumes[index];
+        if is_written && volume.seal_alarms.remove(&extent) {
+            let (id, standings) = (volume.id, volume.mirror.standings(extent));
+            if !standings.contains(&Standing::Stale) {
+                self.clear_alarms(id, extent);
+            }
+        } else if let (false, Some(message)) = (is_written, volume.fault_message.take()) {
+            volume.seal_alarms.insert(extent);
+            let message = format!("takes no write where checksums count, its last replica in sync {message}");
+            let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
+            self.raise_alarm(alarm);
+        }
     }
 
     /// Gives up copies of a volume whose files should have been written before an instant, while others have it.

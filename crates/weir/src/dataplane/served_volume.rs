@@ -174,6 +174,8 @@ pub(super) struct ServedVolume {
     pub metadata: MetadataWrites,
     /// Extents whose accounts could not be written, which an operator was told.
     pub metadata_alarms: BTreeSet<u32>,
+    /// Extents of which it is raised that their checksums can be neither written nor removed.
+    pub seal_alarms: BTreeSet<u32>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
     /// What it asked for and nobody has begun to carry out.
@@ -239,6 +241,7 @@ impl ServedVolume {
             witnesses: spec.witnesses,
             metadata: MetadataWrites::default(),
             metadata_alarms: BTreeSet::new(),
+            seal_alarms: BTreeSet::new(),
             delayed_requests: 0,
             effects: Vec::new(),
             agenda: Agenda::default(),

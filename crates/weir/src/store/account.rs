@@ -191,7 +191,7 @@ pub fn read(path: &Path) -> Result<Option<Account>, StoreError> {
 /// Those of the file; and if a later version wrote it.
 pub fn write(path: &Path, account: &Account) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return make(path, account),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return write_anew(path, account),
         result => result?,
     };
     let (index, sequence) = match newest(&read_blocks(&file)?)? {
@@ -202,9 +202,24 @@ pub fn write(path: &Path, account: &Account) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes the file of an account, so that a crash leaves it whole or not at all.
-fn make(path: &Path, account: &Account) -> io::Result<()> {
+/// Makes the file of an account anew, durably, whatever is in its place: a crash leaves the one or the other.
+///
+/// After a write or a sync that failed, the system may take pages for written that are not on the drive. A sync of these
+/// says nothing, and a write over the other block could leave neither whole; so the old file is not touched any more.
+///
+/// # Errors
+/// Those of the folder and the file; and if a later version wrote what is in its place.
+pub fn write_anew(path: &Path, account: &Account) -> io::Result<()> {
+    // One that cannot be read is made anew all the same.
+    if let Ok(blocks) = File::open(path).and_then(|file| read_blocks(&file)) {
+        newest(&blocks)?;
+    }
     let new = path.with_extension(NEW_SUFFIX);
+    // What is left of one whose sync failed is not written over: its pages may be taken for written.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     write_new(&new, account)?.sync_all()?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -359,6 +374,21 @@ mod tests {
     }
 
     #[test]
+    fn metadata_written_anew_leaves_the_old_file_as_it_was() {
+        let (folder, path) = file();
+        write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
+        let (old, before) = (File::open(&path).unwrap(), fs::read(&path).unwrap());
+        fs::write(folder.path().join("00000007.account.new"), [7; 100]).unwrap();
+        write_anew(&path, &Account { epoch: 4, ..Account::default() }).unwrap();
+        let mut left = vec![0; before.len()];
+        read_up_to(&old, &mut left, 0).unwrap();
+        assert_eq!((left, read(&path).unwrap().unwrap().epoch), (before, 4));
+        write(&path, &Account { epoch: 5, ..Account::default() }).unwrap();
+        assert_eq!(read(&path).unwrap().unwrap().epoch, 5);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn what_a_later_version_wrote_is_neither_ignored_nor_written_over() {
         let (_folder, path) = file();
         write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
@@ -370,6 +400,7 @@ mod tests {
         file.write_all_at(&later, BLOCK_BYTES as u64).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("it has format 2, not 1"));
         assert!(write(&path, &Account::default()).is_err());
+        assert!(write_anew(&path, &Account::default()).is_err());
     }
 
     #[test]
