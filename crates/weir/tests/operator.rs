@@ -5,7 +5,8 @@
 
 mod common;
 
-use std::os::unix::net::UnixDatagram;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
 use common::daemon::{Daemon, State, WEIR};
@@ -252,6 +253,39 @@ fn every_change_has_one_audit_line_and_reads_have_none() {
         assert_eq!((method.as_str(), object, result.as_str()), expected);
     }
     assert!(lines[0]["request"].as_str().unwrap().contains("\"name\":\"v\""), "{}", lines[0]);
+}
+
+/// What the API answers to a request over its socket.
+fn ask_api(daemon: &Daemon, head: &str) -> String {
+    let mut stream = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
+    write!(stream, "{head}Host: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn change_for_an_older_version_is_refused_at_every_door() {
+    let daemon = Daemon::fresh();
+    let made = daemon.json(&words("volume create v --size 1"))["version"].to_string();
+    let changed =
+        daemon.json(&[&words("volume modify v --read-only true --if-version")[..], &[&made]].concat());
+    let now = changed["version"].to_string();
+    assert_ne!(now, made);
+    let refused =
+        daemon.refused(1, &[&words("volume modify v --read-only false --if-version")[..], &[&made]].concat());
+    assert!(refused.contains(&format!("has version {now}")), "{refused}");
+    let refused = daemon.refused(1, &["volume", "delete", "v", "--if-version", &made, "-o", "json"]);
+    assert_eq!(object(&refused)["error"]["kind"], "conflict");
+    let shown = ask_api(&daemon, "GET /v1/volumes/v HTTP/1.1\r\n");
+    assert!(shown.to_lowercase().contains(&format!("etag: \"{now}\"")), "{shown}");
+    let by_query = ask_api(&daemon, &format!("DELETE /v1/volumes/v?if_version={made} HTTP/1.1\r\n"));
+    assert!(by_query.starts_with("HTTP/1.1 409"), "{by_query}");
+    let by_header = ask_api(&daemon, &format!("DELETE /v1/volumes/v HTTP/1.1\r\nIf-Match: \"{made}\"\r\n"));
+    assert!(by_header.starts_with("HTTP/1.1 409"), "{by_header}");
+    assert_eq!(volume(&daemon, "v")["version"].to_string(), now);
+    let done = ask_api(&daemon, &format!("DELETE /v1/volumes/v HTTP/1.1\r\nIf-Match: \"{now}\"\r\n"));
+    assert!(done.starts_with("HTTP/1.1 204"), "{done}");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use axum::http::StatusCode;
 
 use super::answer::{Answer, ApiError, Body, Path, Query};
 use super::types::{
-    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, ErrorBody,
-    Rename, TenantQuery,
+    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, ChangeQuery,
+    ErrorBody, IfMatchHeader, Rename, TenantQuery,
 };
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
 use crate::control::{Control, GroupKind};
 
@@ -41,10 +42,10 @@ pub(super) async fn list(
 pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<AdaptivePolicyGroupCreate>,
-) -> Result<(StatusCode, Json<AdaptivePolicyGroup>), ApiError> {
+) -> Result<(StatusCode, Tagged<AdaptivePolicyGroup>), ApiError> {
     let request = convert_policy::create_adaptive(request)?;
     let view = context.run(|control| control.create_adaptive_policy_group(request)).await?;
-    Ok((StatusCode::CREATED, Json(convert_policy::adaptive_group(view)?)))
+    Ok((StatusCode::CREATED, Tagged(convert_policy::adaptive_group(view)?)))
 }
 
 /// Inspect an adaptive policy group.
@@ -59,73 +60,78 @@ pub(super) async fn inspect(
     State(context): State<Context>,
     Path(name): Path<String>,
     Query(query): Query<TenantQuery>,
-) -> Answer<AdaptivePolicyGroup> {
+) -> Shown<AdaptivePolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let inspect = move |control: &Control| control.policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
-    Ok(Json(convert_policy::adaptive_group(context.run(inspect).await?)?))
+    Ok(Tagged(convert_policy::adaptive_group(context.run(inspect).await?)?))
 }
 
 /// Change an adaptive policy group's terms while its volumes are in use.
 #[utoipa::path(
     patch, path = "/v1/qos/adaptive-policy-groups/{name}", tag = "policy groups",
     operation_id = "modifyAdaptivePolicyGroup",
-    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    params(("name" = String, Path, description = "The adaptive policy group"), ChangeQuery, IfMatchHeader),
     request_body = AdaptiveModify,
     responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<AdaptiveModify>,
-) -> Answer<AdaptivePolicyGroup> {
+) -> Shown<AdaptivePolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let change = convert_policy::adaptive_change(request);
-    let modify =
-        move |control: &Control| control.modify_adaptive_policy_group(tenant.as_ref(), &name, change);
-    Ok(Json(convert_policy::adaptive_group(context.run(modify).await?)?))
+    let modify = move |control: &Control| {
+        control.modify_adaptive_policy_group(tenant.as_ref(), &name, change, if_version)
+    };
+    Ok(Tagged(convert_policy::adaptive_group(context.run(modify).await?)?))
 }
 
 /// Give an adaptive policy group another name; its volumes stay bound.
 #[utoipa::path(
     post, path = "/v1/qos/adaptive-policy-groups/{name}/rename", tag = "policy groups",
     operation_id = "renameAdaptivePolicyGroup",
-    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    params(("name" = String, Path, description = "The adaptive policy group"), ChangeQuery, IfMatchHeader),
     request_body = Rename,
     responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn rename(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<Rename>,
-) -> Answer<AdaptivePolicyGroup> {
+) -> Shown<AdaptivePolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let new_name = convert::name(&request.new_name)?;
     let rename = move |control: &Control| {
-        control.rename_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, new_name)
+        control.rename_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, new_name, if_version)
     };
-    Ok(Json(convert_policy::adaptive_group(context.run(rename).await?)?))
+    Ok(Tagged(convert_policy::adaptive_group(context.run(rename).await?)?))
 }
 
 /// Delete an adaptive policy group that no volume is bound to.
 #[utoipa::path(
     delete, path = "/v1/qos/adaptive-policy-groups/{name}", tag = "policy groups",
     operation_id = "deleteAdaptivePolicyGroup",
-    params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
+    params(("name" = String, Path, description = "The adaptive policy group"), ChangeQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let delete =
-        move |control: &Control| control.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
+    let delete = move |control: &Control| {
+        control.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, if_version)
+    };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }

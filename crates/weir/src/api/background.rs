@@ -8,8 +8,9 @@ use weir_types::BackgroundKind;
 use super::answer::{Answer, ApiError, Body, Path};
 use super::types::{
     BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,
-    ErrorBody,
+    ErrorBody, IfMatchHeader, IfVersionQuery,
 };
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert_policy};
 use crate::control::{BackgroundPolicyChange, ControlError, Outcome};
 
@@ -54,34 +55,38 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPol
 #[utoipa::path(
     patch, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
     operation_id = "modifyBackgroundPolicy",
-    params(("kind" = String, Path, description = "The kind")), request_body = BackgroundPolicyModify,
+    params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
+    request_body = BackgroundPolicyModify,
     responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
     Body(request): Body<BackgroundPolicyModify>,
-) -> Answer<BackgroundPolicy> {
+) -> Shown<BackgroundPolicy> {
     let kind = kind(&name)?;
     let change = background_change(request)?;
-    let view = context.run(move |control| control.modify_background_policy(kind, &change)).await?;
-    Ok(Json(view.into()))
+    let view =
+        context.run(move |control| control.modify_background_policy(kind, &change, if_version)).await?;
+    Ok(Tagged(view.into()))
 }
 
 /// Give a kind of background work its built-in policy again.
 #[utoipa::path(
     delete, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
     operation_id = "resetBackgroundPolicy",
-    params(("kind" = String, Path, description = "The kind")),
+    params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "The built-in policy holds"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn reset(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let kind = kind(&name)?;
-    context.run(move |control| control.reset_background_policy(kind)).await?;
+    context.run(move |control| control.reset_background_policy(kind, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -39,6 +39,7 @@ impl From<TenantView> for Tenant {
             qos_policy_group: view.policy_group.map(|group| group.name.into()),
             template: view.template.map(|group| group.name.into()),
             volumes: view.volumes as u64,
+            version: view.version,
             created_at: view.record.created_at,
         }
     }
@@ -72,6 +73,7 @@ impl From<VolumeView> for Volume {
         Volume {
             export_name: record.export_name(),
             id: record.id.0,
+            version: view.version,
             tenant: record.tenant.into(),
             name: record.name.into(),
             size_bytes: record.size_bytes,

@@ -116,6 +116,7 @@ pub fn modify(request: PolicyGroupModify) -> Outcome<ModifyPolicyGroup> {
         is_shared: request.is_shared,
         parent: name_or_none(request.parent.as_deref())?,
         force: request.force,
+        if_version: None,
     })
 }
 
@@ -239,6 +240,7 @@ impl From<PolicyGroupView> for PolicyGroup {
             parent: view.parent.map(Into::into),
             is_shared: record.is_shared,
             workloads: view.workloads as u64,
+            version: view.version,
             created_at: record.created_at,
         }
     }
@@ -260,6 +262,7 @@ pub fn adaptive_group(view: PolicyGroupView) -> Outcome<AdaptivePolicyGroup> {
         class: if view.is_built_in { "preset" } else { "user-defined" }.to_owned(),
         terms: terms.into(),
         workloads: view.workloads as u64,
+        version: view.version,
         created_at: record.created_at,
     })
 }

@@ -9,7 +9,11 @@ use weir_types::{Emulation, Name};
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
-use super::types::{Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody};
+use super::types::{
+    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody, IfMatchHeader,
+    IfVersionQuery,
+};
+use super::versions::{IfVersion, Shown, Tagged};
 use crate::control::{AddDrive, ControlError, ModifyDrive, Outcome};
 
 /// List drives.
@@ -32,7 +36,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
 pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<DriveCreate>,
-) -> Result<(StatusCode, Json<Drive>), ApiError> {
+) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
     let request = AddDrive {
         path: request.path.into(),
         format: request.format,
@@ -45,7 +49,7 @@ pub(super) async fn create(
         measure: request.measure,
     };
     let view = context.run(|control| control.add_drive(request)).await?;
-    Ok((StatusCode::CREATED, Json(view.into())))
+    Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
 fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
@@ -59,9 +63,9 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
     responses((status = 200, description = "The drive", body = Drive),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Drive> {
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
     let name = convert::name(&name)?;
-    Ok(Json(context.run(move |control| control.drive(&name)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.drive(&name)).await?.into()))
 }
 
 /// Reads where a drive is, which may be absent, or 'none'.
@@ -72,23 +76,26 @@ fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
 /// Give a drive a class by hand, or that of its latest measurement, and say where it is.
 #[utoipa::path(
     patch, path = "/v1/drives/{name}", tag = "drives", operation_id = "modifyDrive",
-    params(("name" = String, Path, description = "The drive")), request_body = DriveModify,
+    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    request_body = DriveModify,
     responses((status = 200, description = "The drive as it is now", body = Drive),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
     Body(request): Body<DriveModify>,
-) -> Answer<Drive> {
+) -> Shown<Drive> {
     let name = convert::name(&name)?;
     let request = ModifyDrive {
         class: request.class.map(Into::into),
         zone: label(request.zone.as_deref())?,
         rack: label(request.rack.as_deref())?,
+        if_version,
     };
     let view = context.run(move |control| control.modify_drive(&name, request)).await?;
-    Ok(Json(view.into()))
+    Ok(Tagged(view.into()))
 }
 
 /// Measure a drive anew, while it is used.
@@ -101,27 +108,28 @@ pub(super) async fn modify(
 pub(super) async fn measure(
     State(context): State<Context>,
     Path(name): Path<String>,
-) -> Result<(StatusCode, Json<Drive>), ApiError> {
+) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
     let name = convert::name(&name)?;
     let view = context.run(move |control| control.measure_drive(&name)).await?;
-    Ok((StatusCode::ACCEPTED, Json(view.into())))
+    Ok((StatusCode::ACCEPTED, Tagged(view.into())))
 }
 
 /// Remove a drive. One that holds something is emptied first, while its volumes are used, and goes by itself once it is
 /// empty. Its directory stays; a block device is unmounted and keeps its filesystem.
 #[utoipa::path(
     delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
-    params(("name" = String, Path, description = "The drive")),
+    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 202, description = "It is being emptied", body = Drive),
               (status = 204, description = "It is gone"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let name = convert::name(&name)?;
-    let left = context.run(move |control| control.remove_drive(&name)).await?;
+    let left = context.run(move |control| control.remove_drive(&name, if_version)).await?;
     Ok(match left {
         Some(view) => (StatusCode::ACCEPTED, Json(Drive::from(view))).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -131,11 +139,15 @@ pub(super) async fn delete(
 /// Take back that a drive is to be removed: nothing more leaves it, and what left stays where it is.
 #[utoipa::path(
     delete, path = "/v1/drives/{name}/removal", tag = "drives", operation_id = "keepDrive",
-    params(("name" = String, Path, description = "The drive")),
+    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 200, description = "The drive, which stays", body = Drive),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn keep(State(context): State<Context>, Path(name): Path<String>) -> Answer<Drive> {
+pub(super) async fn keep(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+) -> Shown<Drive> {
     let name = convert::name(&name)?;
-    Ok(Json(context.run(move |control| control.keep_drive(&name)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.keep_drive(&name, if_version)).await?.into()))
 }

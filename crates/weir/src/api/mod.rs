@@ -30,6 +30,7 @@ mod tenants;
 mod timed;
 mod token;
 pub mod types;
+mod versions;
 mod volumes;
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! `/v1/qos/policy-groups`
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::answer::{ApiError, Body, Path, Query};
 use super::types::{
-    ErrorBody, PolicyGroup, PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, Rename, TenantQuery,
+    ChangeQuery, ErrorBody, IfMatchHeader, PolicyGroup, PolicyGroupCreate, PolicyGroupList,
+    PolicyGroupModify, Rename, TenantQuery,
 };
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
-use crate::control::{Control, GroupKind};
+use crate::control::{Control, GroupKind, ModifyPolicyGroup};
 
 /// List policy groups.
 #[utoipa::path(
@@ -38,10 +39,10 @@ pub(super) async fn list(
 pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<PolicyGroupCreate>,
-) -> Result<(StatusCode, Json<PolicyGroup>), ApiError> {
+) -> Result<(StatusCode, Tagged<PolicyGroup>), ApiError> {
     let request = convert_policy::create(request)?;
     let view = context.run(|control| control.create_policy_group(request)).await?;
-    Ok((StatusCode::CREATED, Json(view.into())))
+    Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
 /// Inspect a policy group.
@@ -55,70 +56,76 @@ pub(super) async fn inspect(
     State(context): State<Context>,
     Path(name): Path<String>,
     Query(query): Query<TenantQuery>,
-) -> Answer<PolicyGroup> {
+) -> Shown<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let view =
         context.run(move |control| control.policy_group(GroupKind::Fixed, tenant.as_ref(), &name)).await?;
-    Ok(Json(view.into()))
+    Ok(Tagged(view.into()))
 }
 
 /// Change a policy group's terms or parent while its volumes are in use.
 #[utoipa::path(
     patch, path = "/v1/qos/policy-groups/{name}", tag = "policy groups", operation_id = "modifyPolicyGroup",
-    params(("name" = String, Path, description = "The policy group"), TenantQuery),
+    params(("name" = String, Path, description = "The policy group"), ChangeQuery, IfMatchHeader),
     request_body = PolicyGroupModify,
     responses((status = 200, description = "The policy group as it is now", body = PolicyGroup),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<PolicyGroupModify>,
-) -> Answer<PolicyGroup> {
+) -> Shown<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let request = convert_policy::modify(request)?;
+    let request = ModifyPolicyGroup { if_version, ..convert_policy::modify(request)? };
     let modify =
         move |control: &crate::control::Control| control.modify_policy_group(tenant.as_ref(), &name, request);
-    Ok(Json(context.run(modify).await?.into()))
+    Ok(Tagged(context.run(modify).await?.into()))
 }
 
 /// Give a policy group another name; its volumes stay bound.
 #[utoipa::path(
     post, path = "/v1/qos/policy-groups/{name}/rename", tag = "policy groups",
     operation_id = "renamePolicyGroup",
-    params(("name" = String, Path, description = "The policy group"), TenantQuery), request_body = Rename,
+    params(("name" = String, Path, description = "The policy group"), ChangeQuery, IfMatchHeader), request_body = Rename,
     responses((status = 200, description = "The policy group as it is now", body = PolicyGroup),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn rename(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<Rename>,
-) -> Answer<PolicyGroup> {
+) -> Shown<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let new_name = convert::name(&request.new_name)?;
     let rename = move |control: &crate::control::Control| {
-        control.rename_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, new_name)
+        control.rename_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, new_name, if_version)
     };
-    Ok(Json(context.run(rename).await?.into()))
+    Ok(Tagged(context.run(rename).await?.into()))
 }
 
 /// Delete a policy group that no volume is bound to.
 #[utoipa::path(
     delete, path = "/v1/qos/policy-groups/{name}", tag = "policy groups",
     operation_id = "deletePolicyGroup",
-    params(("name" = String, Path, description = "The policy group"), TenantQuery),
+    params(("name" = String, Path, description = "The policy group"), ChangeQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    context.run(move |control| control.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name)).await?;
+    let delete = move |control: &Control| {
+        control.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, if_version)
+    };
+    context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }

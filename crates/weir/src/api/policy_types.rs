@@ -98,6 +98,9 @@ pub struct PolicyGroup {
     pub is_shared: bool,
     /// Number of volumes that are bound to it.
     pub workloads: u64,
+    /// Its version, which grows with each change of it; 0 if it is built in.
+    #[serde(default)]
+    pub version: u64,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -301,6 +304,9 @@ pub struct AdaptivePolicyGroup {
     pub terms: AdaptiveTerms,
     /// Number of volumes that are bound to it.
     pub workloads: u64,
+    /// Its version, which grows with each change of it; 0 if it is built in.
+    #[serde(default)]
+    pub version: u64,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State;
 
 use super::answer::{Answer, Body, Path};
-use super::types::{ErrorBody, Pool, PoolList, PoolModify};
+use super::types::{ErrorBody, IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify};
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use crate::control::{ControlError, ModifyPool};
 
@@ -26,23 +27,25 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
     responses((status = 200, description = "The pool", body = Pool),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Pool> {
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
     let name = convert::name(&name)?;
-    Ok(Json(context.run(move |control| control.pool(&name)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.pool(&name)).await?.into()))
 }
 
 /// Change how a pool is used while its volumes are.
 #[utoipa::path(
     patch, path = "/v1/pools/{name}", tag = "pools", operation_id = "modifyPool",
-    params(("name" = String, Path, description = "The pool")), request_body = PoolModify,
+    params(("name" = String, Path, description = "The pool"), IfVersionQuery, IfMatchHeader),
+    request_body = PoolModify,
     responses((status = 200, description = "The pool as it is now", body = Pool),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
     Body(request): Body<PoolModify>,
-) -> Answer<Pool> {
+) -> Shown<Pool> {
     let name = convert::name(&name)?;
     let request = ModifyPool {
         over_commit_percent: request.over_commit_percent,
@@ -52,6 +55,7 @@ pub(super) async fn modify(
             .map(|percent| (percent > 0).then_some(percent)),
         queue_target: request.queue_target.map(|target| (target > 0).then_some(target)),
         force: request.force,
+        if_version,
     };
-    Ok(Json(context.run(move |control| control.modify_pool(&name, request)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.modify_pool(&name, request)).await?.into()))
 }

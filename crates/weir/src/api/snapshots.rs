@@ -6,11 +6,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::Context;
-use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::answer::{ApiError, Body, Path, Query};
 use super::types::{
-    ErrorBody, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList, SnapshotQuery, SnapshotRestore,
-    TenantQuery, Volume, VolumeClone,
+    ChangeQuery, ErrorBody, IfMatchHeader, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList,
+    SnapshotQuery, SnapshotRestore, TenantQuery, Volume, VolumeClone,
 };
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
 use crate::control::{CloneVolume, Control, ControlError, CreateSnapshots, SnapshotView};
 
@@ -60,18 +61,22 @@ pub(super) async fn create(
     delete, path = "/v1/volumes/{name}/snapshots/{snapshot}", tag = "snapshots",
     operation_id = "deleteSnapshot",
     params(("name" = String, Path, description = "The volume"),
-           ("snapshot" = String, Path, description = "The snapshot"), SnapshotDeleteQuery),
+           ("snapshot" = String, Path, description = "The snapshot"), SnapshotDeleteQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone, and its name is free"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path((volume, name)): Path<(String, String)>,
     Query(query): Query<SnapshotDeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
-    context.run(move |control| control.delete_snapshot(tenant.as_ref(), &volume, &name, query.force)).await?;
+    let delete = move |control: &Control| {
+        control.delete_snapshot(tenant.as_ref(), &volume, &name, query.force, if_version)
+    };
+    context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -80,23 +85,24 @@ pub(super) async fn delete(
     post, path = "/v1/volumes/{name}/snapshots/{snapshot}/restore", tag = "snapshots",
     operation_id = "restoreSnapshot",
     params(("name" = String, Path, description = "The volume"),
-           ("snapshot" = String, Path, description = "The snapshot"), TenantQuery),
+           ("snapshot" = String, Path, description = "The snapshot"), ChangeQuery, IfMatchHeader),
     request_body = SnapshotRestore,
     responses((status = 200, description = "The volume as it is now", body = Volume),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn restore(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path((volume, name)): Path<(String, String)>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<SnapshotRestore>,
-) -> Answer<Volume> {
+) -> Shown<Volume> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
     let restore = move |control: &crate::control::Control| {
-        control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force)
+        control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force, if_version)
     };
-    Ok(Json(context.for_long_work().run(restore).await?.into()))
+    Ok(Tagged(context.for_long_work().run(restore).await?.into()))
 }
 
 /// Make a volume that begins with what another one, or a snapshot of it, holds.
@@ -111,7 +117,7 @@ pub(super) async fn clone_volume(
     Path(source): Path<String>,
     Query(query): Query<TenantQuery>,
     Body(request): Body<VolumeClone>,
-) -> Result<(StatusCode, Json<Volume>), ApiError> {
+) -> Result<(StatusCode, Tagged<Volume>), ApiError> {
     let (fixed, adaptive) = (request.qos_policy_group, request.qos_adaptive_policy_group);
     let request = CloneVolume {
         tenant: convert::optional_name(query.tenant.as_deref())?,
@@ -122,5 +128,5 @@ pub(super) async fn clone_volume(
         force: request.force,
     };
     let view = context.for_long_work().run(move |control| control.clone_volume(&request)).await?;
-    Ok((StatusCode::CREATED, Json(view.into())))
+    Ok((StatusCode::CREATED, Tagged(view.into())))
 }

@@ -6,7 +6,10 @@ use axum::http::StatusCode;
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
-use super::types::{ErrorBody, Template, TemplateCreate, TemplateList, TemplateModify};
+use super::types::{
+    ErrorBody, IfMatchHeader, IfVersionQuery, Template, TemplateCreate, TemplateList, TemplateModify,
+};
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
 use crate::control::{ControlError, CreateTemplate, ModifyTemplate};
 
@@ -31,7 +34,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList>
 pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<TemplateCreate>,
-) -> Result<(StatusCode, Json<Template>), ApiError> {
+) -> Result<(StatusCode, Tagged<Template>), ApiError> {
     let request = CreateTemplate {
         name: convert::name(&request.name)?,
         replicas: request.replicas.into_iter().map(Into::into).collect(),
@@ -39,7 +42,7 @@ pub(super) async fn create(
         policy_group: convert::optional_name(request.qos_policy_group.as_deref())?,
     };
     let view = context.run(|control| control.create_template(request)).await?;
-    Ok((StatusCode::CREATED, Json(view.into())))
+    Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
 /// Inspect a template.
@@ -49,44 +52,48 @@ pub(super) async fn create(
     responses((status = 200, description = "The template", body = Template),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Template> {
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Template> {
     let name = convert::name(&name)?;
-    Ok(Json(context.run(move |control| control.template(&name)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.template(&name)).await?.into()))
 }
 
 /// Change a template. The copies of the volumes that follow it are moved in the background.
 #[utoipa::path(
     patch, path = "/v1/templates/{name}", tag = "templates", operation_id = "modifyTemplate",
-    params(("name" = String, Path, description = "The template")), request_body = TemplateModify,
+    params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),
+    request_body = TemplateModify,
     responses((status = 200, description = "The template as it is now", body = Template),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
     Body(request): Body<TemplateModify>,
-) -> Answer<Template> {
+) -> Shown<Template> {
     let name = convert::name(&name)?;
     let request = ModifyTemplate {
         replicas: request.replicas.map(|replicas| replicas.into_iter().map(Into::into).collect()),
         read_from: request.read_from.map(Into::into),
         policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
+        if_version,
     };
-    Ok(Json(context.run(move |control| control.modify_template(&name, request)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.modify_template(&name, request)).await?.into()))
 }
 
 /// Delete a template that no volume follows.
 #[utoipa::path(
     delete, path = "/v1/templates/{name}", tag = "templates", operation_id = "deleteTemplate",
-    params(("name" = String, Path, description = "The template")),
+    params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let name = convert::name(&name)?;
-    context.run(move |control| control.delete_template(&name)).await?;
+    context.run(move |control| control.delete_template(&name, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,7 +6,10 @@ use axum::http::StatusCode;
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
-use super::types::{ErrorBody, Tenant, TenantCreate, TenantList, TenantModify};
+use super::types::{
+    ErrorBody, IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify,
+};
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
 use crate::control::{ControlError, ModifyTenant};
 
@@ -30,10 +33,10 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<TenantList> {
 pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<TenantCreate>,
-) -> Result<(StatusCode, Json<Tenant>), ApiError> {
+) -> Result<(StatusCode, Tagged<Tenant>), ApiError> {
     let name = convert::name(&request.name)?;
     let record = context.run(|control| control.create_tenant(name)).await?;
-    Ok((StatusCode::CREATED, Json(record.into())))
+    Ok((StatusCode::CREATED, Tagged(record.into())))
 }
 
 /// Inspect a tenant.
@@ -43,44 +46,48 @@ pub(super) async fn create(
     responses((status = 200, description = "The tenant", body = Tenant),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Answer<Tenant> {
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
     let name = convert::name(&name)?;
-    Ok(Json(context.run(move |control| control.tenant(&name)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.tenant(&name)).await?.into()))
 }
 
 /// Change a tenant's policy, or the template of its volumes to come.
 #[utoipa::path(
     patch, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "modifyTenant",
-    params(("name" = String, Path, description = "The tenant")), request_body = TenantModify,
+    params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
+    request_body = TenantModify,
     responses((status = 200, description = "The tenant as it is now", body = Tenant),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
     Body(request): Body<TenantModify>,
-) -> Answer<Tenant> {
+) -> Shown<Tenant> {
     let name = convert::name(&name)?;
     let request = ModifyTenant {
         policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
         template: convert_policy::name_or_none(request.template.as_deref())?,
         force: request.force,
+        if_version,
     };
-    Ok(Json(context.run(move |control| control.modify_tenant(&name, request)).await?.into()))
+    Ok(Tagged(context.run(move |control| control.modify_tenant(&name, request)).await?.into()))
 }
 
 /// Delete a tenant that owns nothing.
 #[utoipa::path(
     delete, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "deleteTenant",
-    params(("name" = String, Path, description = "The tenant")),
+    params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let name = convert::name(&name)?;
-    context.run(move |control| control.delete_tenant(&name)).await?;
+    context.run(move |control| control.delete_tenant(&name, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -11,6 +11,7 @@ mod recordings;
 mod scrubs;
 mod snapshots;
 mod templates;
+mod versions;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,7 @@ pub use snapshots::{
     Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList, SnapshotQuery, SnapshotRestore, VolumeClone,
 };
 pub use templates::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
+pub use versions::{ChangeQuery, IfMatchHeader, IfVersionQuery};
 
 /// What a volume, pool or drive delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
@@ -112,6 +114,9 @@ pub struct Tenant {
     pub template: Option<String>,
     /// Number of its volumes.
     pub volumes: u64,
+    /// Its version, which grows with each change of it.
+    #[serde(default)]
+    pub version: u64,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -193,6 +198,9 @@ pub enum VolumeHealth {
 pub struct Volume {
     /// Its identity, which never changes.
     pub id: Uuid,
+    /// Its version, which grows with each change of it, also with one that a move or a rename of its policies makes.
+    #[serde(default)]
+    pub version: u64,
     /// The tenant that owns it.
     pub tenant: String,
     /// Its name, unique within the tenant.
@@ -719,6 +727,8 @@ pub struct DeleteQuery {
     /// True to delete its snapshots too instead of being refused.
     #[serde(default)]
     pub with_snapshots: bool,
+    /// Refuse it with a conflict unless the volume has this version.
+    pub if_version: Option<u64>,
 }
 
 /// Which volumes' statistics are wanted.

@@ -1,14 +1,15 @@
 //! `/v1/volumes`
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::answer::{ApiError, Body, Path, Query};
 use super::types::{
-    DeleteQuery, ErrorBody, TenantQuery, Volume, VolumeCreate, VolumeList, VolumeModify, VolumeResize,
+    ChangeQuery, DeleteQuery, ErrorBody, IfMatchHeader, TenantQuery, Volume, VolumeCreate, VolumeList,
+    VolumeModify, VolumeResize,
 };
+use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
 use crate::control::bounds::API_VOLUMES_PER_PIECE;
 use crate::control::{Control, CreateVolume, DeleteVolume, ModifyVolume};
@@ -39,7 +40,7 @@ pub(super) async fn list(
 pub(super) async fn create(
     State(context): State<Context>,
     Body(request): Body<VolumeCreate>,
-) -> Result<(StatusCode, Json<Volume>), ApiError> {
+) -> Result<(StatusCode, Tagged<Volume>), ApiError> {
     let request = CreateVolume {
         tenant: convert::optional_name(request.tenant.as_deref())?,
         name: convert::name(&request.name)?,
@@ -56,7 +57,7 @@ pub(super) async fn create(
         force: request.force,
     };
     let view = context.run(|control| control.create_volume(request)).await?;
-    Ok((StatusCode::CREATED, Json(view.into())))
+    Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
 /// Inspect a volume.
@@ -70,25 +71,26 @@ pub(super) async fn inspect(
     State(context): State<Context>,
     Path(name): Path<String>,
     Query(query): Query<TenantQuery>,
-) -> Answer<Volume> {
+) -> Shown<Volume> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let view = context.run(move |control| control.inspect_volume(tenant.as_ref(), &name)).await?;
-    Ok(Json(view.into()))
+    Ok(Tagged(view.into()))
 }
 
 /// Change a volume's policy, template, class, copies, name or access while it is in use.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "modifyVolume",
-    params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeModify,
+    params(("name" = String, Path, description = "The volume"), ChangeQuery, IfMatchHeader), request_body = VolumeModify,
     responses((status = 200, description = "The volume as it is now", body = Volume),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<VolumeModify>,
-) -> Answer<Volume> {
+) -> Shown<Volume> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let request = ModifyVolume {
         name: convert::optional_name(request.name.as_deref())?,
@@ -102,46 +104,49 @@ pub(super) async fn modify(
         )?,
         is_read_only: request.read_only,
         force: request.force,
+        if_version,
     };
     let view = context.run(move |control| control.modify_volume(tenant.as_ref(), &name, request)).await?;
-    Ok(Json(view.into()))
+    Ok(Tagged(view.into()))
 }
 
 /// Change a volume's size. New connections see it.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/resize", tag = "volumes", operation_id = "resizeVolume",
-    params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeResize,
+    params(("name" = String, Path, description = "The volume"), ChangeQuery, IfMatchHeader), request_body = VolumeResize,
     responses((status = 200, description = "The volume as it is now", body = Volume),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn resize(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-    Query(query): Query<TenantQuery>,
+    Query(query): Query<ChangeQuery>,
     Body(request): Body<VolumeResize>,
-) -> Answer<Volume> {
+) -> Shown<Volume> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let VolumeResize { size_bytes, force } = request;
     let resize = move |control: &crate::control::Control| {
-        control.resize_volume(tenant.as_ref(), &name, size_bytes, force)
+        control.resize_volume(tenant.as_ref(), &name, size_bytes, force, if_version)
     };
-    Ok(Json(context.run(resize).await?.into()))
+    Ok(Tagged(context.run(resize).await?.into()))
 }
 
 /// Delete a volume and all its data. Its space is given back in the background; see `/v1/background`.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "deleteVolume",
-    params(("name" = String, Path, description = "The volume"), DeleteQuery),
+    params(("name" = String, Path, description = "The volume"), DeleteQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone, and its name is free"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
     Query(query): Query<DeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let how = DeleteVolume { force: query.force, with_snapshots: query.with_snapshots };
+    let how = DeleteVolume { force: query.force, with_snapshots: query.with_snapshots, if_version };
     context.run(move |control| control.delete_volume(tenant.as_ref(), &name, how)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -15,8 +15,11 @@ const OUTPUT: &str = "output";
 const YES: &str = "yes";
 const IF_EXISTS: &str = "if-exists";
 const IF_NOT_EXISTS: &str = "if-not-exists";
+const IF_VERSION: &str = "if-version";
 /// Commands that change nothing and have no answer to format.
 const WITHOUT_ANSWER: [&str; 6] = ["serve", "top", "completion", "man", "openapi", "export"];
+/// Commands that change or remove one object, of which each has a version.
+const OF_ONE_OBJECT: [&str; 7] = ["modify", "resize", "rename", "restore", "reset", "delete", "remove"];
 /// Commands that destroy data: they ask before they do it where a person sits at a terminal.
 const DESTRUCTIVE: [[&str; 2]; 3] = [["volume", "delete"], ["snapshot", "restore"], ["drive", "add"]];
 
@@ -31,6 +34,8 @@ pub struct ChangeOptions {
     pub if_exists: bool,
     /// It is no error that what should be made exists.
     pub if_not_exists: bool,
+    /// The change is refused unless its object has this version.
+    pub if_version: Option<u64>,
 }
 
 /// A command with the options added to all commands below it that change something.
@@ -54,6 +59,7 @@ fn add_below(command: Command, above: &[&str]) -> Command {
         "create" | "add" => command.arg(flag(IF_NOT_EXISTS, "Do nothing, and succeed, if it exists already")),
         _ => command,
     };
+    let command = if OF_ONE_OBJECT.contains(&name.as_str()) { command.arg(if_version()) } else { command };
     let path = [above, &[&name]].concat();
     match DESTRUCTIVE.iter().any(|destructive| path == *destructive) {
         true => command.arg(flag(YES, "Ask nothing: without it, a person at a terminal is asked first")),
@@ -65,6 +71,13 @@ fn output() -> Arg {
     let output = Arg::new(OUTPUT).short('o').long(OUTPUT).value_name("FORMAT").ignore_case(true);
     let output = output.value_parser(EnumValueParser::<Format>::new()).default_value("table");
     output.help("How to write the answer, and an error")
+}
+
+fn if_version() -> Arg {
+    let version = Arg::new(IF_VERSION).long(IF_VERSION).value_name("VERSION");
+    let version = version.value_parser(clap::value_parser!(u64));
+    version
+        .help("Refuse the change unless what it changes has this version, as 'inspect' and '-o json' show it")
 }
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -86,6 +99,7 @@ impl ChangeOptions {
             is_confirmed: is_set(YES),
             if_exists: is_set(IF_EXISTS),
             if_not_exists: is_set(IF_NOT_EXISTS),
+            if_version: innermost.try_get_one::<u64>(IF_VERSION).ok().flatten().copied(),
         }
     }
 
@@ -150,6 +164,18 @@ mod tests {
         assert_eq!(options("weir vol delete v --yes --if-exists"), if_exists);
         let if_not_exists = ChangeOptions { if_not_exists: true, ..none };
         assert_eq!(options("weir tenant create t -if_not_exists"), if_not_exists);
+        let if_version = ChangeOptions { if_version: Some(12), ..none };
+        for line in [
+            "weir volume update v --read-only true --if-version 12",
+            "weir volume resize v --size 2 -if_version 12",
+            "weir vserver modify t --template none --if-version=12",
+            "weir qos policy-group rename p --new-name q --if-version 12",
+            "weir pool modify low --reserve 7% --if-version 12",
+            "weir template delete t --if-version 12",
+            "weir drive remove d --if-version 12",
+        ] {
+            assert_eq!(options(line), if_version, "{line}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::blocking::{ClientBuilder, RequestBuilder, Response};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_MATCH};
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -266,7 +266,12 @@ impl Client {
     fn request(&self, method: Method, path: &str, query: Query<'_>) -> RequestBuilder {
         let query: Vec<_> =
             query.iter().filter_map(|(key, value)| value.map(|value| (*key, value))).collect();
-        self.http.request(method, format!("{}{path}", self.base)).query(&query)
+        let is_read = method == Method::GET;
+        let request = self.http.request(method, format!("{}{path}", self.base)).query(&query);
+        match self.options.if_version.filter(|_| !is_read) {
+            Some(version) => request.header(IF_MATCH, format!("\"{version}\"")),
+            None => request,
+        }
     }
 
     fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CommandError> {

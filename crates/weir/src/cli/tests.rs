@@ -413,6 +413,7 @@ fn a_policy_group_looks_as_the_ontap_document_prints_it() {
         parent: None,
         is_shared: false,
         workloads: 0,
+        version: 0,
         created_at: jiff::Timestamp::UNIX_EPOCH,
     };
     // As printed there.

@@ -15,7 +15,7 @@ use weir_volume::mirror::Standing;
 use super::Control;
 use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
-use super::model::{Model, list_names};
+use super::model::{Model, list_names, refuse_other_version};
 use super::records::{VolumeRecord, VolumeState, keys};
 use crate::dataplane::{CleanupSpec, JobProgress, ProgressSnapshot};
 use crate::statistics::CopyStatistics;
@@ -64,6 +64,8 @@ pub struct BackgroundPolicyView {
     pub policy: BackgroundPolicy,
     /// True if it is the built-in one.
     pub is_built_in: bool,
+    /// Its version; 0 if it is the built-in one.
+    pub version: u64,
 }
 
 /// What should become different about a policy of background work; what is `None` stays.
@@ -132,6 +134,11 @@ impl Model {
         self.background.get(&kind).map(|policy| policy.record).unwrap_or_default()
     }
 
+    /// The version of the policy of a kind of background work; 0 of the built-in one.
+    fn background_version(&self, kind: BackgroundKind) -> u64 {
+        self.background.get(&kind).map_or(0, |policy| policy.revision)
+    }
+
     /// The kinds of background work that go on on a drive, with their policies.
     pub fn background_on(&self, drive: DriveId) -> Vec<(BackgroundKind, BackgroundPolicy)> {
         let is_going_on = |cleanup: &Cleanup| {
@@ -174,6 +181,7 @@ impl Control {
             kind,
             policy: model.background_policy(kind),
             is_built_in: !model.background.contains_key(&kind),
+            version: model.background_version(kind),
         };
         BackgroundKind::ALL.into_iter().map(view).collect()
     }
@@ -181,17 +189,19 @@ impl Control {
     /// Changes the policy of a kind of background work; it holds on every drive from the answer on.
     ///
     /// # Errors
-    /// Invalid for values that make no sense.
+    /// Invalid for values that make no sense; conflict if it has another version than `if_version`.
     pub fn modify_background_policy(
         &self,
         kind: BackgroundKind,
         change: &BackgroundPolicyChange,
+        if_version: Option<u64>,
     ) -> Outcome<BackgroundPolicyView> {
         let _change = self.begin_change();
         let (old, revision) = {
             let model = self.model();
-            (model.background_policy(kind), model.background.get(&kind).map_or(0, |policy| policy.revision))
+            (model.background_policy(kind), model.background_version(kind))
         };
+        refuse_other_version(format!("background policy '{kind}'"), revision, if_version)?;
         let policy = change.applied(old);
         policy.check()?;
         refuse_deadline(kind, &policy)?;
@@ -200,12 +210,17 @@ impl Control {
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| model.put_background(kind, policy, revision));
         self.data_plane.change_background(kind, policy)?;
-        Ok(BackgroundPolicyView { kind, policy, is_built_in: false })
+        Ok(BackgroundPolicyView { kind, policy, is_built_in: false, version: revision })
     }
 
     /// Gives a kind of background work its built-in policy again.
-    pub fn reset_background_policy(&self, kind: BackgroundKind) -> Outcome<()> {
+    ///
+    /// # Errors
+    /// Conflict if it has another version than `if_version`.
+    pub fn reset_background_policy(&self, kind: BackgroundKind, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.begin_change();
+        let version = self.model().background_version(kind);
+        refuse_other_version(format!("background policy '{kind}'"), version, if_version)?;
         self.catalogue.commit(Transaction::default().delete(keys::background_policy(kind)))?;
         self.update(|model| model.background.remove(&kind));
         Ok(self.data_plane.change_background(kind, BackgroundPolicy::default())?)

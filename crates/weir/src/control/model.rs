@@ -27,6 +27,27 @@ pub struct Versioned<T> {
     pub revision: u64,
 }
 
+impl<T> Versioned<T> {
+    /// Refuses a change that was decided on another version of an object than the one that there is.
+    ///
+    /// # Errors
+    /// Conflict, with both versions, if `if_version` names another one.
+    pub fn expect(&self, title: impl Display, if_version: Option<u64>) -> Outcome<&Versioned<T>> {
+        refuse_other_version(title, self.revision, if_version).map(|()| self)
+    }
+}
+
+/// Refuses a change that was decided on another version of an object than the one that there is.
+pub fn refuse_other_version(title: impl Display, version: u64, if_version: Option<u64>) -> Outcome<()> {
+    match if_version.filter(|expected| *expected != version) {
+        None => Ok(()),
+        Some(expected) => Err(ControlError::conflict(format!(
+            "{title} has version {version}, and the change is for version {expected}: it was changed meanwhile; \
+             look at it again, and repeat the change with its version"
+        ))),
+    }
+}
+
 /// Identities by name, then by tenant.
 type Names<I> = BTreeMap<Name, BTreeMap<Name, I>>;
 

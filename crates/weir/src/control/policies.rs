@@ -48,6 +48,8 @@ pub struct ModifyPolicyGroup {
     pub parent: Option<Option<Name>>,
     /// Have floors that the pools of its volumes do not have.
     pub force: bool,
+    /// Refuse the change unless the group has this version.
+    pub if_version: Option<u64>,
 }
 
 /// What a new adaptive policy group should be.
@@ -72,6 +74,8 @@ pub struct PolicyGroupView {
     pub is_built_in: bool,
     /// Number of volumes that are bound to it.
     pub workloads: usize,
+    /// Its version; 0 if it is built in.
+    pub version: u64,
 }
 
 impl PolicyGroupView {
@@ -84,6 +88,7 @@ impl PolicyGroupView {
                 .map(|parent| parent.name.clone()),
             is_built_in: is_built_in(record.id),
             workloads,
+            version: model.groups.get(&record.id).map_or(0, |group| group.revision),
         }
     }
 }
@@ -217,7 +222,7 @@ impl Control {
     /// # Errors
     /// Refused if sharing should change; not found for an unknown parent; invalid for terms that make no
     /// sense by themselves, under the parent, or above what stands under the group. Refused, too, if pools of
-    /// its volumes do not have its floor, unless it is forced.
+    /// its volumes do not have its floor, unless it is forced; conflict if it has another version than asked for.
     pub fn modify_policy_group(
         &self,
         tenant: Option<&Name>,
@@ -226,7 +231,7 @@ impl Control {
     ) -> Outcome<PolicyGroupView> {
         let mut change = self.begin_change();
         let Versioned { record: old, revision } =
-            self.model().group_of(GroupKind::Fixed, tenant, name)?.clone();
+            self.group_at(GroupKind::Fixed, (tenant, name), request.if_version)?;
         if request.is_shared.is_some_and(|is_shared| is_shared != old.is_shared) {
             return Err(ControlError::refused(format!(
                 "whether policy group '{name}' is shared ({}) cannot be changed; create another and \
@@ -246,20 +251,33 @@ impl Control {
     /// Changes the terms of an adaptive policy group; they hold for its volumes from the answer on.
     ///
     /// # Errors
-    /// Refused for a built-in group; invalid for terms that make no sense.
+    /// Refused for a built-in group; invalid for terms that make no sense; conflict if it has another version than
+    /// `if_version`.
     pub fn modify_adaptive_policy_group(
         &self,
         tenant: Option<&Name>,
         name: &Name,
         asked: AdaptiveChange,
+        if_version: Option<u64>,
     ) -> Outcome<PolicyGroupView> {
         let mut change = self.begin_change();
         let Versioned { record: old, revision } =
-            self.model().group_of(GroupKind::Adaptive, tenant, name)?.clone();
+            self.group_at(GroupKind::Adaptive, (tenant, name), if_version)?;
         refuse_built_in(&old)?;
         let adaptive = old.adaptive.map(|terms| asked.applied(terms));
         let new = PolicyGroupRecord { adaptive, ..old.clone() };
         self.change_group(&mut change, (&old, new), revision, false)
+    }
+
+    /// A policy group that is to be changed, which has the version that was asked for.
+    fn group_at(
+        &self,
+        kind: GroupKind,
+        (tenant, name): (Option<&Name>, &Name),
+        if_version: Option<u64>,
+    ) -> Outcome<Versioned<PolicyGroupRecord>> {
+        let title = format!("policy group '{name}'");
+        Ok(self.model().group_of(kind, tenant, name)?.expect(title, if_version)?.clone())
     }
 
     fn change_group(
@@ -280,16 +298,18 @@ impl Control {
     /// Gives a policy group another name; its volumes stay bound.
     ///
     /// # Errors
-    /// Conflict if the tenant has a policy group of the new name; refused for a built-in group.
+    /// Conflict if the tenant has a policy group of the new name, or the group another version than `if_version`; refused
+    /// for a built-in group.
     pub fn rename_policy_group(
         &self,
         kind: GroupKind,
         tenant: Option<&Name>,
         name: &Name,
         new_name: Name,
+        if_version: Option<u64>,
     ) -> Outcome<PolicyGroupView> {
         let mut change = self.begin_change();
-        let Versioned { mut record, revision } = self.model().group_of(kind, tenant, name)?.clone();
+        let Versioned { mut record, revision } = self.group_at(kind, (tenant, name), if_version)?;
         refuse_built_in(&record)?;
         if record.name != new_name {
             self.refuse_taken_group(&record.tenant, &new_name)?;
@@ -303,10 +323,17 @@ impl Control {
     /// Removes a policy group that nothing refers to.
     ///
     /// # Errors
-    /// Refused for a built-in group, and while volumes, groups or its tenant refer to it, which are named.
-    pub fn delete_policy_group(&self, kind: GroupKind, tenant: Option<&Name>, name: &Name) -> Outcome<()> {
+    /// Refused for a built-in group, and while volumes, groups or its tenant refer to it, which are named; conflict if it has another
+    /// version than `if_version`.
+    pub fn delete_policy_group(
+        &self,
+        kind: GroupKind,
+        tenant: Option<&Name>,
+        name: &Name,
+        if_version: Option<u64>,
+    ) -> Outcome<()> {
         let _change = self.begin_change();
-        let Versioned { record, revision } = self.model().group_of(kind, tenant, name)?.clone();
+        let Versioned { record, revision } = self.group_at(kind, (tenant, name), if_version)?;
         refuse_built_in(&record)?;
         refuse_used(&self.model(), &record)?;
         let key = keys::policy_group(record.id);

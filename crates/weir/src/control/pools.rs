@@ -17,7 +17,7 @@ use super::catalogue::Transaction;
 use super::drives::DriveView;
 use super::error::{ControlError, Outcome};
 use super::ledger::{Amount, Claim, Ledger, Measure};
-use super::model::{Model, list_names};
+use super::model::{Model, list_names, refuse_other_version};
 use super::outlook::{Outlook, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
 use super::{Control, DatedUsage};
@@ -37,6 +37,8 @@ pub struct ModifyPool {
     pub queue_target: Option<Option<u32>>,
     /// Record it although floors are bound that are not there then.
     pub force: bool,
+    /// Refuse the change unless the pool has this version.
+    pub if_version: Option<u64>,
 }
 
 /// A pool as it is shown.
@@ -52,6 +54,8 @@ pub struct PoolView {
     pub drives: Vec<DriveView>,
     /// How it is used.
     pub settings: PoolSettings,
+    /// Its version: that of its drive that was changed last.
+    pub version: u64,
     /// True if the state folder lies on a filesystem of its drives.
     pub has_metadata: bool,
     /// What is claimed of it.
@@ -301,6 +305,14 @@ impl PoolSettings {
     }
 }
 
+impl Model {
+    /// The version of a pool: that of its drive that was changed last.
+    fn pool_version(&self, pool: &Pool<'_>) -> u64 {
+        let versions = pool.drives.iter().filter_map(|drive| self.drives.get(&drive.id));
+        versions.map(|drive| drive.revision).max().unwrap_or(0)
+    }
+}
+
 impl Control {
     /// All pools, in the order in which their first drives were added.
     pub fn pools(&self) -> Vec<PoolView> {
@@ -338,6 +350,7 @@ impl Control {
             name: pool.name.clone(),
             class: pool.class,
             settings: pool.settings,
+            version: model.pool_version(pool),
             ledger: pool.ledger(Outlook::now(model)),
             depth: pool.drives.iter().find_map(|drive| self.data_plane.depth(drive.id)),
             drives: drives.map(|drive| model.drive_view(drive, usages)).collect(),
@@ -348,12 +361,13 @@ impl Control {
     ///
     /// # Errors
     /// Not found if there is none of that name; invalid for values that are not accepted; refused if floors
-    /// are bound that are not there then, unless it is forced.
+    /// are bound that are not there then, unless it is forced; conflict if it has another version than asked for.
     pub fn modify_pool(&self, name: &Name, request: ModifyPool) -> Outcome<PoolView> {
         let _change = self.begin_change();
         let (settings, drives) = {
             let model = self.model();
             let pool = model.pool(name)?;
+            refuse_other_version(format!("pool '{name}'"), model.pool_version(&pool), request.if_version)?;
             let drives = pool.drives.iter().map(|drive| (drive.id, drive.pool.changed(request)));
             let has_changes = pool.drives.iter().any(|drive| drive.pool.changed(request) != drive.pool);
             (pool.settings.changed(request), drives.filter(|_| has_changes).collect::<Vec<_>>())

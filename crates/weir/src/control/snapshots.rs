@@ -34,6 +34,8 @@ pub struct CreateSnapshots {
 pub struct SnapshotView {
     /// Its record.
     pub record: VolumeRecord,
+    /// Its version.
+    pub version: u64,
     /// The volume that it shows as it was.
     pub of: SnapshotOf,
     /// What its files occupy, of one copy; `None` if they cannot be examined.
@@ -183,9 +185,11 @@ impl Control {
 
     fn views_of_snapshots(&self, records: Vec<VolumeRecord>) -> Vec<SnapshotView> {
         let occupied = self.occupied(&records);
+        let model = self.model();
+        let version = |id: VolumeId| model.volumes.get(&id).map_or(0, |snapshot| snapshot.revision);
         let view = |(record, occupied): (VolumeRecord, Option<Occupied>)| {
             let of = record.snapshot.clone().expect("it is a snapshot");
-            SnapshotView { occupied, of, record }
+            SnapshotView { occupied, of, version: version(record.id), record }
         };
         records.into_iter().zip(occupied).map(view).collect()
     }
@@ -193,20 +197,26 @@ impl Control {
     /// Removes a snapshot; what only it holds is given back in the background.
     ///
     /// # Errors
-    /// Not found if there is none of that name; refused while clients read it, unless it is forced.
+    /// Not found if there is none of that name; refused while clients read it, unless it is forced; conflict if it has
+    /// another version than `if_version`.
     pub fn delete_snapshot(
         &self,
         tenant: Option<&Name>,
         volume: &Name,
         name: &Name,
         force: bool,
+        if_version: Option<u64>,
     ) -> Outcome<()> {
         let seen = self.model().snapshot(tenant, volume, name)?.record.clone();
         if !force {
             self.refuse_attached(&seen)?;
         }
         let mut change = self.begin_change_of_volume(tenant, volume)?;
-        let record = self.model().snapshot(tenant, volume, name)?.record.clone();
+        let record = {
+            let model = self.model();
+            let snapshot = model.snapshot(tenant, volume, name)?;
+            snapshot.expect(snapshot.record.title(), if_version)?.record.clone()
+        };
         self.delete_record(&mut change, &record, force)
     }
 
@@ -214,13 +224,15 @@ impl Control {
     /// instant, also if the power fails: a clone of the snapshot takes the volume's place.
     ///
     /// # Errors
-    /// Not found if there is no such snapshot; refused while clients are attached, unless `force` ends their connections.
+    /// Not found if there is no such snapshot; refused while clients are attached, unless `force` ends their connections;
+    /// conflict if the volume has another version than `if_version`.
     pub fn restore_snapshot(
         &self,
         tenant: Option<&Name>,
         volume: &Name,
         name: &Name,
         force: bool,
+        if_version: Option<u64>,
     ) -> Outcome<VolumeView> {
         let attached = self.model().volume(tenant, volume)?.record.clone();
         let id = attached.id;
@@ -236,7 +248,9 @@ impl Control {
             let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id));
             // Who has it under this name now says what it has.
             let source = online(snapshot.map_or_else(|| model.snapshot(tenant, volume, name), Ok)?)?;
-            let (now, new) = (&model.volume_by_id(id)?.record, VolumeId(uuid::Uuid::new_v4()));
+            let now = model.volume_by_id(id)?;
+            let now = &now.expect(now.record.title(), if_version)?.record;
+            let new = VolumeId(uuid::Uuid::new_v4());
             Ok(vec![Pair { source: source.clone(), target: restored(now, source, new) }])
         })?;
         let restored = self.finish_captures(begun, |change, pairs| {

@@ -21,6 +21,8 @@ pub struct ModifyTenant {
     pub template: Option<Option<Name>>,
     /// Bind floors that the pools of its volumes do not have.
     pub force: bool,
+    /// Refuse the change unless the tenant has this version.
+    pub if_version: Option<u64>,
 }
 
 /// A tenant as it is shown.
@@ -34,16 +36,20 @@ pub struct TenantView {
     pub template: Option<PolicyGroupRecord>,
     /// Number of its volumes.
     pub volumes: usize,
+    /// Its version.
+    pub version: u64,
 }
 
 impl TenantView {
-    fn of(model: &Model, record: &TenantRecord) -> TenantView {
+    fn of(model: &Model, tenant: &Versioned<TenantRecord>) -> TenantView {
+        let record = &tenant.record;
         let group = |id: Option<PolicyGroupId>| model.group_by_id(id?).cloned();
         TenantView {
             record: record.clone(),
             policy_group: group(record.policy_group),
             template: group(record.template),
             volumes: model.plain_volumes().filter(|volume| volume.tenant == record.name).count(),
+            version: tenant.revision,
         }
     }
 }
@@ -52,13 +58,13 @@ impl Control {
     /// All tenants by name.
     pub fn tenants(&self) -> Vec<TenantView> {
         let model = self.model();
-        model.tenants.values().map(|tenant| TenantView::of(&model, &tenant.record)).collect()
+        model.tenants.values().map(|tenant| TenantView::of(&model, tenant)).collect()
     }
 
     /// One tenant.
     pub fn tenant(&self, name: &Name) -> Outcome<TenantView> {
         let model = self.model();
-        Ok(TenantView::of(&model, &model.tenant(Some(name))?.record))
+        Ok(TenantView::of(&model, model.tenant(Some(name))?))
     }
 
     /// Changes a tenant's policy, which holds for all that it owns from the answer on, or the template of volumes
@@ -67,10 +73,12 @@ impl Control {
     /// # Errors
     /// Not found for a policy group that the tenant does not have; invalid for one that is not shared, is
     /// adaptive or stands under another, and if floors would be above the group's; refused if pools of its
-    /// volumes do not have the group's floor, unless it is forced.
+    /// volumes do not have the group's floor, unless it is forced; conflict if it has another version than asked for.
     pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
         let mut change = self.begin_change();
-        let Versioned { record: old, revision } = self.model().tenant(Some(name))?.clone();
+        let title = format!("tenant '{name}'");
+        let tenant = self.model().tenant(Some(name))?.expect(title, request.if_version)?.clone();
+        let Versioned { record: old, revision } = tenant;
         let force = request.force;
         let new = self.modified_tenant(&old, request)?;
         if new != old {
@@ -133,10 +141,12 @@ impl Control {
     /// Removes a tenant that owns nothing.
     ///
     /// # Errors
-    /// Refused for the default tenant and for one that owns volumes or policy groups, which are named.
-    pub fn delete_tenant(&self, name: &Name) -> Outcome<()> {
+    /// Refused for the default tenant and for one that owns volumes or policy groups, which are named; conflict if it
+    /// has another version than `if_version`.
+    pub fn delete_tenant(&self, name: &Name, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.begin_change();
-        let revision = self.model().tenant(Some(name))?.revision;
+        let title = format!("tenant '{name}'");
+        let revision = self.model().tenant(Some(name))?.expect(title, if_version)?.revision;
         self.refuse_owner(name)?;
         let key = keys::tenant(name);
         self.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;

@@ -12,6 +12,7 @@ mod record_copies;
 mod replicas;
 mod snapshots;
 mod templates;
+mod versions;
 #[path = "../../tests/common/wait.rs"]
 #[allow(dead_code, reason = "the end-to-end tests, with which it is shared, use all of it")]
 mod wait;
@@ -183,9 +184,9 @@ fn bad_sizes_are_named_with_what_would_be_accepted() {
         assert!(kind == ErrorKind::Invalid && message.contains(words), "{message}");
     }
     world.control.create_volume(volume(None, "vol1", GIB)).unwrap();
-    let (_, message) = error(world.control.resize_volume(None, &name("vol1"), 0, true));
+    let (_, message) = error(world.control.resize_volume(None, &name("vol1"), 0, true, None));
     assert!(message.contains("size 0"), "{message}");
-    let (kind, message) = error(world.control.resize_volume(None, &name("vol1"), 4096, false));
+    let (kind, message) = error(world.control.resize_volume(None, &name("vol1"), 4096, false, None));
     assert!(kind == ErrorKind::Refused && message.contains("has 1GiB; shrinking it to 4KiB"), "{message}");
 }
 
@@ -234,12 +235,12 @@ fn tenants_that_own_something_stay() {
     control.create_tenant(name("svm01")).unwrap();
     assert_eq!(error(control.create_tenant(name("svm01"))).0, ErrorKind::Conflict);
     control.create_policy_group(group(Some("svm01"), "policy1", 5, true)).unwrap();
-    let (kind, message) = error(control.delete_tenant(&name("svm01")));
+    let (kind, message) = error(control.delete_tenant(&name("svm01"), None));
     assert_eq!((kind, message.contains("policy groups: policy1")), (ErrorKind::Refused, true), "{message}");
-    control.delete_policy_group(GroupKind::Fixed, Some(&name("svm01")), &name("policy1")).unwrap();
-    control.delete_tenant(&name("svm01")).unwrap();
-    assert_eq!(error(control.delete_tenant(&name("default"))).0, ErrorKind::Refused);
-    assert_eq!(error(control.delete_tenant(&name("svm01"))).0, ErrorKind::NotFound);
+    control.delete_policy_group(GroupKind::Fixed, Some(&name("svm01")), &name("policy1"), None).unwrap();
+    control.delete_tenant(&name("svm01"), None).unwrap();
+    assert_eq!(error(control.delete_tenant(&name("default"), None)).0, ErrorKind::Refused);
+    assert_eq!(error(control.delete_tenant(&name("svm01"), None)).0, ErrorKind::NotFound);
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
     let view = control.modify_volume(owner, &name("vol1"), bind("policy1")).unwrap();
     assert_eq!(view.policy.unwrap().name, name("policy1"));
     assert_eq!(control.policy_group(GroupKind::Fixed, owner, &name("policy1")).unwrap().workloads, 1);
-    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1")));
+    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1"), None));
     assert_eq!(
         (kind, message.contains("bound to the volumes: vol1;")),
         (ErrorKind::Refused, true),
@@ -272,7 +273,7 @@ fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
         ..ModifyVolume::default()
     };
     control.modify_volume(owner, &name("vol1"), release).unwrap();
-    control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1"), None).unwrap();
     let (_, message) = error(control.modify_volume(owner, &name("vol1"), bind("policy1")));
     assert_eq!(message, "unknown policy group 'policy1' in tenant 'svm01'");
 }
@@ -293,14 +294,14 @@ fn modifying_a_policy_changes_only_what_is_given_and_never_sharing() {
     assert_eq!((kind, message.contains("cannot be changed")), (ErrorKind::Refused, true), "{message}");
     control.create_policy_group(group(None, "policy2", 1000, true)).unwrap();
     assert_eq!(
-        error(control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("policy2"))).0,
+        error(control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("policy2"), None)).0,
         ErrorKind::Conflict
     );
     let renamed =
-        control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold")).unwrap();
+        control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold"), None).unwrap();
     assert_eq!((renamed.record.number, renamed.record.terms.limits), (1, limits));
     assert_eq!(error(control.policy_group(GroupKind::Fixed, None, &name("policy1"))).0, ErrorKind::NotFound);
-    control.delete_policy_group(GroupKind::Fixed, None, &name("policy2")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, None, &name("policy2"), None).unwrap();
     let third = control.create_policy_group(group(None, "policy3", 1, true)).unwrap();
     assert_eq!(third.record.number, 3, "numbers are not used again");
 }
@@ -311,9 +312,9 @@ fn resizing_makes_and_removes_extents_and_shows_to_new_clients() {
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
     let extents = || std::fs::read_dir(default_store(&world.control).extents(id)).unwrap().count();
-    world.control.resize_volume(None, &name("vol1"), 3 * GIB, false).unwrap();
+    world.control.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
     assert_eq!((extents(), world.exports.find("vol1").unwrap().size_bytes), (3, 3 * GIB));
-    world.control.resize_volume(None, &name("vol1"), 4096, true).unwrap();
+    world.control.resize_volume(None, &name("vol1"), 4096, true, None).unwrap();
     assert_eq!((extents(), world.exports.find("vol1").unwrap().size_bytes), (1, 4096));
     let rename = ModifyVolume { name: Some(name("vol9")), ..ModifyVolume::default() };
     world.control.modify_volume(None, &name("vol1"), rename).unwrap();
@@ -329,8 +330,10 @@ fn furnish(control: &Control) -> String {
     control.create_volume(volume(None, "vol2", 2 * GIB)).unwrap();
     let owner = name("svm01");
     control.modify_volume(Some(&owner), &name("vol1"), bind("policy1")).unwrap();
-    control.rename_policy_group(GroupKind::Fixed, Some(&owner), &name("policy1"), name("gold")).unwrap();
-    control.resize_volume(None, &name("vol2"), 4 * GIB, false).unwrap();
+    control
+        .rename_policy_group(GroupKind::Fixed, Some(&owner), &name("policy1"), name("gold"), None)
+        .unwrap();
+    control.resize_volume(None, &name("vol2"), 4 * GIB, false, None).unwrap();
     inventory(control)
 }
 

@@ -15,7 +15,7 @@ use super::copies::new_beginnings;
 use super::error::{ControlError, Outcome};
 use super::health::{FailedExtents, VolumeHealth};
 use super::levels::{EffectiveField, Level, effective};
-use super::model::{Model, Versioned};
+use super::model::{Model, Versioned, refuse_other_version};
 use super::moves::MoveView;
 use super::outlook::Proposal;
 use super::policies::GroupKind;
@@ -83,6 +83,8 @@ pub struct ModifyVolume {
     /// End the connections of attached clients where the change cannot be made under them, and bind floors
     /// that the drive's pool does not have.
     pub force: bool,
+    /// Refuse the change unless the volume has this version.
+    pub if_version: Option<u64>,
 }
 
 /// A volume as it is shown.
@@ -90,6 +92,8 @@ pub struct ModifyVolume {
 pub struct VolumeView {
     /// Its record.
     pub record: VolumeRecord,
+    /// Its version.
+    pub version: u64,
     /// The drives that hold it, as far as they are known.
     pub drives: Vec<DriveRecord>,
     /// The drives of each copy, as far as they are known, if it has several.
@@ -124,6 +128,7 @@ pub struct VolumeView {
 fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeView {
     VolumeView {
         record: record.clone(),
+        version: model.volumes.get(&record.id).map_or(0, |volume| volume.revision),
         drives: model.drives_of(record).cloned().collect(),
         copies: copies(model, record),
         health: model.health(record, failed),
@@ -173,6 +178,8 @@ pub struct DeleteVolume {
     pub force: bool,
     /// Delete its snapshots too.
     pub with_snapshots: bool,
+    /// Refuse it unless the volume has this version.
+    pub if_version: Option<u64>,
 }
 
 impl VolumeView {
@@ -421,17 +428,19 @@ impl Control {
     /// Changes a volume's size. Shrinking needs `force` because it destroys what lies beyond the new end.
     ///
     /// # Errors
-    /// Invalid for a size that no volume can have; refused if it would shrink without `force`.
+    /// Invalid for a size that no volume can have; refused if it would shrink without `force`; conflict if it has another
+    /// version than `if_version`.
     pub fn resize_volume(
         &self,
         tenant: Option<&Name>,
         name: &Name,
         size_bytes: u64,
         force: bool,
+        if_version: Option<u64>,
     ) -> Outcome<VolumeView> {
         check_size(size_bytes)?;
         let mut change = self.begin_change_of_volume(tenant, name)?;
-        let (record, revision) = self.usable_volume(tenant, name)?;
+        let (record, revision) = self.usable_volume(tenant, name, if_version)?;
         self.refuse_resize(&record, size_bytes, force)?;
         let new = self.resized(&mut change, &record, revision, size_bytes)?;
         drop(change);
@@ -511,7 +520,8 @@ impl Control {
     /// # Errors
     /// Not found for an unknown template, or a policy group that the volume's tenant does not have; conflict for a name
     /// that is taken; refused if it would become read-only under attached clients, its policy has floors that the
-    /// drive's pool does not have, there are too few drives for its copies, or its template says what is asked for.
+    /// drive's pool does not have, there are too few drives for its copies, or its template says what is asked for;
+    /// conflict, too, if it has another version than asked for.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,
@@ -525,7 +535,7 @@ impl Control {
             if record.is_read_only { Ok(()) } else { self.refuse_attached(record) }?;
         }
         let mut change = self.begin_change_of_volume(tenant, name)?;
-        let (old, revision) = self.usable_volume(tenant, name)?;
+        let (old, revision) = self.usable_volume(tenant, name, request.if_version)?;
         let mut new = self.modified(&old, request)?;
         if is_to_move(&old, &new) {
             self.refuse_unreachable(&new)?;
@@ -619,12 +629,12 @@ impl Control {
     ///
     /// # Errors
     /// Refused while clients are attached, unless `force` is given, which ends their connections; and while it has
-    /// snapshots, unless these are to go too.
+    /// snapshots, unless these are to go too. Conflict if it has another version than asked for.
     pub fn delete_volume(
         &self,
         tenant: Option<&Name>,
         name: &Name,
-        DeleteVolume { force, with_snapshots }: DeleteVolume,
+        DeleteVolume { force, with_snapshots, if_version }: DeleteVolume,
     ) -> Outcome<()> {
         if !force {
             let model = self.model();
@@ -633,7 +643,11 @@ impl Control {
             snapshots.chain([record]).try_for_each(|record| self.refuse_attached(record))?;
         }
         let mut change = self.begin_change_of_volume(tenant, name)?;
-        let record = self.model().volume(tenant, name)?.record.clone();
+        let record = {
+            let model = self.model();
+            let volume = model.volume(tenant, name)?;
+            volume.expect(volume.record.title(), if_version)?.record.clone()
+        };
         if !with_snapshots {
             self.refuse_with_snapshots(&record)?;
         }
@@ -727,9 +741,15 @@ impl Control {
         });
     }
 
-    /// A volume that is not about to disappear, with its revision.
-    fn usable_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<(VolumeRecord, u64)> {
+    /// A volume that is not about to disappear and has the version that was asked for, with its revision.
+    fn usable_volume(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        if_version: Option<u64>,
+    ) -> Outcome<(VolumeRecord, u64)> {
         let Versioned { record, revision } = self.model().volume(tenant, name)?.clone();
+        refuse_other_version(record.title(), revision, if_version)?;
         match record.state {
             VolumeState::Online => Ok((record, revision)),
             _ => Err(ControlError::refused(format!(

@@ -35,6 +35,9 @@ pub struct BackgroundPolicy {
     pub deadline_seconds: Option<u32>,
     /// True if it was never changed.
     pub is_built_in: bool,
+    /// Its version, which grows with each change of it; 0 if it was never changed.
+    #[serde(default)]
+    pub version: u64,
 }
 
 /// The policies of all kinds.
@@ -167,6 +170,7 @@ impl From<BackgroundPolicyView> for BackgroundPolicy {
             ceiling: view.policy.ceiling.into(),
             deadline_seconds: view.policy.deadline_seconds,
             is_built_in: view.is_built_in,
+            version: view.version,
         }
     }
 }

@@ -130,6 +130,9 @@ pub struct DriveLeaving {
 pub struct Drive {
     /// Its identity, which never changes; that of the default drive is all zeroes.
     pub id: Uuid,
+    /// Its version, which grows with each change of it.
+    #[serde(default)]
+    pub version: u64,
     /// Its name.
     pub name: String,
     /// Its folder.
@@ -332,6 +335,7 @@ impl From<DriveView> for Drive {
         };
         Drive {
             id: view.record.id.0,
+            version: view.version,
             name: view.record.name.into(),
             path: view.record.path.display().to_string(),
             device: view.record.device.map(DriveDevice::from),

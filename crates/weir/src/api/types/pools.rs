@@ -113,6 +113,9 @@ pub struct PoolInFlight {
 pub struct Pool {
     /// Its number: its place among all pools.
     pub number: u64,
+    /// Its version: that of its drive that was changed last.
+    #[serde(default)]
+    pub version: u64,
     /// Its name: that of its class, or of its only drive while the class of that is not known.
     pub name: String,
     /// The class of its drives; absent while that is not known.
@@ -272,6 +275,7 @@ impl From<PoolView> for Pool {
         let (ledger, usage) = (&view.ledger, view.usage());
         Pool {
             number: view.number as u64,
+            version: view.version,
             class: view.class.map(IoPriority::from),
             state: pool_state(&view),
             size_bytes: usage.size_bytes,

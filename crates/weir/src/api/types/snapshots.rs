@@ -13,6 +13,9 @@ use crate::control::SnapshotView;
 pub struct Snapshot {
     /// Its identity.
     pub id: Uuid,
+    /// Its version, which grows with each change of it.
+    #[serde(default)]
+    pub version: u64,
     /// The tenant that owns it.
     pub tenant: String,
     /// The volume that it shows as it was.
@@ -109,14 +112,17 @@ pub struct SnapshotDeleteQuery {
     /// True to end the connections of clients that read it instead of being refused.
     #[serde(default)]
     pub force: bool,
+    /// Refuse it with a conflict unless the snapshot has this version.
+    pub if_version: Option<u64>,
 }
 
 impl From<SnapshotView> for Snapshot {
     fn from(view: SnapshotView) -> Snapshot {
-        let SnapshotView { record, of, occupied } = view;
+        let SnapshotView { record, version, of, occupied } = view;
         Snapshot {
             export_name: record.export_name(),
             id: record.id.0,
+            version,
             tenant: record.tenant.into(),
             volume: of.volume_name.into(),
             name: record.name.into(),

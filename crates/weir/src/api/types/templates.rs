@@ -38,6 +38,9 @@ pub struct Template {
     pub built_in: bool,
     /// Number of volumes that follow it.
     pub volumes: u64,
+    /// Its version, which grows with each change of it; 0 if it is built in.
+    #[serde(default)]
+    pub version: u64,
     /// When it was made; absent if it is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -117,6 +120,7 @@ impl From<TemplateView> for Template {
             qos_policy_group: record.policy_group.map(String::from),
             built_in: view.is_built_in,
             volumes: view.volumes as u64,
+            version: view.version,
             created_at: (!view.is_built_in).then_some(record.created_at),
         }
     }

@@ -187,6 +187,7 @@ fn description(drive: &Drive) -> String {
     let mut fields = vec![
         ("Drive", drive.name.clone()),
         ("Drive ID", drive.id.to_string()),
+        ("Version", drive.version.to_string()),
         ("Path", drive.path.clone()),
         ("Device", drive.device.as_ref().map_or("-".to_owned(), described)),
         ("Media Type", media(drive.emulation, drive.device.as_ref())),
@@ -218,6 +219,7 @@ pub(super) mod tests {
     pub fn drive(emulation: Option<DriveEmulation>) -> Drive {
         Drive {
             id: uuid::Uuid::nil(),
+            version: 0,
             name: "slow".to_owned(),
             path: "/srv/slow".to_owned(),
             device: None,

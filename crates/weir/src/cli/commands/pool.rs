@@ -153,6 +153,7 @@ fn description(pool: &Pool) -> String {
     };
     let fields = [
         ("Pool", pool.name.clone()),
+        ("Version", pool.version.to_string()),
         ("Class", class(pool.class)),
         ("Drives", drives(pool)),
         ("Status", state(pool)),

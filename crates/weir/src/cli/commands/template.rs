@@ -71,6 +71,7 @@ fn description(template: &Template) -> String {
         ("Read From", read_from(template).to_owned()),
         ("QoS Policy Group", policy_group(template)),
         ("Volumes", template.volumes.to_string()),
+        ("Version", template.version.to_string()),
         ("Created", origin(template)),
     ];
     output::fields(LABEL_WIDTH, &fields)

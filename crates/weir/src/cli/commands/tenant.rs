@@ -49,6 +49,7 @@ fn description(tenant: &Tenant) -> String {
         ("QoS Policy Group", or_dash(&tenant.qos_policy_group)),
         ("Template", or_dash(&tenant.template)),
         ("Volumes", tenant.volumes.to_string()),
+        ("Version", tenant.version.to_string()),
         ("Created", tenant.created_at.to_string()),
     ];
     output::fields(LABEL_WIDTH, &fields)

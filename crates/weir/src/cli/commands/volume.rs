@@ -282,6 +282,7 @@ fn description(inspection: &Inspection) -> String {
         ("Volume", volume.name.clone()),
         ("Tenant", volume.tenant.clone()),
         ("Volume ID", volume.id.to_string()),
+        ("Version", volume.version.to_string()),
         ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
         ("Used", used(volume)),
         ("Drives", drives(&volume.drives)),

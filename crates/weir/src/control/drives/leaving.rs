@@ -119,14 +119,11 @@ impl Control {
     /// # Errors
     /// Not found if there is none of that name; refused for the default drive, and if what is there could not go
     /// elsewhere; full if there is not enough space for it.
-    pub fn remove_drive(&self, name: &Name) -> Outcome<Option<DriveView>> {
+    pub fn remove_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<Option<DriveView>> {
         let mut change = self.begin_drive_change()?;
-        let (record, is_vacated) = {
-            let model = self.model();
-            let record = &model.drive(name)?.record;
-            refuse_default(record)?;
-            (record.clone(), model.is_vacated(record.id))
-        };
+        let record = self.drive_at(name, if_version)?;
+        refuse_default(&record)?;
+        let is_vacated = self.model().is_vacated(record.id);
         let is_vacated = is_vacated && !self.has_journals(record.id) && !self.locks.is_in_use(record.id);
         if is_vacated {
             return self.give_up(&mut change, record.id).map(|()| None);
@@ -143,9 +140,9 @@ impl Control {
     ///
     /// # Errors
     /// Not found if there is none of that name.
-    pub fn keep_drive(&self, name: &Name) -> Outcome<DriveView> {
+    pub fn keep_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveView> {
         let _change = self.begin_change();
-        let record = self.model().drive(name)?.record.clone();
+        let record = self.drive_at(name, if_version)?;
         if record.is_leaving {
             tracing::info!(drive = %name, "the drive stays");
             self.leaving.forget(record.id);

@@ -14,7 +14,7 @@ use super::super::alarms::{AlarmSource, StandingAlarm};
 use super::super::bounds::{CLASS_WAITS_MAX, REASONS_SHOWN_MAX};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
-use super::super::model::list_names;
+use super::super::model::{list_names, refuse_other_version};
 use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::{Drive, DriveView, ModifyDrive};
 use crate::measure::{MeasureSpec, Measuring};
@@ -246,11 +246,11 @@ impl Control {
     ///
     /// # Errors
     /// Not found if there is none of that name; refused if it would get another class while volumes are on
-    /// it, which are named, or that of a measurement that there is not.
+    /// it, which are named, or that of a measurement that there is not; conflict if it has another version than asked for.
     pub fn modify_drive(&self, name: &Name, request: ModifyDrive) -> Outcome<DriveView> {
         {
             let _change = self.begin_change();
-            let old = self.model().drive(name)?.record.clone();
+            let old = self.drive_at(name, request.if_version)?;
             let mut new = match request.class {
                 Some(change) => self.reclassified(&old, change)?,
                 None => old.clone(),
@@ -263,6 +263,14 @@ impl Control {
             }
         }
         self.drive(name)
+    }
+
+    /// The record of a drive that is to be changed, which has the version that was asked for.
+    pub(super) fn drive_at(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveRecord> {
+        let model = self.model();
+        let drive = model.drive(name)?;
+        refuse_other_version(format!("drive '{name}'"), drive.revision, if_version)?;
+        Ok(drive.record.clone())
     }
 
     fn reclassified(&self, old: &DriveRecord, change: ClassChange) -> Outcome<DriveRecord> {

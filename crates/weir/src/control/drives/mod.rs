@@ -92,6 +92,8 @@ pub struct ModifyDrive {
     pub zone: Option<Option<Name>>,
     /// Another rack, or none.
     pub rack: Option<Option<Name>>,
+    /// Refuse the change unless the drive has this version.
+    pub if_version: Option<u64>,
 }
 
 /// A drive as it is shown.
@@ -99,6 +101,8 @@ pub struct ModifyDrive {
 pub struct DriveView {
     /// Its record.
     pub record: DriveRecord,
+    /// Its version.
+    pub version: u64,
     /// Space on it as it was seen last, or why it is missing.
     pub usage: Result<DriveUsage, String>,
     /// How long ago that was seen; `None` if it is missing.
@@ -200,6 +204,7 @@ impl Model {
             progress: None,
             domain: self.domain_of(&record),
             leaving: self.leaving_view(&record),
+            version: drive.revision,
             record,
         }
     }

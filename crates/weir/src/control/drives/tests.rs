@@ -42,14 +42,14 @@ fn a_drive_is_added_used_and_removed_without_a_trace() {
     assert_eq!(made.drives[0].name, name("fast"));
     assert!(made.used_bytes.is_some());
     assert!(path.join("volumes").join(made.record.id.to_string()).join("extents/00000000").exists());
-    control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
+    control.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
     assert_eq!(control.drive(&name("fast")).unwrap().provisioned_bytes, 2 * GIB);
     control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     settle(control);
-    control.remove_drive(&name("fast")).unwrap();
+    control.remove_drive(&name("fast"), None).unwrap();
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
     assert_eq!(error(control.drive(&name("fast"))).0, ErrorKind::NotFound);
-    assert_eq!(error(control.remove_drive(&name("default"))).0, ErrorKind::Refused);
+    assert_eq!(error(control.remove_drive(&name("default"), None)).0, ErrorKind::Refused);
     assert_eq!(error(control.create_volume(volume_on("fast", "vol1"))).0, ErrorKind::NotFound);
 }
 
@@ -117,7 +117,10 @@ fn a_missing_drive_is_an_alarm_and_harms_no_other() {
     let (kind, message) = error(world.control.delete_volume(None, &name("away"), DeleteVolume::default()));
     assert!(kind == ErrorKind::Refused && message.contains("is missing"), "{message}");
     assert_eq!(error(world.control.create_volume(volume_on("removable", "more"))).0, ErrorKind::Refused);
-    assert_eq!(error(world.control.resize_volume(None, &name("away"), 2 * GIB, false)).0, ErrorKind::Refused);
+    assert_eq!(
+        error(world.control.resize_volume(None, &name("away"), 2 * GIB, false, None)).0,
+        ErrorKind::Refused
+    );
     assert!(world.control.drive(&name("removable")).unwrap().usage.is_err());
     drop(world);
     fs::remove_dir(&path).unwrap();
@@ -173,7 +176,7 @@ fn a_directory_that_is_given_again_keeps_its_identity_and_what_nobody_knows() {
     let id = world.control.add_drive(add(&path, None)).unwrap().record.id;
     let stranger = path.join("volumes").join(uuid::Uuid::new_v4().to_string());
     fs::create_dir(&stranger).unwrap();
-    world.control.remove_drive(&name("second")).unwrap();
+    world.control.remove_drive(&name("second"), None).unwrap();
     assert!(stranger.exists() && path.join(MARKER).exists());
     let again = world.control.add_drive(add(&path, Some("again"))).unwrap();
     assert_eq!(again.record.id, id);

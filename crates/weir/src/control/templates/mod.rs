@@ -42,6 +42,8 @@ pub struct ModifyTemplate {
     pub read_from: Option<Option<Class>>,
     /// Another policy group, or none, for volumes to come.
     pub policy_group: Option<Option<Name>>,
+    /// Refuse the change unless the template has this version.
+    pub if_version: Option<u64>,
 }
 
 /// A template as it is shown.
@@ -53,6 +55,8 @@ pub struct TemplateView {
     pub is_built_in: bool,
     /// Number of volumes that follow it.
     pub volumes: usize,
+    /// Its version; 0 if it is built in.
+    pub version: u64,
 }
 
 /// All templates.
@@ -129,11 +133,13 @@ impl Model {
         plain.filter(move |volume| volume.record.template.as_ref() == Some(name))
     }
 
-    fn view_of_template(&self, record: &TemplateRecord) -> TemplateView {
+    fn view_of_template(&self, template: &Versioned<TemplateRecord>) -> TemplateView {
+        let record = &template.record;
         TemplateView {
             record: record.clone(),
             is_built_in: is_built_in(&record.name),
             volumes: self.followers(&record.name).count(),
+            version: template.revision,
         }
     }
 }
@@ -142,13 +148,13 @@ impl Control {
     /// All templates by name, with the built-in ones.
     pub fn templates(&self) -> Vec<TemplateView> {
         let model = self.model();
-        model.templates.0.values().map(|template| model.view_of_template(&template.record)).collect()
+        model.templates.0.values().map(|template| model.view_of_template(template)).collect()
     }
 
     /// One template.
     pub fn template(&self, name: &Name) -> Outcome<TemplateView> {
         let model = self.model();
-        Ok(model.view_of_template(&model.template(name)?.record))
+        Ok(model.view_of_template(model.template(name)?))
     }
 
     /// Makes a template. Drives of its classes need not be there yet.
@@ -174,10 +180,12 @@ impl Control {
     ///
     /// # Errors
     /// Refused for a built-in one, and if it has volumes for whose copies there are too few drives of a class; invalid
-    /// as for a new one.
+    /// as for a new one; conflict if it has another version than asked for.
     pub fn modify_template(&self, name: &Name, request: ModifyTemplate) -> Outcome<TemplateView> {
         let mut change = self.begin_change_of_followers(name)?;
-        let Versioned { record: old, revision } = self.model().template(name)?.clone();
+        let title = format!("template '{name}'");
+        let template = self.model().template(name)?.expect(title, request.if_version)?.clone();
+        let Versioned { record: old, revision } = template;
         refuse_built_in(&old)?;
         let mut new = TemplateRecord {
             replicas: request.replicas.unwrap_or_else(|| old.replicas.clone()),
@@ -244,10 +252,13 @@ impl Control {
     /// Removes a template that no volume follows.
     ///
     /// # Errors
-    /// Refused for a built-in one, and while volumes follow it, which are named.
-    pub fn delete_template(&self, name: &Name) -> Outcome<()> {
+    /// Refused for a built-in one, and while volumes follow it, which are named; conflict if it has another version than
+    /// `if_version`.
+    pub fn delete_template(&self, name: &Name, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.begin_change();
-        let Versioned { record, revision } = self.model().template(name)?.clone();
+        let title = format!("template '{name}'");
+        let template = self.model().template(name)?.expect(title, if_version)?.clone();
+        let Versioned { record, revision } = template;
         refuse_built_in(&record)?;
         let followers = list_names(self.model().followers(name).map(|volume| volume.record.export_name()));
         if !followers.is_empty() {

@@ -104,7 +104,7 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
     let after = inventory(control);
     let next = control.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 5, "numbers are not used again");
-    control.delete_policy_group(GroupKind::Fixed, None, &name("next")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, None, &name("next"), None).unwrap();
     drop(world);
     let world = World::start(&state);
     assert_eq!(inventory(&world.control), after);

@@ -58,7 +58,7 @@ fn extents_are_spread_over_the_drives_of_a_class_and_follow_a_resize() {
         assert_eq!(on_one, (0..count).collect::<Vec<_>>());
     };
     all(5);
-    let resize = |gib: u64| world.control.resize_volume(None, &name("vol1"), gib * GIB, true).unwrap();
+    let resize = |gib: u64| world.control.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
     resize(8);
     all(8);
     let view = world.control.drive(&name("one")).unwrap();

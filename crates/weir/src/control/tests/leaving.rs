@@ -37,7 +37,7 @@ fn extents_on(world: &World, text: &str, drive: DriveId) -> usize {
 }
 
 fn remove(world: &World, text: &str) -> Outcome<Option<DriveView>> {
-    world.control.remove_drive(&name(text))
+    world.control.remove_drive(&name(text), None)
 }
 
 fn is_gone(world: &World, text: &str) -> bool {
@@ -62,11 +62,11 @@ fn hold_up(world: &World) {
 fn set_ceiling(world: &World, ceiling: Throughput) {
     let ceiling = Some(ceiling);
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
-    world.control.modify_background_policy(BackgroundKind::Resynchronisation, &change).unwrap();
+    world.control.modify_background_policy(BackgroundKind::Resynchronisation, &change, None).unwrap();
 }
 
 fn go_on(world: &World) {
-    world.control.reset_background_policy(BackgroundKind::Resynchronisation).unwrap();
+    world.control.reset_background_policy(BackgroundKind::Resynchronisation, None).unwrap();
 }
 
 /// What lies in an extent of a volume.
@@ -139,7 +139,7 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
         assert!(!placement.names(drives[0]) && placement.gone_count() == 1, "its place stays empty");
     }
     // A daemon that goes on uses the places that there are, and another one closes the gap.
-    world.control.resize_volume(None, &name("single"), 9 * GIB, false).unwrap();
+    world.control.resize_volume(None, &name("single"), 9 * GIB, false, None).unwrap();
     assert!(remove(&world, "two").unwrap().is_some());
     go_on_until(&world, || is_gone(&world, "two"));
     let before = ["single", "double"].map(|text| record(&world, text).placement.compacted());
@@ -217,7 +217,7 @@ fn a_drive_that_leaves_takes_nothing_and_is_no_room() {
     let made = make(&world, "vol2", 4, 1);
     assert_eq!(made.placement.drives(), [drives[1]]);
     let before = extents_on(&world, "vol1", drives[0]);
-    let grown = world.control.resize_volume(None, &name("vol1"), 8 * GIB, false).unwrap().record;
+    let grown = world.control.resize_volume(None, &name("vol1"), 8 * GIB, false, None).unwrap().record;
     assert_eq!(grown.placement.extents_on(drives[0], 8 * GIB).count(), before);
     // What has to leave counts as provisioned on those that stay.
     let size_bytes = world.control.pool(&name("high")).unwrap().usage().size_bytes;
@@ -248,9 +248,9 @@ fn a_removal_that_is_taken_back_leaves_what_is_there_and_goes_on_later() {
     assert!(remove(&world, "one").unwrap().is_some());
     let id = made.id;
     go_on_until(&world, || extents_on(&world, "vol1", drives[0]) < before);
-    let kept = world.control.keep_drive(&name("one")).unwrap();
+    let kept = world.control.keep_drive(&name("one"), None).unwrap();
     assert!(kept.leaving.is_none() && !kept.record.is_leaving);
-    assert!(world.control.keep_drive(&name("one")).is_ok(), "taking it back twice changes nothing");
+    assert!(world.control.keep_drive(&name("one"), None).is_ok(), "taking it back twice changes nothing");
     go_on(&world);
     go_on_until(&world, || world.control.moves_of(id).is_none());
     let stayed = extents_on(&world, "vol1", drives[0]);
@@ -349,7 +349,7 @@ fn a_drive_that_a_shrink_emptied_can_be_removed() {
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two"]);
     make(&world, "vol1", 4, 1);
-    world.control.resize_volume(None, &name("vol1"), GIB, true).unwrap();
+    world.control.resize_volume(None, &name("vol1"), GIB, true, None).unwrap();
     settle(&world.control);
     let placement = record(&world, "vol1").placement;
     let (holder, emptied) = match placement.holders(GIB)[0] == drives[0] {

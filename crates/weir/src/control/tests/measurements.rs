@@ -131,7 +131,7 @@ fn a_drive_is_removed_while_it_is_measured_and_nothing_stays() {
     let world = self::world(&state, 100);
     let control = &world.control;
     add(control, &state, |request| request);
-    control.remove_drive(&name("d1")).unwrap();
+    control.remove_drive(&name("d1"), None).unwrap();
     control.settle_measurements();
     assert_eq!(std::fs::read_dir(state.join("d1")).unwrap().count(), 0);
     assert_eq!(error(control.drive(&name("d1"))).0, ErrorKind::NotFound);

@@ -122,13 +122,13 @@ fn nesting_that_cannot_be_is_refused_and_nothing_changes() {
         let (_, message) = error(control.modify_policy_group(None, &name(group), moved(parent)));
         assert!(message.contains(words), "{message}");
     }
-    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("a")));
+    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("a"), None));
     assert_eq!(kind, ErrorKind::Refused);
     assert!(message.contains("'a' is the parent of: b; release them first"), "{message}");
     assert_eq!(inventory(control), before);
     let free = ModifyPolicyGroup { parent: Some(None), ..ModifyPolicyGroup::default() };
     control.modify_policy_group(None, &name("b"), free).unwrap();
-    control.delete_policy_group(GroupKind::Fixed, None, &name("a")).unwrap();
+    control.delete_policy_group(GroupKind::Fixed, None, &name("a"), None).unwrap();
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_tenants_policy_is_shared_and_fixed_and_a_template_is_for_volumes_to_come() 
     for text in ["with-own", "with-value"] {
         control.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
     }
-    let (_, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("own")));
+    let (_, message) = error(control.delete_policy_group(GroupKind::Fixed, None, &name("own"), None));
     assert!(
         message.contains("is that of tenant 'default'; release it first with 'tenant modify"),
         "{message}"
@@ -229,12 +229,12 @@ fn adaptive_policies_follow_a_resize_at_once() {
     let view = control.modify_volume(None, &name("vol2"), adapt("adaptive-policy2")).unwrap();
     assert_eq!(view.policy_limits().unwrap().total, rates("150IOPS").unwrap());
     assert_eq!(ceiling(control, "vol2"), (Some(150), "adaptive policy group adaptive-policy2".to_owned()));
-    control.resize_volume(None, &name("vol2"), 10_000 * GB, false).unwrap();
+    control.resize_volume(None, &name("vol2"), 10_000 * GB, false, None).unwrap();
     assert_eq!(ceiling(control, "vol2").0, Some(15_000));
     let change = AdaptiveChange { peak_iops_per_tb: Some(1000), ..AdaptiveChange::default() };
-    control.modify_adaptive_policy_group(None, &name("adaptive-policy2"), change).unwrap();
+    control.modify_adaptive_policy_group(None, &name("adaptive-policy2"), change, None).unwrap();
     assert_eq!(ceiling(control, "vol2").0, Some(10_000));
-    control.resize_volume(None, &name("vol2"), HUNDRED_GB, true).unwrap();
+    control.resize_volume(None, &name("vol2"), HUNDRED_GB, true, None).unwrap();
     assert_eq!(levels(control, "vol2"), ["volume vol2 100IOPS"]);
 }
 
@@ -292,10 +292,10 @@ fn a_volume_has_a_fixed_or_an_adaptive_policy_and_hints_tell_which() {
         "{message}"
     );
     let (_, message) =
-        error(control.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2")));
+        error(control.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2"), None));
     assert!(message.contains("-qos-adaptive-policy-group none"), "{message}");
     control.modify_volume(None, &name("vol1"), release(None)).unwrap();
-    control.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2")).unwrap();
+    control.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2"), None).unwrap();
     let (kind, _) = error(control.create_adaptive_policy_group(adaptive("policy1", document())));
     assert_eq!(kind, ErrorKind::Conflict, "both kinds have one set of names");
 }
@@ -313,9 +313,9 @@ fn built_in_policies_are_every_tenants_and_nobody_changes_them() {
     let refusals = [
         error(control.create_policy_group(group(Some("svm01"), "Extreme", 1, true))),
         error(control.create_adaptive_policy_group(adaptive("extreme", document()))),
-        error(control.modify_adaptive_policy_group(None, &extreme, AdaptiveChange::default())),
-        error(control.delete_policy_group(GroupKind::Adaptive, None, &extreme)),
-        error(control.rename_policy_group(GroupKind::Adaptive, None, &extreme, name("x"))),
+        error(control.modify_adaptive_policy_group(None, &extreme, AdaptiveChange::default(), None)),
+        error(control.delete_policy_group(GroupKind::Adaptive, None, &extreme, None)),
+        error(control.rename_policy_group(GroupKind::Adaptive, None, &extreme, name("x"), None)),
     ];
     refusals.iter().for_each(|(_, message)| assert!(message.contains("built in"), "{message}"));
     let names = |tenant: Option<&str>| {
@@ -344,9 +344,9 @@ fn statistics_of_a_group_go_on_through_a_resize_and_a_change() {
         samples[0].totals.read.operations
     };
     assert_eq!(operations(), 1);
-    control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
+    control.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
     let change = AdaptiveChange { peak_iops_per_tb: Some(9000), ..AdaptiveChange::default() };
-    control.modify_adaptive_policy_group(None, &name("adaptive-policy2"), change).unwrap();
+    control.modify_adaptive_policy_group(None, &name("adaptive-policy2"), change, None).unwrap();
     assert_eq!(operations(), 1);
 }
 

@@ -204,9 +204,9 @@ fn what_has_no_floors_or_no_known_capacity_is_always_admitted() {
     let request = CreateAdaptivePolicyGroup { tenant: None, name: name("by-size"), terms };
     control.create_adaptive_policy_group(request).unwrap();
     control.create_volume(CreateVolume { policy: adaptive, ..on("d1", "v2") }).unwrap();
-    control.resize_volume(None, &name("v2"), 100 * GIB, false).unwrap();
+    control.resize_volume(None, &name("v2"), 100 * GIB, false, None).unwrap();
     let change = AdaptiveChange { absolute_iops_min: Some(900_000_000), ..AdaptiveChange::default() };
-    control.modify_adaptive_policy_group(None, &name("by-size"), change).unwrap();
+    control.modify_adaptive_policy_group(None, &name("by-size"), change, None).unwrap();
     control.follow_used_space();
     assert_eq!(control.pool(&name("d1")).unwrap().ledger.claims, []);
 }
@@ -320,7 +320,7 @@ fn a_drive_is_added_with_a_queue_target() {
     assert_eq!((depth.operations, depth.origin), (3, weir_qos::DepthOrigin::Chosen));
     control.delete_volume(None, &name("v1"), DeleteVolume::default()).unwrap();
     settle(control);
-    control.remove_drive(&name("d3")).unwrap();
+    control.remove_drive(&name("d3"), None).unwrap();
     let (kind, _) = error(control.pool(&name("d3")));
     assert_eq!(kind, ErrorKind::NotFound);
 }

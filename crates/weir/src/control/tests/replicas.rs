@@ -85,7 +85,7 @@ fn copies_are_made_with_their_accounts_follow_a_resize_and_go_with_the_volume() 
         };
         assert_eq!(provisioned(), 4 * GIB * u64::from(replicas), "every copy counts");
         for gib in [7, 2, 5] {
-            world.control.resize_volume(None, &name("vol1"), gib * GIB, true).unwrap();
+            world.control.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
             assert_whole(&world, &record(&world, "vol1"));
             assert_eq!(provisioned(), gib * GIB * u64::from(replicas));
         }
@@ -179,7 +179,7 @@ fn copies_go_to_different_zones_or_are_refused_or_forced() {
     world.control.create_volume(forced).unwrap();
     let (alarms, is_served) = seen(&world, "vol2");
     assert!(is_served && alarms == ["copies of 1 of its extents share a zone and would fail together"]);
-    let elsewhere = ModifyDrive { zone: Some(None), rack: Some(Some(name("r9"))), class: None };
+    let elsewhere = ModifyDrive { zone: Some(None), rack: Some(Some(name("r9"))), ..ModifyDrive::default() };
     for text in ["b1", "b2"] {
         let view = world.control.modify_drive(&name(text), elsewhere.clone()).unwrap();
         assert_eq!((view.domain.zone, view.domain.rack.as_deref()), (None, Some("r9")));
@@ -214,7 +214,10 @@ fn a_missing_drive_costs_copies_and_no_volume_that_has_others() {
         assert_eq!(beginning.account.epoch, 1);
     }
     assert!(world.control.volume(None, &name("vol1")).unwrap().used_bytes.is_some());
-    assert_eq!(error(world.control.resize_volume(None, &name("vol1"), 5 * GIB, false)).0, ErrorKind::Refused);
+    assert_eq!(
+        error(world.control.resize_volume(None, &name("vol1"), 5 * GIB, false, None)).0,
+        ErrorKind::Refused
+    );
     assert_eq!(
         error(world.control.delete_volume(None, &name("vol1"), DeleteVolume::default())).0,
         ErrorKind::Refused

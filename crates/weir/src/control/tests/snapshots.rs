@@ -60,9 +60,9 @@ fn what_cannot_be_is_refused_with_what_is_in_the_way() {
     assert_eq!(twice, (ErrorKind::Invalid, "volume 'vol1' is named twice".to_owned()));
     assert_eq!(error(control.create_snapshots(&snapshots(&[], "two"))).0, ErrorKind::Invalid);
     assert_eq!(error(control.create_snapshots(&snapshots(&["vol1", "no"], "two"))).0, ErrorKind::NotFound);
-    let unknown = error(control.delete_snapshot(None, &name("vol1"), &name("no"), false));
+    let unknown = error(control.delete_snapshot(None, &name("vol1"), &name("no"), false, None));
     assert_eq!(unknown.1, "unknown snapshot 'no' of volume 'vol1'; it has: one");
-    let below = error(control.resize_volume(None, &name("vol1"), GIB, true));
+    let below = error(control.resize_volume(None, &name("vol1"), GIB, true, None));
     assert_eq!(below.0, ErrorKind::Refused);
     assert!(below.1.contains("had 2GiB when these snapshots of it were made: one"), "{}", below.1);
     let deletion = error(control.delete_volume(None, &name("vol1"), DeleteVolume::default()));
@@ -82,7 +82,7 @@ fn a_snapshot_follows_its_volume_through_renames_and_goes_when_told() {
     assert_eq!(titles(&control.snapshots(None, Some(&name("new"))).unwrap()), ["new@one"]);
     assert!(world.exports.find("vol1@one").is_none() && world.exports.find("new@one").is_some());
     control.create_snapshots(&snapshots(&["new"], "two")).unwrap();
-    control.delete_snapshot(None, &name("new"), &name("one"), false).unwrap();
+    control.delete_snapshot(None, &name("new"), &name("one"), false, None).unwrap();
     assert_eq!(titles(&control.snapshots(None, None).unwrap()), ["new@two"]);
     let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
     control.delete_volume(None, &name("new"), with_snapshots).unwrap();
@@ -116,9 +116,9 @@ fn restoring_brings_back_the_size_and_keeps_the_snapshots() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    control.resize_volume(None, &name("vol1"), 3 * GIB, false).unwrap();
+    control.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
     let before = control.volume(None, &name("vol1")).unwrap().record;
-    let restored = control.restore_snapshot(None, &name("vol1"), &name("one"), false).unwrap().record;
+    let restored = control.restore_snapshot(None, &name("vol1"), &name("one"), false, None).unwrap().record;
     assert_eq!((restored.size_bytes, &restored.name), (2 * GIB, &before.name));
     assert_ne!(restored.id, before.id, "another volume took its place");
     assert_eq!(titles(&control.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
@@ -187,7 +187,7 @@ fn a_restore_that_fails_leaves_the_volume_attachable() {
     let of = control.snapshots(None, None).unwrap().remove(0).record;
     // Its file is gone, so that nothing can be captured.
     std::fs::remove_file(default_store(control).extents(of.id).join("00000001")).unwrap();
-    let refused = error(control.restore_snapshot(None, &name("vol1"), &name("one"), false));
+    let refused = error(control.restore_snapshot(None, &name("vol1"), &name("one"), false, None));
     assert_eq!(refused.0, ErrorKind::Refused, "{}", refused.1);
     assert_eq!(world.exports.find("vol1").map(|export| export.volume), Some(id));
     settle(control);
@@ -201,8 +201,8 @@ fn growing_is_no_matter_of_snapshots() {
     let control = &world.control;
     control.create_volume(volume(None, "vol1", GIB)).unwrap();
     control.create_snapshots(&snapshots(&["vol1"], "small")).unwrap();
-    control.resize_volume(None, &name("vol1"), 3 * GIB, false).unwrap();
+    control.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
     control.create_snapshots(&snapshots(&["vol1"], "large")).unwrap();
-    control.restore_snapshot(None, &name("vol1"), &name("small"), false).unwrap();
-    control.resize_volume(None, &name("vol1"), 2 * GIB, false).unwrap();
+    control.restore_snapshot(None, &name("vol1"), &name("small"), false, None).unwrap();
+    control.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
 }

@@ -96,7 +96,7 @@ fn copies_are_placed_and_grow_by_the_classes_of_the_template() {
     assert_eq!((view.record.replicas, view.record.class_policy), (3, ClassPolicy::Any));
     assert_eq!(classes(&world, &view.record), vec![vec![Low, Low, High]; 4]);
     for gib in [7, 2, 5] {
-        world.control.resize_volume(None, &name("vol1"), gib * GIB, true).unwrap();
+        world.control.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
         assert_eq!(classes(&world, &record(&world)), vec![vec![Low, Low, High]; gib as usize]);
     }
     settle(&world.control);
@@ -115,7 +115,7 @@ fn copies_of_a_template_are_in_different_zones_or_refused_or_forced() {
     let world = mixed(&state);
     let put = |drive: &str, zone: &str| {
         let zone = Some(Some(name(zone)));
-        world.control.modify_drive(&name(drive), ModifyDrive { zone, rack: None, class: None }).unwrap();
+        world.control.modify_drive(&name(drive), ModifyDrive { zone, ..ModifyDrive::default() }).unwrap();
     };
     // Only one way leaves each in a zone of its own: high must have c, although it could have a.
     for (drive, zone) in [("l1", "a"), ("l2", "b"), ("l3", "b"), ("h1", "a"), ("h2", "b"), ("h3", "c")] {
@@ -206,9 +206,9 @@ fn templates_that_make_no_sense_and_changes_of_built_in_ones_are_refused() {
     let (kind, message) = error(control.modify_template(&name("t"), replicas(&[High])));
     assert!(kind == ErrorKind::Invalid && message.contains("class low, of which none"), "{message}");
     assert_eq!(error(control.modify_template(&name("nvme"), replicas(&[Low]))).0, ErrorKind::Refused);
-    assert_eq!(error(control.delete_template(&name("nvme"))).0, ErrorKind::Refused);
+    assert_eq!(error(control.delete_template(&name("nvme"), None)).0, ErrorKind::Refused);
     control.create_volume(following("t", "vol1", GIB)).unwrap();
-    let (kind, message) = error(control.delete_template(&name("t")));
+    let (kind, message) = error(control.delete_template(&name("t"), None));
     assert!(kind == ErrorKind::Refused && message.contains("the volumes: vol1;"), "{message}");
     let (kind, message) = error(control.modify_template(&name("t"), replicas(&[Medium, Low])));
     assert!(
@@ -217,7 +217,7 @@ fn templates_that_make_no_sense_and_changes_of_built_in_ones_are_refused() {
     );
     assert_eq!(control.template(&name("t")).unwrap().record.replicas, [High, Low], "nothing changed");
     modify(&world, to("none")).unwrap();
-    control.delete_template(&name("t")).unwrap();
+    control.delete_template(&name("t"), None).unwrap();
     assert_eq!(error(control.template(&name("t"))).0, ErrorKind::NotFound);
 }
 
