@@ -1,6 +1,7 @@
 //! Metrics in the text form of Prometheus (OpenMetrics): by volume, by policy group, by drive and by pool,
 //! taken when asked.
 
+mod alarms;
 mod background;
 mod pools;
 mod process;
@@ -22,6 +23,7 @@ use crate::control::{
     BackgroundJob, Control, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView, VolumeCondition,
     VolumeHealth, VolumeView,
 };
+use alarms::AlarmCounts;
 use reasons::LimitInForce;
 
 /// The media type of what [`write`] writes.
@@ -46,7 +48,7 @@ pub fn write(target: &mut impl std::fmt::Write, snapshot: Snapshot) -> Result<()
 pub struct Snapshot {
     volumes: Vec<Subject>,
     groups: Vec<Subject>,
-    alarms: u64,
+    alarms: AlarmCounts,
     drives: Vec<DriveView>,
     pools: Vec<PoolView>,
     bounds: Vec<BoundLimit>,
@@ -130,7 +132,7 @@ impl Snapshot {
     pub fn take(control: &Control, with_idle_volumes: bool) -> Outcome<Snapshot> {
         let mut snapshot = Snapshot {
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
-            alarms: control.shown_alarms().len() as u64,
+            alarms: AlarmCounts::of(&control.shown_alarms()),
             drives: control.drives(),
             pools: control.pools(),
             bounds: control.bound_limits(),
@@ -228,7 +230,7 @@ fn condensed(mut totals: Totals) -> Totals {
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         process::encode(&mut encoder, &self.process)?;
-        encode_single(&mut encoder, "weir_alarms", "Faults that stand now", self.alarms)?;
+        alarms::encode(&mut encoder, self.alarms)?;
         encode_drives(&mut encoder, &self.drives)?;
         background::encode(&mut encoder, &self.background)?;
         scrubs::encode(&mut encoder, &self.scrubs)?;
@@ -244,15 +246,6 @@ impl Collector for Snapshot {
         }
         Ok(())
     }
-}
-
-fn encode_single(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: u64,
-) -> Result<(), Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&(value as f64))
 }
 
 /// A gauge of drives: its name, its meaning, and how it is read; a missing drive has none of its space.
@@ -490,7 +483,8 @@ mod tests {
             "weir_volume_queue_depth{tenant=\"default\",volume=\"vol1\"} 3.0",
             "weir_volume_limit_iops{tenant=\"default\",volume=\"vol1\",direction=\"total\"} 1000.0",
             "weir_volume_latency_seconds_count{tenant=\"default\",volume=\"vol1\",operation=\"read\"} 9",
-            "weir_alarms 0.0",
+            "weir_alarms{severity=\"critical\"} 0.0",
+            "weir_alarms{severity=\"warning\"} 0.0",
         ] {
             assert!(text.contains(line), "{line} in:\n{text}");
         }

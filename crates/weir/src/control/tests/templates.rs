@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::ClassPolicy;
 use weir_types::bounds::COPIES_MAX;
+use weir_types::{BackgroundKind, ClassPolicy};
 use weir_volume::mirror::Standing;
 
 use super::*;
@@ -312,6 +312,45 @@ fn a_move_is_turned_around_or_ended_where_it_is() {
     assert_eq!(sorted_classes(&world), [[High; 2]; 4]);
     settle(&world.control);
     assert_eq!(world.control.alarms(), []);
+}
+
+#[test]
+fn planned_move_between_classes_raises_no_alarm_on_its_way() {
+    let (_folder, state) = state();
+    let world = mixed(&state);
+    for (drive, zone) in [("l1", "a"), ("l2", "b"), ("l3", "c"), ("h1", "a"), ("h2", "b"), ("h3", "c")] {
+        let zone = Some(Some(name(zone)));
+        world.control.modify_drive(&name(drive), ModifyDrive { zone, ..ModifyDrive::default() }).unwrap();
+    }
+    let id = world.control.create_volume(following("nvme", "vol1", 4 * GIB)).unwrap().record.id;
+    // New copies stay stale, so that the old ones stay beside them.
+    let resync = BackgroundKind::Resynchronisation;
+    let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
+    let held_up = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
+    world.control.modify_background_policy(resync, &held_up, None).unwrap();
+    modify(&world, to("hybrid")).unwrap();
+    let settle_without_alarm = || {
+        world.control.settle_moves();
+        assert_eq!(world.control.alarms(), [], "a move passes through copies that share a zone");
+    };
+    wait_until("an extent has four copies in three zones", || {
+        settle_without_alarm();
+        classes(&world, &record(&world)).iter().any(|copies| copies.len() == 4)
+    });
+    world.control.reset_background_policy(resync, None).unwrap();
+    wait_until("all copies are where they should be", || {
+        settle_without_alarm();
+        world.control.moves_of(id).is_none()
+    });
+    assert_eq!(sorted_classes(&world), [[Low, Low, High]; 4]);
+    // What stays where it should not be is told.
+    let zone = Some(Some(name("a")));
+    for drive in ["l1", "l2", "l3"] {
+        let change = ModifyDrive { zone: zone.clone(), ..ModifyDrive::default() };
+        world.control.modify_drive(&name(drive), change).unwrap();
+    }
+    let alarms = world.control.alarms();
+    assert!(alarms.len() == 1 && alarms[0].message.contains("share a zone"), "{alarms:?}");
 }
 
 #[test]
