@@ -289,6 +289,38 @@ fn change_for_an_older_version_is_refused_at_every_door() {
 }
 
 #[test]
+fn request_that_is_refused_at_the_door_has_an_audit_line() {
+    let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
+    let foreign = ask_api(&daemon, "POST /v1/volumes HTTP/1.1\r\nOrigin: https://evil.example\r\n");
+    assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
+    let lines = audit_lines(daemon.state());
+    let told = |name: &str| lines[0][name].as_str().unwrap_or_default();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!((told("method"), told("object"), told("result")), ("POST", "/v1/volumes", "refused"));
+    let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
+    assert!(told("who").starts_with(&who) && lines[0]["status"] == 403, "{lines:?}");
+    assert!(told("reason").contains("https://evil.example"), "{lines:?}");
+}
+
+#[test]
+fn scrub_is_told_as_an_object() {
+    let daemon = Daemon::fresh();
+    for name in ["v", "w"] {
+        daemon.create(name, "1MiB");
+    }
+    let names = |told: &Value| -> Vec<String> {
+        let scrubs = told["scrubs"].as_array().unwrap();
+        scrubs.iter().map(|scrub| scrub["volume"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&daemon.json(&words("scrub v w"))), ["v", "w"]);
+    let ended = daemon.json(&words("scrub v w --wait"));
+    assert_eq!(names(&ended), ["v", "w"]);
+    assert!(ended["scrubs"].as_array().unwrap().iter().all(|scrub| scrub["state"] == "completed"), "{ended}");
+    assert_eq!(names(&daemon.json(&words("scrub --cancel v"))), ["v"]);
+    assert_eq!(names(&daemon.json(&words("scrub list"))), ["v", "w"]);
+}
+
+#[test]
 fn log_level_is_changed_while_the_daemon_runs() {
     let daemon = State::new().start(&["--reactors", "1", "--log-level", "warn"]);
     assert_eq!(daemon.ok(&words("service log-level")), "warn\n");

@@ -40,6 +40,18 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Why it is refused, in words.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let answer = ApiError::from(ControlError::refused(self.message));

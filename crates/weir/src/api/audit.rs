@@ -2,18 +2,23 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request};
+use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::admission::Refusal;
 use super::types::ErrorDetail;
-use crate::logging::AUDIT;
+use crate::logging::{AUDIT, LineGate};
 
 /// Bytes of a request's body that are taken in to be told; one that is larger, or does not say how large it is, is told
 /// without what it says.
 const BODY_BYTES_MAX: usize = 16 << 10;
 /// Characters of a body that are told.
 const BODY_CHARACTERS_MAX: usize = 1000;
+
+/// Lines about requests that are not let in.
+static REFUSALS: LineGate = LineGate::new();
 
 /// Who sent a request, as its listener knows: credentials of a local peer, or an address and the name of a token.
 #[derive(Clone, Debug)]
@@ -80,6 +85,16 @@ pub(super) async fn audit(request: Request, next: Next) -> Response {
     response
 }
 
+/// Writes the line of a request that is not let in, changes and reads alike. A client can cause any number of them, so
+/// they are bounded.
+pub fn refused(Caller(who): &Caller, request: &Parts, refusal: &Refusal) {
+    let Some(left_out) = REFUSALS.pass() else { return };
+    let (method, object) = (&request.method, told(&request.uri.to_string()));
+    let (status, reason) = (refusal.status().as_u16(), told(refusal.message()));
+    let result = "refused";
+    tracing::warn!(target: AUDIT, who, %method, object, result, status, reason, left_out, "not let in");
+}
+
 /// The same request, and what it says.
 async fn read(request: Request) -> (Request, String) {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
@@ -98,7 +113,7 @@ async fn read(request: Request) -> (Request, String) {
     }
 }
 
-/// A body in one line of a bounded length.
+/// A text of a client in one line of a bounded length.
 fn told(body: &str) -> String {
     let is_shown = |character: &char| !character.is_control();
     let line: String = body.chars().filter(is_shown).take(BODY_CHARACTERS_MAX).collect();

@@ -30,7 +30,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::admission::{Entrance, admit};
-use super::audit::Caller;
+use super::audit::{self, Caller};
 use super::body::{Busy, Timely};
 use super::timed::Timed;
 use super::token::Token;
@@ -271,7 +271,10 @@ async fn answer(
     parts.extensions.insert(ConnectInfo(guest.caller.clone()));
     let response = match admit(&guest.entrance, &parts) {
         Ok(()) => service.call(Request::from_parts(parts, Body::new(Timely::new(body)))).await?,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            audit::refused(&guest.caller, &parts, &refusal);
+            refusal.into_response()
+        }
     };
     Ok(response.map(|body| Body::new(busy.with(body))))
 }

@@ -259,8 +259,8 @@ impl Client {
     }
 
     /// Removes what belongs to something; answers how that is then.
-    pub fn delete_of<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandError> {
-        self.change(self.request(Method::DELETE, path, &[]))
+    pub fn delete_of<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CommandError> {
+        self.change(self.request(Method::DELETE, path, query))
     }
 
     fn request(&self, method: Method, path: &str, query: Query<'_>) -> RequestBuilder {

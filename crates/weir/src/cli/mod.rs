@@ -83,7 +83,11 @@ fn dispatch(arguments: Arguments, options: ChangeOptions) -> Result<(), CommandE
         Command::Template { command } => commands::template::run(&connect()?, command),
         Command::Journal { command } => commands::journal::run(&connect()?, command),
         Command::Tenant { command } => commands::tenant::run(&connect()?, command),
-        Command::Scrub(scrub) => commands::scrub::run(&connect()?, scrub),
+        // It may concern many volumes, of which it tells in one answer.
+        Command::Scrub(scrub) => {
+            let client = connect()?.with_options(ChangeOptions::default());
+            commands::scrub::run(&client, scrub)
+        }
         Command::Qos { command } => commands::qos::run(&connect()?, command),
     }
 }

@@ -25,7 +25,12 @@ use crate::dataplane::{DataPlane, NewConnection};
 use crate::doors::budget::{Budget, Place};
 use crate::doors::peer::Peer;
 use crate::doors::socket::{self, SocketAccess};
+use crate::logging::LineGate;
 
+/// Lines about clients that could not be accepted.
+static UNACCEPTED: LineGate = LineGate::new();
+/// Lines about handshakes that came to no connection.
+static UNFINISHED: LineGate = LineGate::new();
 /// Bytes read at a time during a handshake.
 const READ_BYTES: usize = 4096;
 /// Pause after a client could not be accepted.
@@ -115,7 +120,9 @@ async fn accept_until_stopped(socket: Socket, shared: Arc<Shared>, mut stopped: 
             let stream = match socket.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    tracing::warn!(%error, "a client could not be accepted");
+                    if let Some(left_out) = UNACCEPTED.pass() {
+                        tracing::warn!(%error, left_out, "a client could not be accepted");
+                    }
                     // Short of descriptors, say: trying again at once would only spin.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -216,7 +223,11 @@ async fn serve_client(stream: Stream, place: &Place, shared: &Shared) {
     };
     match outcome {
         Ok(Ok(Ended::Handed | Ended::Closed(CloseReason::Aborted))) => {}
-        Ok(Ok(Ended::Closed(reason))) => tracing::info!(%reason, "a handshake ended without a connection"),
+        Ok(Ok(Ended::Closed(reason))) => {
+            if let Some(left_out) = UNFINISHED.pass() {
+                tracing::info!(%reason, left_out, "a handshake ended without a connection");
+            }
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a client went away during its handshake"),
         Err(_) => tracing::debug!("a handshake took longer than {HANDSHAKE_SECONDS_MAX} s and was ended"),
     }

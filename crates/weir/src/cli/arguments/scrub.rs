@@ -8,7 +8,7 @@ use super::{ReadArguments, TenantOption};
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Example:\n  weir scrub vol1 vol2 --wait\n  weir scrub --all\n  weir scrub --cancel vol1\n  weir scrub list"
+    after_help = "Example:\n  weir scrub vol1 vol2 --wait\n  weir scrub --all\n  weir scrub --cancel vol1\n  weir scrub list\n  weir scrub --all --wait -o json"
 )]
 pub struct ScrubArguments {
     /// What else to do.
@@ -31,6 +31,8 @@ pub struct ScrubArguments {
     pub wait: bool,
     #[command(flatten)]
     pub tenant: TenantOption,
+    #[command(flatten)]
+    pub read: ReadArguments,
 }
 
 impl ScrubArguments {

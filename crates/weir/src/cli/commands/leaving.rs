@@ -28,7 +28,7 @@ pub fn remove(client: &Client, path: &str, wait: bool) -> Result<(), CommandErro
 
 /// Takes back that a drive is to be removed.
 pub fn cancel(client: &Client, path: &str) -> Result<(), CommandError> {
-    client.delete_of::<Drive>(&format!("{path}/removal")).map(|_| ())
+    client.delete_of::<Drive>(&format!("{path}/removal"), &[]).map(|_| ())
 }
 
 /// Whether a drive can be used, and how far it is from being empty if it is to be removed.

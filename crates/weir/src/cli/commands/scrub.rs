@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_types::units::Size;
 
-use super::super::arguments::{ScrubArguments, ScrubCommand};
+use super::super::arguments::{Format, ScrubArguments, ScrubCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use crate::api::types::{DamagedRange, Scrub, ScrubList, ScrubState, Volume};
@@ -22,8 +22,10 @@ pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandErro
         return output::show(&list, read.output, table);
     }
     let tenant = arguments.tenant.tenant.as_deref();
+    let format = arguments.read.output;
     if let Some(volume) = &arguments.cancel {
-        return client.delete(&path(volume), &[("tenant", tenant)]);
+        let scrubs = vec![client.delete_of(&path(volume), &[("tenant", tenant)])?];
+        return tell(&ScrubList { scrubs }, format);
     }
     let mut begun: Vec<Scrub> = Vec::new();
     if arguments.all {
@@ -35,7 +37,15 @@ pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandErro
     for volume in arguments.volumes() {
         begun.push(begin(client, volume, tenant)?);
     }
-    if arguments.wait { wait(client, &begun) } else { Ok(()) }
+    if arguments.wait { wait(client, &begun, format) } else { tell(&ScrubList { scrubs: begun }, format) }
+}
+
+/// Tells a program which scrubs began or ended; a person has nothing to read then.
+fn tell(list: &ScrubList, format: Format) -> Result<(), CommandError> {
+    match format {
+        Format::Table => Ok(()),
+        format => output::show(list, format, table),
+    }
 }
 
 fn path(volume: &str) -> String {
@@ -51,7 +61,7 @@ fn is_going_on(scrub: &Scrub) -> bool {
 }
 
 /// Waits until scrubs have ended, shows how far they are to whoever sits before a terminal, and then what was found.
-fn wait(client: &Client, begun: &[Scrub]) -> Result<(), CommandError> {
+fn wait(client: &Client, begun: &[Scrub], format: Format) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
     let is_own = |scrub: &Scrub| begun.iter().any(|other| other.id == scrub.id);
     loop {
@@ -62,7 +72,7 @@ fn wait(client: &Client, begun: &[Scrub]) -> Result<(), CommandError> {
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", bar(&own));
         }
         if !own.iter().any(is_going_on) {
-            output::print(table(&ScrubList { scrubs: own.clone() }).trim_end())?;
+            output::show(&ScrubList { scrubs: own.clone() }, format, table)?;
             return own.iter().try_for_each(refuse_unsound);
         }
         std::thread::sleep(WAIT_INTERVAL);
