@@ -221,6 +221,39 @@ fn readers_who_read_nothing_cost_little_memory_and_are_dropped() {
 }
 
 #[test]
+fn lists_of_any_length_are_answered_in_pieces() {
+    let daemon = Daemon::fresh();
+    daemon.ok(&["tenant", "create", "t"]);
+    daemon.ok(&["qos", "policy-group", "create", "p", "--tenant", "t", "--max-throughput", "5IOPS"]);
+    daemon.ok(&["volume", "create", "v", "--tenant", "t", "--size", "1MiB", "--qos-policy-group", "p"]);
+    for path in [
+        "/v1/volumes",
+        "/v1/tenants",
+        "/v1/qos/policy-groups",
+        "/v1/qos/adaptive-policy-groups",
+        "/v1/qos/policies",
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let (status, answer) = ask(connect_api(&daemon), &request);
+        let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
+        assert!(status == 200 && head.contains("transfer-encoding: chunked"), "{path}: {head}");
+        // What is made as a whole says how long it is.
+        assert!(!head.contains("content-length"), "{path}: {head}");
+    }
+    let tenants = daemon.json(&["tenant", "list"]);
+    let counts: Vec<_> =
+        tenants["tenants"].as_array().unwrap().iter().map(|t| (&t["name"], &t["volumes"])).collect();
+    assert_eq!(serde_json::json!(counts), serde_json::json!([["default", 0], ["t", 1]]));
+    let exported = daemon.ok(&["qos", "export"]);
+    let file = daemon.state().beside("policies.yaml");
+    fs::write(&file, &exported).unwrap();
+    assert!(exported.contains("qos_policy_group: p") && exported.contains("version:"), "{exported}");
+    daemon.ok(&["qos", "apply", file.to_str().unwrap()]);
+    assert_eq!(daemon.ok(&["qos", "export"]), exported, "what was exported changes nothing");
+    daemon.stop();
+}
+
+#[test]
 fn folder_that_another_user_can_write_does_not_become_a_drive() {
     if !is_root() {
         return;

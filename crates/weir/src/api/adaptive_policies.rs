@@ -1,17 +1,17 @@
 //! `/v1/qos/adaptive-policy-groups`
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 
-use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::answer::{ApiError, Body, Path, Query};
 use super::types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, ChangeQuery,
     ErrorBody, IfMatchHeader, Rename, TenantQuery,
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
-use crate::control::{Control, GroupKind};
+use crate::control::{Control, GroupKind, Outcome};
 
 /// List adaptive policy groups.
 #[utoipa::path(
@@ -24,12 +24,13 @@ use crate::control::{Control, GroupKind};
 pub(super) async fn list(
     State(context): State<Context>,
     Query(query): Query<TenantQuery>,
-) -> Answer<AdaptivePolicyGroupList> {
+) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let list = move |control: &Control| control.policy_groups(GroupKind::Adaptive, tenant.as_ref());
-    let views = context.run(list).await?;
-    let groups = views.into_iter().map(convert_policy::adaptive_group).collect::<Result<_, _>>();
-    Ok(Json(AdaptivePolicyGroupList { adaptive_policy_groups: groups? }))
+    let list = move |control: &Control| {
+        let views = control.policy_groups(GroupKind::Adaptive, tenant.as_ref())?.into_iter();
+        views.map(convert_policy::adaptive_group).collect::<Outcome<Vec<_>>>()
+    };
+    context.stream_list::<_, AdaptivePolicyGroup>("adaptive_policy_groups", list).await
 }
 
 /// Make an adaptive policy group.

@@ -1,12 +1,16 @@
 //! `/v1/qos/policies`: all policies and bindings at once.
 
+use std::io::{self, Write};
+
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 
 use weir_types::BackgroundPolicy;
 
-use super::answer::{Answer, Body};
+use super::answer::{Answer, ApiError, Body};
 use super::background::background_change;
+use super::stream::{Footprint, JSON, Sheet};
 use super::types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, BackgroundPolicyEntry,
     BackgroundPolicyModify, BurstModify, ChargesModify, ErrorBody, LimitsModify, OperationSize,
@@ -14,9 +18,11 @@ use super::types::{
     Rates, TenantPolicies, VolumeBinding,
 };
 use super::{Context, convert, convert_policy};
+use crate::control::bounds::{API_TENANTS_PER_PIECE, API_VOLUMES_PER_PIECE};
+use crate::control::records::VolumeState;
 use crate::control::{
-    self, ApplyPolicies, BackgroundEntry, BackgroundPolicyView, Control, ControlError, GroupEntry, GroupKind,
-    Outcome, Place, PolicyChange, TenantEntry, VolumeEntry, VolumeView,
+    self, ApplyPolicies, BackgroundEntry, BackgroundPolicyView, Control, GroupEntry, GroupKind, Outcome,
+    Place, PolicyChange, TenantEntry, TenantView, VolumeEntry, VolumeView,
 };
 
 /// Bring all policies and bindings to what a set says, as a whole or not at all.
@@ -44,8 +50,10 @@ pub(super) async fn apply(
     responses((status = 200, description = "All policies and bindings", body = PolicySet),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn export(State(context): State<Context>) -> Answer<PolicySet> {
-    Ok(Json(context.run(write_set).await?))
+pub(super) async fn export(State(context): State<Context>) -> Result<Response, ApiError> {
+    // Before anything is read, so that nothing is newer than is said unnoticed.
+    let prepare = |control: &Control| Ok(control.policies_version());
+    context.stream((Footprint::Whole, JSON), prepare, write_set).await
 }
 
 /// Reads every entry of a section, with its place before what is wrong with it.
@@ -147,30 +155,40 @@ fn volume(entry: VolumeBinding, place: Place) -> Outcome<VolumeEntry> {
     Ok(VolumeEntry { place, tenant, name: convert::name(&entry.name)?, policy })
 }
 
-fn write_set(control: &Control) -> Outcome<PolicySet> {
-    // Before anything is read, so that nothing is newer than is said unnoticed.
-    let version = Some(control.policies_version());
-    let tenants = control.tenants().into_iter().map(|view| TenantPolicies {
-        name: view.record.name.into(),
-        qos_policy_group: view.policy_group.map(|group| group.name.into()),
-        template: view.template.map(|group| group.name.into()),
-    });
-    let has_policies =
-        |tenant: &TenantPolicies| tenant.qos_policy_group.is_some() || tenant.template.is_some();
-    let fixed = control.policy_groups(GroupKind::Fixed, None)?;
-    let adaptive = control.policy_groups(GroupKind::Adaptive, None)?;
-    let adaptive = adaptive.into_iter().filter(|view| !view.is_built_in);
-    let adaptive = adaptive.map(|view| convert_policy::adaptive_group(view).map(write_adaptive));
-    let volumes = control.volume_records_by_name();
+/// Writes all sections of a set, of which one at a time, or a piece of one, is in memory.
+fn write_set(control: &Control, version: u64, sheet: &mut Sheet) -> io::Result<()> {
+    write!(sheet, "{{\"version\":{version},\"tenants\":[")?;
+    let mut is_first = true;
+    for names in control.tenant_names().chunks(API_TENANTS_PER_PIECE) {
+        sheet.entries(control.tenant_views(names).into_iter().filter_map(write_tenant), &mut is_first)?;
+    }
+    let fixed = control.policy_groups(GroupKind::Fixed, None).map_err(io::Error::other)?;
+    write!(sheet, "],\"policy_groups\":[")?;
+    sheet.entries(fixed.into_iter().map(|view| write_fixed(view.into())), &mut true)?;
+    let adaptive = control.policy_groups(GroupKind::Adaptive, None).map_err(io::Error::other)?.into_iter();
+    let adaptive = adaptive.filter(|view| !view.is_built_in).map(convert_policy::adaptive_group);
+    let adaptive: Vec<_> = adaptive.collect::<Outcome<_>>().map_err(io::Error::other)?;
+    write!(sheet, "],\"adaptive_policy_groups\":[")?;
+    sheet.entries(adaptive.into_iter().map(write_adaptive), &mut true)?;
+    write!(sheet, "],\"volumes\":[")?;
+    let mut is_first = true;
+    for ids in control.volume_ids(None).map_err(io::Error::other)?.chunks(API_VOLUMES_PER_PIECE) {
+        let made = control.volume_views(ids).into_iter();
+        let made = made.filter(|view| view.record.state != VolumeState::Creating);
+        sheet.entries(made.filter_map(write_binding), &mut is_first)?;
+    }
+    write!(sheet, "],\"background_policies\":[")?;
     let background = control.background_policies().into_iter().filter(|view| !view.is_built_in);
-    Ok(PolicySet {
-        version,
-        tenants: Some(tenants.filter(has_policies).collect()),
-        policy_groups: Some(fixed.into_iter().map(|view| write_fixed(view.into())).collect()),
-        adaptive_policy_groups: Some(adaptive.collect::<Result<_, ControlError>>()?),
-        volumes: Some(volumes.into_iter().filter_map(write_binding).collect()),
-        background_policies: Some(background.map(write_background).collect()),
-    })
+    sheet.entries(background.map(write_background), &mut true)?;
+    sheet.write_all(b"]}")
+}
+
+/// The policies of a tenant that has any.
+fn write_tenant(view: TenantView) -> Option<TenantPolicies> {
+    let qos_policy_group = view.policy_group.map(|group| group.name.into());
+    let template = view.template.map(|group| group.name.into());
+    let has_policies = qos_policy_group.is_some() || template.is_some();
+    has_policies.then(|| TenantPolicies { name: view.record.name.into(), qos_policy_group, template })
 }
 
 fn write_binding(view: VolumeView) -> Option<VolumeBinding> {

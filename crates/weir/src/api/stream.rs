@@ -27,7 +27,7 @@ use crate::control::bounds::{
 use crate::control::{Control, Outcome};
 
 /// The media type of JSON.
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// How many answers are under way at a time.
 #[derive(Clone)]

@@ -1,17 +1,18 @@
 //! `/v1/tenants`
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 
 use super::Context;
-use super::answer::{Answer, ApiError, Body, Path};
+use super::answer::{ApiError, Body, Path};
 use super::types::{
     ErrorBody, IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify,
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
-use crate::control::{ControlError, ModifyTenant};
+use crate::control::bounds::API_TENANTS_PER_PIECE;
+use crate::control::{Control, ModifyTenant};
 
 /// List all tenants.
 #[utoipa::path(
@@ -19,9 +20,10 @@ use crate::control::{ControlError, ModifyTenant};
     responses((status = 200, description = "All tenants", body = TenantList),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Answer<TenantList> {
-    let tenants = context.run(|control| Ok::<_, ControlError>(control.tenants())).await?;
-    Ok(Json(TenantList { tenants: tenants.into_iter().map(Tenant::from).collect() }))
+pub(super) async fn list(State(context): State<Context>) -> Result<Response, ApiError> {
+    let list = |control: &Control| Ok(control.tenant_names());
+    let pieces = ("tenants", API_TENANTS_PER_PIECE);
+    context.stream_in_pieces::<_, _, Tenant>(pieces, list, Control::tenant_views).await
 }
 
 /// Make a tenant.

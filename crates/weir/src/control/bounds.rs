@@ -123,6 +123,9 @@ pub const API_ANSWER_PIECES_AHEAD: usize = 2;
 /// Volumes that are looked up at a time for a list of them.
 pub const API_VOLUMES_PER_PIECE: usize = 128;
 
+/// Tenants that are looked up at a time for a list of them: for each piece the volumes of all tenants are counted.
+pub const API_TENANTS_PER_PIECE: usize = 1024;
+
 /// Shortest token that the API accepts over TCP, in bytes: 128 random bits in hexadecimal digits, or 24 letters.
 pub const API_TOKEN_BYTES_MIN: usize = 24;
 

@@ -1,5 +1,7 @@
 //! Operations on tenants.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use weir_types::{Name, PolicyGroupId, Scope};
 
@@ -41,30 +43,40 @@ pub struct TenantView {
 }
 
 impl TenantView {
-    fn of(model: &Model, tenant: &Versioned<TenantRecord>) -> TenantView {
+    fn of(model: &Model, tenant: &Versioned<TenantRecord>, volumes: usize) -> TenantView {
         let record = &tenant.record;
         let group = |id: Option<PolicyGroupId>| model.group_by_id(id?).cloned();
         TenantView {
             record: record.clone(),
             policy_group: group(record.policy_group),
             template: group(record.template),
-            volumes: model.plain_volumes().filter(|volume| volume.tenant == record.name).count(),
+            volumes,
             version: tenant.revision,
         }
     }
 }
 
 impl Control {
-    /// All tenants by name.
-    pub fn tenants(&self) -> Vec<TenantView> {
+    /// The names of all tenants.
+    pub fn tenant_names(&self) -> Vec<Name> {
+        self.model().tenants.keys().cloned().collect()
+    }
+
+    /// Some tenants; those that are gone are left out.
+    pub fn tenant_views(&self, names: &[Name]) -> Vec<TenantView> {
         let model = self.model();
-        model.tenants.values().map(|tenant| TenantView::of(&model, tenant)).collect()
+        let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
+        model.plain_volumes().for_each(|volume| *counts.entry(&volume.tenant).or_default() += 1);
+        let tenants = names.iter().filter_map(|name| model.tenants.get(name));
+        let count = |name: &Name| counts.get(name).copied().unwrap_or(0);
+        tenants.map(|tenant| TenantView::of(&model, tenant, count(&tenant.record.name))).collect()
     }
 
     /// One tenant.
     pub fn tenant(&self, name: &Name) -> Outcome<TenantView> {
         let model = self.model();
-        Ok(TenantView::of(&model, model.tenant(Some(name))?))
+        let volumes = model.plain_volumes().filter(|volume| volume.tenant == *name).count();
+        Ok(TenantView::of(&model, model.tenant(Some(name))?, volumes))
     }
 
     /// Changes a tenant's policy, which holds for all that it owns from the answer on, or the template of volumes

@@ -341,7 +341,7 @@ pub(super) fn inventory(control: &Control) -> String {
     let volumes: Vec<_> = control.volumes(None).unwrap().into_iter().map(|view| view.record).collect();
     let groups: Vec<_> =
         control.policy_groups(GroupKind::Fixed, None).unwrap().into_iter().map(|view| view.record).collect();
-    serde_json::to_string_pretty(&(control.tenants().len(), volumes, groups)).unwrap()
+    serde_json::to_string_pretty(&(control.tenant_names().len(), volumes, groups)).unwrap()
 }
 
 #[test]

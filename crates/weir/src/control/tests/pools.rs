@@ -54,7 +54,12 @@ fn make_groups(control: &Control, groups: &[(&str, &str, bool, Option<&str>)]) {
 fn everything(control: &Control) -> String {
     let ledgers: Vec<_> =
         control.pools().into_iter().map(|pool| (pool.name, pool.settings, pool.ledger)).collect();
-    format!("{}{:?}{ledgers:?}{:?}", inventory(control), control.tenants(), control.alarms())
+    format!(
+        "{}{:?}{ledgers:?}{:?}",
+        inventory(control),
+        control.tenant_views(&control.tenant_names()),
+        control.alarms()
+    )
 }
 
 fn set_tenant(control: &Control, policy_group: Option<&str>, force: bool) -> Outcome<()> {

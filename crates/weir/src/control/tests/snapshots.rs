@@ -38,7 +38,7 @@ fn a_snapshot_is_no_volume_that_others_see_but_an_export_that_nobody_writes_to()
     let control = &world.control;
     assert_eq!(control.volumes(None).unwrap().len(), 1);
     assert_eq!(control.volume(None, &name("vol1")).unwrap().snapshots, 1);
-    assert_eq!(control.tenants()[0].volumes, 1);
+    assert_eq!(control.tenant_views(&control.tenant_names())[0].volumes, 1);
     let export = world.exports.find("vol1@one").unwrap();
     assert!(export.read_only && export.size_bytes == 2 * GIB);
     assert_eq!(error(control.volume(None, &name("one"))).0, ErrorKind::NotFound);
