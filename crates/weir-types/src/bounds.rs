@@ -85,6 +85,10 @@ pub const CONNECTION_REQUESTS_MAX: usize = 1024;
 /// Batches of answers that one connection may leave unread; past this its socket is not read.
 pub const OUTBOX_BATCHES_MAX: usize = 4;
 
+/// How long a client may leave unread what it has been sent, or owe the rest of a payload, in nanoseconds, while others
+/// find no buffer; then its connection ends. A reading client takes a batch of answers in a fraction of that.
+pub const CLIENT_STALL_NS_MAX: u64 = 10_000_000_000;
+
 /// Runs of data or hole in one answer to a block status request, of 8 bytes each.
 pub const STATUS_RUNS_MAX: usize = 128;
 

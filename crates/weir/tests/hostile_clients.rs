@@ -273,9 +273,13 @@ fn clients_that_stall_in_a_payload() {
 
 #[test]
 fn clients_that_reset_their_connections() {
-    let daemon = State::new().start(&["--reactors", "2", "--nbd-listen", "tcp:127.0.0.1:0"]);
-    let address = daemon.tcp_address();
-    let mut scene = Scene::on(daemon);
+    let port = wait_for("a free port", free_port);
+    let address = format!("127.0.0.1:{port}");
+    let state = State::new();
+    let unix = format!("unix:{}", state.path().join("nbd.sock").display());
+    let tcp = format!("tcp:{address}");
+    let arguments = ["--reactors", "2", "--nbd-listen", &unix, "--nbd-listen", &tcp];
+    let mut scene = Scene::on(state.start(&arguments));
     for number in 0..60 {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(&3u32.to_be_bytes()).unwrap();
@@ -290,6 +294,11 @@ fn clients_that_reset_their_connections() {
         }
     }
     scene.finish();
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Option<u16> {
+    Some(std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port())
 }
 
 #[test]
@@ -353,6 +362,60 @@ fn volume_can_be_attached_beside_any_number_of_idle_connections() {
     let (resident, bound) = (daemon.resident_bytes(), memory_bound(idle.len() as u64));
     assert!(resident <= bound, "{} MiB are resident, {} are allowed", resident >> 20, bound >> 20);
     drop(idle);
+    daemon.stop();
+}
+
+/// Makes a volume without a process for the command.
+fn create_quickly(daemon: &Daemon, name: &str, size_bytes: u64) {
+    let mut stream = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
+    let body = format!("{{\"name\": \"{name}\", \"size_bytes\": {size_bytes}}}");
+    let head = "POST /v1/volumes HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json";
+    write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 201 "), "{answer}");
+}
+
+#[test]
+fn clients_of_many_volumes_that_read_nothing_leave_others_served() {
+    const SIZE_BYTES: u32 = 512 << 10;
+    // With the least that each connection may always hold, the first ones of so many volumes use up what those that
+    // volumes share leave of a reactor's buffers.
+    const VOLUMES: usize =
+        (BUFFER_POOL_BYTES / CONNECTION_BUFFER_BYTES_MIN - CONNECTIONS_SHARED_PER_REACTOR_MAX) + 44;
+    let daemon = State::new().start(&["--reactors", "1"]);
+    let socket = daemon.nbd_socket();
+    let volumes: Vec<String> = (0..VOLUMES).map(|number| format!("v{number}")).collect();
+    for name in &volumes {
+        create_quickly(&daemon, name, SIZE_BYTES.into());
+        let mut writer = Client::attach(&socket, name);
+        writer.write(0, &Random::new(1).bytes(SIZE_BYTES as usize)).unwrap();
+        writer.disconnect();
+    }
+    create_quickly(&daemon, "last", SIZE_BYTES.into());
+    let mut client = Client::attach(&socket, "last");
+    let deaf: Vec<Client> = volumes
+        .iter()
+        .chain(&volumes)
+        .filter_map(|name| {
+            let mut client = Client::try_attach(&socket, name).ok()?;
+            client.stream.set_nonblocking(true).unwrap();
+            while client.send(READ, 0, 0, SIZE_BYTES, &[]).is_ok() {}
+            Some(client)
+        })
+        .collect();
+    // The buffers are used up some time in between.
+    for _ in 0..50 {
+        client.write(0, &[7; 256 << 10]).unwrap();
+        assert_eq!(client.read(0, 256 << 10).unwrap(), vec![7; 256 << 10]);
+    }
+    let connections = daemon.json(&["status"])["volumes"]["connections"].as_u64().unwrap();
+    assert!(
+        connections < deaf.len() as u64,
+        "{connections} of {} clients that read nothing are left",
+        deaf.len()
+    );
+    drop(deaf);
     daemon.stop();
 }
 

@@ -111,6 +111,8 @@ pub(super) struct IncomingPart {
     /// `None` while the kernel fills it.
     pub memory: Option<Unfilled>,
     pub filled: usize,
+    /// Since when its client owes what is missing, in nanoseconds.
+    pub since_ns: u64,
 }
 
 /// Replies on their way out, and the bytes of buffers in them.
@@ -162,6 +164,8 @@ pub(super) struct Connection {
     pub outbox: VecDeque<Outgoing>,
     /// Bytes of buffers in the batch that the kernel is sending, while it does.
     pub sending: Option<usize>,
+    /// Since when it does, in nanoseconds.
+    pub sending_since_ns: u64,
     pub is_listed_outgoing: bool,
     pub is_listed_resuming: bool,
     /// Nothing more is read; it closes once everything is answered.
@@ -201,6 +205,7 @@ impl Connection {
             held_bytes: 0,
             outbox: VecDeque::new(),
             sending: None,
+            sending_since_ns: 0,
             is_listed_outgoing: false,
             is_listed_resuming: false,
             is_draining: false,

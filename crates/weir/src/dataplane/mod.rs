@@ -27,6 +27,7 @@ mod send;
 mod serve;
 mod served_volume;
 mod sharing;
+mod stalled_clients;
 mod stalls;
 mod status;
 #[cfg(test)]

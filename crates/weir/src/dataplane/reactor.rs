@@ -71,6 +71,8 @@ pub(super) struct Reactor {
     pub resuming: Vec<ConnectionIndex>,
     /// Connections that found the pool exhausted; all are tried again when a buffer comes back.
     pub starved: Vec<ConnectionIndex>,
+    /// When to look again for clients that hold buffers and do nothing, while connections find none.
+    pub stalled_clients_look_ns: Option<u64>,
     /// Buffers that had come back to the pool when the last of them found it so.
     pub returns_seen: u64,
     /// Connections that drain or close; looked after at the end of each round, so that no index becomes
@@ -136,6 +138,7 @@ impl Reactor {
             outgoing: Vec::new(),
             resuming: Vec::new(),
             starved: Vec::new(),
+            stalled_clients_look_ns: None,
             returns_seen: 0,
             ending: Vec::new(),
             spare_batches: Vec::new(),
@@ -209,6 +212,7 @@ impl Reactor {
         self.end_due_rests();
         self.resume_starved();
         self.resume_listed();
+        self.end_stalled_clients();
         self.send_outgoing();
         self.settle_ending();
     }
@@ -270,9 +274,10 @@ impl Reactor {
         let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
         let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
         let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.statuses.next_ns(), self.stop_by_ns];
+        let limits = limits.into_iter().chain([self.stalled_clients_look_ns]);
         let answers = [held_ns, background_ns, notes_ns, copying_ns, keeping_ns];
         let looks = [scrubs_ns, self.capture_look_ns, self.journals_wake_ns, self.yielding.wake_ns()];
-        let at_ns = limits.into_iter().chain(answers).chain(looks).flatten().min()?;
+        let at_ns = limits.chain(answers).chain(looks).flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 

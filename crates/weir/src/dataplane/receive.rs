@@ -133,7 +133,8 @@ impl Reactor {
             };
             memory.append_zeroes(skew(part));
             let incoming = self.connections[index].incoming.as_mut().expect("a write is coming in");
-            incoming.part = Some(IncomingPart { part, memory: Some(memory), filled: 0 });
+            incoming.part =
+                Some(IncomingPart { part, memory: Some(memory), filled: 0, since_ns: self.now_ns });
         }
         self.fill_part(index)
     }

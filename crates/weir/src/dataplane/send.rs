@@ -197,7 +197,7 @@ impl Reactor {
             return;
         }
         if let Some(Outgoing { batch, held_bytes }) = connection.outbox.pop_front() {
-            connection.sending = Some(held_bytes);
+            (connection.sending, connection.sending_since_ns) = (Some(held_bytes), self.now_ns);
             self.ring.send(Token::Send(index), &connection.socket, batch);
         }
     }
