@@ -176,7 +176,12 @@ mod tests {
         let log = |step: usize| {
             (0..20_000).step_by(step).map(|at_ms| Completion { at_ms, latency_ns: 1 }).collect()
         };
-        let window = |begin_ms| Window { begin_ms, from_ms: begin_ms + 2000, to_ms: begin_ms + 10_000 };
+        let window = |begin_ms| Window {
+            begin_ms,
+            from_ms: begin_ms + 2000,
+            to_ms: begin_ms + 10_000,
+            let_through: [0; 3],
+        };
         let svg = draw(&[log(1), log(2), log(4)], &[window(0), window(10_000)], &PHASES);
         assert_eq!(svg.matches("<polyline").count(), 6);
         assert_eq!(svg.matches("class=\"mark\"").count(), 4);

@@ -12,10 +12,10 @@ mod classes;
 mod phases;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
 use crate::report::{Report, grouped, print_table};
@@ -23,7 +23,7 @@ use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
 use crate::world::fio::{Completion, Load, Log, Running};
 use crate::world::folder::Folder;
-use crate::world::{now_ms, tools};
+use crate::world::{http, now_ms, tools};
 use claims::Counted;
 use phases::{PHASES, Phase};
 
@@ -38,6 +38,11 @@ const REGION_BYTES: u64 = 16 << 20;
 const DRIVE_IOPS: u64 = 7000;
 /// Time for a change to settle before counting begins, in seconds.
 const SETTLE_SECONDS: u64 = 2;
+/// The longest time for which a phase waits for what was let through under the ceilings of the one before: a drive that
+/// is slower than them has a long line.
+const DRAIN_SECONDS_MAX: u64 = 15;
+/// Requests that were let through and are not answered which are no line: what a drive is kept busy with.
+const LET_THROUGH_FEW: u64 = 64;
 /// Time over which each phase is counted, in seconds.
 const COUNT_SECONDS: u64 = 8;
 /// An upper bound on the whole run, in seconds; fio is stopped long before.
@@ -49,6 +54,8 @@ pub struct Window {
     begin_ms: u64,
     from_ms: u64,
     to_ms: u64,
+    /// Requests of each volume that ceilings had let through before and that were not answered yet.
+    let_through: [u64; 3],
 }
 
 /// Completions of each volume.
@@ -145,11 +152,43 @@ impl Demo {
             self.daemon.run(line)?;
         }
         std::thread::sleep(Duration::from_secs(SETTLE_SECONDS));
+        let let_through = self.drain(phase)?;
         let from_ms = now_ms();
         std::thread::sleep(Duration::from_secs(COUNT_SECONDS));
         let to_ms = now_ms();
         self.daemon.run("qos statistics volume performance show")?;
-        Ok(Window { begin_ms, from_ms, to_ms })
+        Ok(Window { begin_ms, from_ms, to_ms, let_through })
+    }
+
+    /// Waits until the drive has carried out what limited volumes were let through before; what is left of it.
+    fn drain(&self, phase: &Phase) -> Result<[u64; 3]> {
+        let begun = Instant::now();
+        loop {
+            let let_through = self.let_through()?;
+            let is_few = |volume: &&usize| let_through[**volume] <= LET_THROUGH_FEW;
+            if phase.limited.iter().all(|volume| is_few(&volume))
+                || begun.elapsed().as_secs() >= DRAIN_SECONDS_MAX
+            {
+                return Ok(let_through);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Requests of each volume that no ceiling holds and that are not answered.
+    fn let_through(&self) -> Result<[u64; 3]> {
+        let (text, _) = http::get(&self.daemon.socket(), "/v1/statistics/volumes")?;
+        let sample: Value = serde_json::from_str(&text)?;
+        let samples = sample["volumes"].as_array().context("the statistics list no volumes")?;
+        let mut let_through = [0; 3];
+        for (name, count) in VOLUMES.iter().zip(&mut let_through) {
+            let sample = samples.iter().find(|sample| sample["volume"] == *name);
+            let sample = sample.with_context(|| format!("no statistics of {name}"))?;
+            let number =
+                |field: &str| sample[field].as_u64().with_context(|| format!("{name} has no {field}"));
+            *count = number("queue_depth")?.saturating_sub(number("queue_depth_delayed")?);
+        }
+        Ok(let_through)
     }
 
     fn target(&self, volume: usize) -> crate::world::fio::Target {

@@ -94,7 +94,12 @@ impl Daemon {
 
     /// Where the command line finds the daemon.
     pub fn server(&self) -> String {
-        format!("unix:{}", self.state.join("api.sock").display())
+        format!("unix:{}", self.socket().display())
+    }
+
+    /// The API's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.state.join("api.sock")
     }
 
     /// A volume as a client's target; the name is `NAME` or `TENANT/NAME`.
