@@ -453,3 +453,82 @@ fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
     assert_eq!(fs::read_dir(here.join("volumes")).unwrap().count(), 1);
     daemon.stop();
 }
+
+/// A daemon whose state folder is on a filesystem of its own, with a volume on a drive elsewhere, and a client of that.
+fn with_state_apart() -> (Daemon, Mount, Client) {
+    let (state, mount) = on_one_filesystem("xfs");
+    let daemon = state.start(&["--reactors", "1"]);
+    add_drive(&daemon, &daemon.state().beside("one"));
+    create(&daemon, 1);
+    let mut client = attach(&daemon);
+    client.write(0, &[1; 4096]).unwrap();
+    (daemon, mount, client)
+}
+
+/// Reads, writes also where nothing was written before, and flushes.
+fn is_served(client: &mut Client, value: u8) {
+    for offset in [0, GIB + u64::from(value) * MIB] {
+        client.write(offset, &[value; 4096]).unwrap();
+        client.flush().unwrap();
+        assert_eq!(client.read(offset, 4096).unwrap(), [value; 4096]);
+    }
+}
+
+#[test]
+fn state_folder_that_becomes_full_refuses_changes_and_no_request() {
+    if !can_mount() {
+        return;
+    }
+    let (daemon, mount, mut client) = with_state_apart();
+    let filler = fill_to_the_last_byte(mount.point());
+    is_served(&mut client, 2);
+    let refused = daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
+    assert!(refused.contains("full"), "{refused}");
+    is_served(&mut client, 3);
+    daemon.ok(&["volume", "delete", "vol1", "--force"]);
+    fs::remove_file(filler).unwrap();
+    daemon.ok(&["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
+    daemon.stop();
+}
+
+#[test]
+fn state_folder_that_fails_while_running_refuses_changes_and_no_request() {
+    if !can_mount() {
+        return;
+    }
+    let (daemon, mount, mut client) = with_state_apart();
+    // From here on every operation on the filesystem fails, as on a disk that does not answer any more.
+    common::program::tool("xfs_io", &["-x", "-c", "shutdown", mount.point().to_str().unwrap()]);
+    is_served(&mut client, 2);
+    let refused = daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
+    assert!(refused.contains("the disk that holds the catalogue failed"), "{refused}");
+    is_served(&mut client, 3);
+    drop(client);
+    let state = daemon.stop();
+    mount.unmount();
+    mount.mount();
+    let daemon = state.start(&["--reactors", "1"]);
+    assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [3; 4096]);
+    assert_eq!(daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn default_drive_away_fails_its_own_volumes_until_it_is_back() {
+    let daemon = with_replicas(&["one"]);
+    daemon.create("own", "1GiB");
+    let mut own = Client::attach(&daemon.nbd_socket(), "own");
+    own.write(0, &[5; 4096]).unwrap();
+    let mut other = attach(&daemon);
+    let (folder, elsewhere) = (daemon.state().path().join("drive"), daemon.state().beside("elsewhere"));
+    fs::rename(&folder, &elsewhere).unwrap();
+    wait_for_drive(&daemon, "default", "missing");
+    assert_eq!(own.try_read(0, 4096).unwrap(), Err(EIO));
+    is_served(&mut other, 2);
+    daemon.ok(&["volume", "create", "more", "--size", "1", "--io-priority", "high"]);
+    fs::rename(&elsewhere, &folder).unwrap();
+    wait_for_drive(&daemon, "default", "online");
+    wait_until("the volume is served again", || own.try_read(0, 4096).unwrap().is_ok());
+    assert_eq!(own.read(0, 4096).unwrap(), [5; 4096]);
+    daemon.stop();
+}
