@@ -17,8 +17,9 @@ fn main() -> Result<(), String> {
         Some("moved") => Settings::moved,
         Some("killed") => Settings::killed,
         Some("mixed") => Settings::mixed,
+        Some("resized") => Settings::resized,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, captured, stalled, moved, killed and mixed";
+            let kinds = "all, scrubbed, rotting, captured, stalled, moved, killed, mixed and resized";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };
@@ -29,6 +30,7 @@ fn main() -> Result<(), String> {
         sum.failed += report.failed;
         sum.crashes += report.crashes;
         sum.kills += report.kills;
+        sum.resizes += report.resizes;
         sum.copied += report.copied;
         sum.standings += report.standings;
         sum.captures += report.captures;
@@ -43,9 +45,16 @@ fn main() -> Result<(), String> {
         sum.blocks_damaged += report.blocks_damaged;
     }
     println!(
-        "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} regions copied, {} changes of standing, \
+        "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} resizes, {} regions copied, {} changes of standing, \
          {} captures",
-        sum.acknowledged, sum.failed, sum.crashes, sum.kills, sum.copied, sum.standings, sum.captures
+        sum.acknowledged,
+        sum.failed,
+        sum.crashes,
+        sum.kills,
+        sum.resizes,
+        sum.copied,
+        sum.standings,
+        sum.captures
     );
     println!(
         "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later",

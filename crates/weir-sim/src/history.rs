@@ -84,6 +84,11 @@ impl History {
         Ok(())
     }
 
+    /// Sectors from this one on go: in their place come new ones.
+    pub fn cut(&mut self, first: u64) {
+        self.sectors.split_off(&first);
+    }
+
     /// Sectors that were ever written.
     pub fn sectors(&self) -> Vec<u64> {
         self.sectors.keys().copied().collect()

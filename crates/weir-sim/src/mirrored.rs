@@ -6,6 +6,7 @@ mod crash;
 mod drive;
 mod metadata;
 mod moving;
+mod resizing;
 mod rest;
 mod settings;
 mod stalling;
@@ -119,6 +120,8 @@ struct World {
     scrubs: Scrubs,
     /// Nothing fails any more.
     is_resting: bool,
+    /// Nothing new is begun until the volume was resized.
+    is_resizing: bool,
     report: Report,
 }
 
@@ -210,6 +213,7 @@ impl World {
             next_stamp: 1,
             scrubs: Scrubs::default(),
             is_resting: false,
+            is_resizing: false,
             report: Report::default(),
         };
         world.leave_rot_alone();
@@ -240,7 +244,7 @@ impl World {
             return self.change_copies();
         }
         self.carry_out_unfenced();
-        if self.settings.stalls_per_ten_thousand > 0 && self.stall()? {
+        if self.settings.stalls_per_ten_thousand > 0 && self.stall()? || self.resize_sometimes()? {
             return Ok(());
         }
         if self.settings.is_moved && self.random.chance(1, 15) {

@@ -67,6 +67,12 @@ fn replicas_stay_equal_on_filesystems_with_different_abilities() {
     assert!(sum(&reports, |report| report.copied) > 3000, "hardly anything was made up for");
 }
 
+#[test]
+fn extent_that_grows_back_holds_nothing_of_the_one_before() {
+    let reports = check(120, Settings::resized);
+    assert!(sum(&reports, |report| report.resizes) > 300, "the volume was hardly ever resized");
+}
+
 type Kind = fn(u64) -> Settings;
 
 /// Worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client was told of
@@ -99,6 +105,7 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         (Sabotage::StartsUnfenced, Settings::killed),
         (Sabotage::StartsUnflushed, Settings::killed),
         (Sabotage::ZeroesNothing, Settings::mixed),
+        (Sabotage::GrowsOverOldFiles, Settings::resized),
         (Sabotage::RecordsFirst, Settings::moved),
         (Sabotage::GivesBackEarly, Settings::moved),
     ];

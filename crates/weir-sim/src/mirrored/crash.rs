@@ -49,6 +49,7 @@ impl World {
         self.agenda = Agenda::default();
         self.flushes.clear();
         self.capturing = None;
+        self.is_resizing = false;
         self.control.restart();
         let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
         for drive in &mut self.drives {

@@ -69,6 +69,11 @@ impl Record {
         epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
     }
 
+    /// True if it can be written.
+    pub(super) fn is_well(&self) -> bool {
+        self.fault.is_none()
+    }
+
     /// The daemon ends alone: the kernel writes dirty pages, and the next start reads past the cache.
     pub(super) fn lose_cache(&mut self) -> Vec<Witness> {
         for block in std::mem::take(&mut self.dirty) {

@@ -42,6 +42,8 @@ pub enum Sabotage {
     StartsUnflushed,
     /// A range counts as zeroed or given back on a filesystem that can do neither.
     ZeroesNothing,
+    /// An extent that comes again after a shrink has the files of the one before.
+    GrowsOverOldFiles,
     /// A copy is recorded before it is accounted for.
     RecordsFirst,
     /// The file of a copy that is to go does so before another one has everything.
@@ -101,6 +103,8 @@ pub struct Settings {
     pub moves_per_mille: u64,
     /// Copies come and go in the order in which control moves them, and begin as control finds them.
     pub is_moved: bool,
+    /// Of 10 000 steps, in how many an extent goes and another one comes in its place.
+    pub resizes_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a capture is begun.
     pub captures_per_mille: u64,
     /// Of 1000 steps, in how many something is scrubbed.
@@ -137,6 +141,7 @@ impl Settings {
             swaps_per_mille: 0,
             moves_per_mille: 0,
             is_moved: false,
+            resizes_per_ten_thousand: 0,
             captures_per_mille: 0,
             scrubs_per_mille: 0,
             rot: Rot::None,
@@ -217,6 +222,17 @@ impl Settings {
         Settings { abilities: std::array::from_fn(of), ..Settings::one_of_four(seed) }
     }
 
+    /// The volume shrinks and grows, beside failing drives, late writes and kills.
+    pub fn resized(seed: u64) -> Settings {
+        let base = match seed % 4 {
+            0 => Settings::quiet(seed),
+            1 => Settings { kills_per_ten: 5, ..Settings::all_at_once(seed) },
+            2 => Settings::stalled(seed),
+            _ => Settings::all_at_once(seed),
+        };
+        Settings { resizes_per_ten_thousand: 60, ..base }
+    }
+
     /// What happens beside what a kind of world is for: seeds by turns.
     fn one_of_four(seed: u64) -> Settings {
         match seed % 4 {
@@ -258,6 +274,8 @@ pub struct Report {
     pub crashes: u64,
     /// Of these, how often the daemon alone ended.
     pub kills: u64,
+    /// Times that the volume shrank and grew.
+    pub resizes: u64,
     /// Regions that were copied.
     pub copied: u64,
     /// Changes of standings.

@@ -12,7 +12,7 @@ use crate::{Stamp, transfer};
 #[derive(Clone, Debug)]
 pub(super) struct Ghost {
     slot: usize,
-    extent: u32,
+    pub(super) extent: u32,
     work: Pending,
     /// What it writes, if it does.
     buffer: Vec<Stamp>,

@@ -1,0 +1,90 @@
+//! Volumes that shrink and grow in the imagined machine: an extent goes, and another one comes in its place.
+
+use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
+use weir_volume::mirror::{Account, Beginning, Standing, Witness, epoch_record};
+
+use super::{Sabotage, World};
+use crate::SECTOR_BYTES;
+use crate::disk::File;
+use crate::requests::EXTENTS;
+
+/// The extent that goes and comes again.
+const LAST: u32 = EXTENTS - 1;
+/// The epoch of replica metadata that is made together with its replica.
+const FIRST_EPOCH: u64 = 1;
+
+impl World {
+    /// Has the volume shrink and grow now and then, once nothing is under way. True if that was this step.
+    pub(super) fn resize_sometimes(&mut self) -> Result<bool, String> {
+        if self.settings.resizes_per_ten_thousand == 0 {
+            return Ok(false);
+        }
+        if self.random.chance(self.settings.resizes_per_ten_thousand, 10_000) {
+            self.is_resizing = self.can_be_resized();
+        }
+        if !self.is_resizing {
+            return Ok(false);
+        }
+        if !self.is_quiet() {
+            self.answer_one()?;
+            return Ok(true);
+        }
+        self.is_resizing = false;
+        if self.can_be_resized() {
+            self.shrink_and_grow();
+        }
+        Ok(true)
+    }
+
+    /// Without one of its drives, or where nothing can be recorded, a volume keeps its size.
+    fn can_be_resized(&self) -> bool {
+        let is_well = |slot: usize| self.reachable[slot] && !self.drives[slot].is_away();
+        (0..COPIES_MAX).all(is_well) && self.record.is_well() && self.capturing.is_none()
+    }
+
+    fn is_quiet(&self) -> bool {
+        let is_done = self.pending.is_empty() && self.in_flight.is_empty() && self.flushes.is_empty();
+        is_done && self.steps.is_empty() && self.metadata.is_idle()
+    }
+
+    fn shrink_and_grow(&mut self) {
+        self.report.resizes += 1;
+        self.mirror.resize(u64::from(LAST) * EXTENT_BYTES, Vec::new());
+        self.metadata.truncate(LAST);
+        self.forget_last_extent();
+        let beginning = self.make_last_extent();
+        self.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, vec![beginning]);
+    }
+
+    fn forget_last_extent(&mut self) {
+        // What drives still carry out goes to files that have no name any more.
+        self.ghosts.retain(|ghost| ghost.extent != LAST);
+        self.fell.retain(|(_, extent)| *extent != LAST);
+        self.unknown.retain(|(_, extent)| *extent != LAST);
+        self.metadata_failed.retain(|(_, extent)| *extent != LAST);
+        self.refused_at.remove(&LAST);
+        self.relied_on.remove(&LAST);
+        self.history.cut(u64::from(LAST) * EXTENT_BYTES / u64::from(SECTOR_BYTES));
+    }
+
+    /// Makes the files of an extent anew, with metadata beside all replicas and in the epoch record.
+    fn make_last_extent(&mut self) -> Beginning {
+        let copies = self.settings.copies;
+        let standing = |slot| if slot < copies { Standing::InSync } else { Standing::Absent };
+        let standings = std::array::from_fn(standing);
+        let account = Account { epoch: FIRST_EPOCH, standings, ..Account::default() };
+        for drive in &mut self.drives {
+            if self.settings.sabotage != Sabotage::GrowsOverOldFiles {
+                drive.files[LAST as usize] = File::default();
+            }
+            drive.sums[LAST as usize] = Default::default();
+            drive.accounts[LAST as usize] = Some(account.clone());
+        }
+        let new = Witness { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
+        epoch_record::begin(&mut self.record, LAST..EXTENTS, new).expect("it is well");
+        self.witness[LAST as usize] = new;
+        self.stands[LAST as usize] = standings;
+        let is_there = std::array::from_fn(|slot| slot < copies);
+        Beginning { account, is_there, epoch_reserved: FIRST_EPOCH, is_confirmed: true }
+    }
+}
