@@ -209,6 +209,18 @@ enum Purpose {
     Promote(u32, usize, u64),
     /// What was examined of a section of an extent is sealed after it.
     Seal(u32),
+    /// Nothing: the extent that it was for is no more.
+    Nothing,
+}
+
+impl Purpose {
+    /// The one extent that it is for.
+    fn extent(&self) -> Option<u32> {
+        match self {
+            Purpose::Tidy(extent, _) | Purpose::Promote(extent, ..) | Purpose::Seal(extent) => Some(*extent),
+            Purpose::Client(_) | Purpose::Nothing => None,
+        }
+    }
 }
 
 /// Copies of a volume.
@@ -271,6 +283,10 @@ impl Mirror {
         self.copies.iter_mut().for_each(|copy| copy.resize(size_bytes));
         self.fallen.retain(|(_, extent)| (*extent as usize) < count);
         self.refused.retain(|extent| (*extent as usize) < count);
+        // A flush may still wait until metadata of an extent that stays is recorded.
+        let is_gone =
+            |flush: &&mut PendingFlush| flush.purpose.extent().is_some_and(|of| of as usize >= count);
+        self.flushes.iter_mut().filter(is_gone).for_each(|flush| flush.purpose = Purpose::Nothing);
         self.extents.truncate(count);
         let missing = count - self.extents.len();
         let places = new.iter().map(Beginning::places).max().unwrap_or(0);
@@ -704,6 +720,7 @@ impl Mirror {
                 Purpose::Tidy(extent, regions) => self.unmark(extent, &regions, effects),
                 Purpose::Promote(extent, slot, version) => self.promoted(extent, slot, version, effects),
                 Purpose::Seal(extent) => self.flushed_for_seal(extent, effects),
+                Purpose::Nothing => {}
             }
         }
     }

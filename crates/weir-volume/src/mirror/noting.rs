@@ -414,6 +414,28 @@ mod tests {
     }
 
     #[test]
+    fn resize_ends_tidying_that_waits_for_metadata_of_another_extent() {
+        let mut both = Beginning { is_confirmed: true, ..Beginning::default() };
+        both.account.standings[..2].fill(Standing::InSync);
+        both.is_there[..2].fill(true);
+        let mut dirty = Beginning { is_confirmed: true, ..Beginning::alone(0) };
+        dirty.account.marked.insert(3);
+        let mut world = World::new(2);
+        world.mirror = Mirror::new(2 * EXTENT_BYTES, 2, vec![both, dirty.clone()]);
+        world.mirror.retire(0, 1, &mut world.effects);
+        world.carry_out();
+        world.noted(failed(slots(&[0]), MetadataFault::Shortage));
+        world.mirror.tidy_up(1, &mut world.effects);
+        world.carry_out();
+        world.mirror.resize(EXTENT_BYTES, Vec::new());
+        world.mirror.resize(2 * EXTENT_BYTES, vec![dirty]);
+        world.mirror.retry_refused(&mut world.effects);
+        world.carry_out();
+        world.noted(taken_but_by(slots(&[])));
+        assert!(world.mirror.is_marked(1), "the new extent was never tidied");
+    }
+
+    #[test]
     fn replica_is_added_later_where_the_epoch_record_cannot_be_written() {
         let mut world = World::new(2);
         world.add(2);
