@@ -469,18 +469,17 @@ impl Mirror {
     }
 
     /// Seals were written, but not beside some copies: those are failed if one is left in sync that has what is said of
-    /// it. The last in sync are never failed for it: changes that wait for them fail, and they are written again by
+    /// it. Otherwise none is failed: changes that wait for them fail, and they are written again by
     /// [`Mirror::retry_refused`] and before the next change that needs it.
     fn seals_noted(&mut self, index: u32, failed: Slots, dropped: Slots, effects: &mut Vec<Effect>) {
         let extent = &self.extents[index as usize];
         let is_refused = !failed.is_empty() && extent.in_sync().all(|slot| failed.contains(slot));
-        let last: Slots = extent.in_sync().filter(|_| is_refused).collect();
         self.seals_of(index).noted(failed, dropped);
         if is_refused {
             self.refused_seals.insert(index);
             self.fail_unsealing(index, effects);
         }
-        for slot in failed.iter().filter(|slot| !last.contains(*slot)) {
+        for slot in failed.iter().filter(|_| !is_refused) {
             let mut actions = Vec::new();
             self.copies[slot].retire(index, &mut actions);
             self.take(slot, actions, effects);
