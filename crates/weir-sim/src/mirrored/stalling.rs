@@ -2,7 +2,7 @@
 //! the data plane does it; they may still carry it out at any later time, or never.
 
 use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Account, Answer, Keep, Slots};
+use weir_volume::mirror::{Account, Answer, Keep, Slots, Standing};
 use weir_volume::{Action, Fault};
 
 use super::{Pending, Sabotage, World};
@@ -103,7 +103,11 @@ impl World {
         let Some((extent, slots)) = pending.concerns().filter(|_| self.is_silent(pending)) else {
             return false;
         };
-        let has_it = |slot: usize| !self.drives[slot].is_away();
+        // Who is not in sync has no say, and who refuses it does not have it.
+        let standings = self.mirror.standings(extent);
+        let takes_it =
+            |slot: usize| !self.drives[slot].is_away() && self.drives[slot].metadata_fault.is_none();
+        let has_it = |slot: usize| takes_it(slot) && standings[slot] == Standing::InSync;
         match pending {
             Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
             // That is for `MetadataWrites` to say.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use weir_types::DriveId;
 use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
+use weir_volume::Mirror;
 use weir_volume::mirror::{Keep, Kept, Seals, Slots, Standing};
 
 use super::Alarm;
@@ -138,11 +139,14 @@ impl Keeping {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
-    /// Work for a volume that was due before an instant, and that some copies have done.
-    fn stalled(&self, volume: VolumeIndex, before_ns: u64) -> Vec<u64> {
+    /// Work for a volume that was due before an instant, and that a copy in sync has done: who is left alone in service is
+    /// waited for, or what it writes late could take the place of what it is given later.
+    fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
         let is_late = |work: &UnderWay| {
             let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
-            work.volume == volume && is_late && (!work.done.is_empty() || work.phase != Phase::Seal)
+            let has_it = |slot: usize| mirror.standings(work.extent)[slot] == Standing::InSync;
+            let can_go_on = || work.phase != Phase::Seal || work.done.iter().any(has_it);
+            work.volume == volume && is_late && can_go_on()
         };
         self.under_way.iter().filter(|(_, work)| is_late(work)).map(|(key, _)| *key).collect()
     }
@@ -264,7 +268,7 @@ impl Reactor {
 
     /// Gives up copies of a volume whose files should have been written before an instant, while others have it.
     pub(super) fn give_up_keeps(&mut self, index: VolumeIndex, before_ns: u64) {
-        for key in self.keeping.stalled(index, before_ns) {
+        for key in self.keeping.stalled(index, before_ns, &self.volumes[index].mirror) {
             let work = self.keeping.under_way.get_mut(&key).expect("it was just found");
             let volume = &mut self.volumes[index];
             if work.phase == Phase::Seal {
