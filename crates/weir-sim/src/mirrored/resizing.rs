@@ -85,6 +85,12 @@ impl World {
         self.witness[LAST as usize] = new;
         self.stands[LAST as usize] = standings;
         let is_there = std::array::from_fn(|slot| slot < copies);
-        Beginning { account, is_there, epoch_reserved: FIRST_EPOCH, is_confirmed: true }
+        Beginning {
+            account,
+            is_there,
+            lacks: Default::default(),
+            epoch_reserved: FIRST_EPOCH,
+            is_confirmed: true,
+        }
     }
 }
