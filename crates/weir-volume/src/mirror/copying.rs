@@ -328,7 +328,7 @@ impl Mirror {
         let extent = &mut self.extents[index as usize];
         extent.degrade(slot);
         // What left the account since may not be in what lies there now.
-        extent.wanted.lacking[slot].add(&found.marked);
+        extent.wanted.lacking[slot].add(&found.may_lack(slot));
         if extent.is_foreign(slot, found) {
             extent.lack(slot, &RegionSet::all());
         }

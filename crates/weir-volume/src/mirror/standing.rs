@@ -50,6 +50,13 @@ impl Account {
         slots.iter().any(|slot| self.standings[slot] == Standing::InSync)
     }
 
+    /// The regions that a replica may lack by what is said beside it.
+    pub fn may_lack(&self, slot: usize) -> RegionSet {
+        let mut regions = self.marked.clone();
+        regions.add(&self.lacking[slot]);
+        regions
+    }
+
     /// What two accounts of the same epoch say together.
     fn join(mut self, other: Account) -> Account {
         self.number = self.number.max(other.number);
@@ -179,7 +186,8 @@ impl Beginning {
         account.number = accounts.iter().flatten().map(|account| account.number).max().unwrap_or_default();
         let lacks: [RegionSet; COPIES_MAX] = std::array::from_fn(|slot| match &accounts[slot] {
             Some(own) if own.number < account.taken[slot] => RegionSet::all(),
-            Some(own) if own.number < account.number => own.marked.clone(),
+            // Also what only its own metadata says: that of the others may go back to before it, and have the same number.
+            Some(own) if own.number < account.number || own.epoch < found => own.may_lack(slot),
             _ => RegionSet::default(),
         });
         let all = RegionSet::all();
@@ -250,6 +258,23 @@ mod tests {
         assert_eq!(lacks(numbered(9, 8, &[])), 0);
         let only_older = [numbered(7, 6, &[]), None, None, None];
         assert!(Beginning::settle(only_older, known(2)).is_ok(), "nothing says that there is a newer one");
+    }
+
+    #[test]
+    fn what_only_the_metadata_of_a_stale_replica_says_is_kept() {
+        use Standing::{Absent, InSync, Stale};
+        let standings = [Stale, InSync, Absent, Absent];
+        let numbered = |epoch, number, lacking: &[u32]| {
+            let mut account = Account { number, ..account(epoch, standings, &[]).unwrap() };
+            account.lacking[0] = lacking.iter().copied().collect();
+            Some(account)
+        };
+        // A start whose metadata only the first took, and another one that did not find it.
+        for number in [18, 19, 20] {
+            let own = numbered(12, number, &[3, 5]);
+            let settled = Beginning::settle([own, numbered(14, 19, &[4]), None, None], known(14)).unwrap();
+            assert_eq!(settled.lacks[0].iter().collect::<Vec<_>>(), [3, 5], "number {number}");
+        }
     }
 
     #[test]
