@@ -17,7 +17,7 @@ fn copies_are_one_volume_through_power_cuts() {
     let reports = check(300, Settings::quiet);
     assert!(reports.iter().all(|report| report.failed == 0));
     assert!(sum(&reports, |report| report.crashes) > 300, "hardly any world crashed");
-    assert!(sum(&reports, |report| report.copied) > 300, "hardly anything was made up for");
+    assert!(sum(&reports, |report| report.copied) > 300, "hardly anything was resynchronised");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn writes_of_a_killed_daemon_harm_no_later_write() {
 #[test]
 fn replicas_stay_equal_on_filesystems_with_different_abilities() {
     let reports = check(200, Settings::mixed);
-    assert!(sum(&reports, |report| report.copied) > 3000, "hardly anything was made up for");
+    assert!(sum(&reports, |report| report.copied) > 3000, "hardly anything was resynchronised");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn lack_of_space_is_never_reported_as_a_damaged_catalogue() {
     }
     let (state, mount) = on_one_filesystem("tmpfs");
     let state = { state.start(&["--reactors", "1"]).stop() };
-    // Nothing is set aside any more, as where somebody has removed it.
+    // Nothing is set aside any more, as where an operator has removed it.
     fs::remove_file(state.path().join("catalogue.reserve")).unwrap();
     let filler = fill_to_the_last_byte(mount.point());
     let message = refusal_to_start(&state);

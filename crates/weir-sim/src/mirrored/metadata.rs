@@ -247,7 +247,7 @@ impl World {
         (0..EXTENTS).filter(is_lost).filter(|extent| is_unknown(*extent) && is_recorded(*extent)).collect()
     }
 
-    /// None of these is served; then somebody decides to use them as they are. True if anybody has to.
+    /// None of these is served; then an operator decides to use them as they are. True if one has to.
     pub(super) fn accept_failures(&mut self, failed: &[u32]) -> Result<bool, String> {
         let served = |extent: &&u32| !self.mirror.is_lost(**extent);
         if let Some(extent) = failed.iter().find(served) {

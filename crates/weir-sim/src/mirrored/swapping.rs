@@ -33,7 +33,7 @@ impl World {
         Ok(())
     }
 
-    /// Answers everything, has replicas made up for, and takes regions out of the metadata that all of them have.
+    /// Answers everything, resynchronises replicas, and takes regions out of the metadata that all of them have.
     fn pause(&mut self) -> Result<(), String> {
         self.settle()?;
         for _ in 0..PAUSE_STEPS {

@@ -359,6 +359,25 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_known_of_an_extent_that_grows_back() {
+        let (mut writes, mut actions) = asked(3, false);
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        let results = [Ok(()), Err(MetadataFault::Broken), Ok(())];
+        (0..3).zip(results).for_each(|(slot, result)| writes.written(7, slot, result, &mut actions));
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        actions.clear();
+        writes.truncate(7);
+        writes.ask(request(3, false), &mut actions);
+        assert_eq!(
+            std::mem::take(&mut actions),
+            [record(3, false)],
+            "the epoch of the extent before is not its own"
+        );
+        writes.recorded(0, 7, Ok(()), &mut actions);
+        assert!(matches!(actions[..], [MetadataAction::Write { anew, .. }] if anew.iter().next().is_none()));
+    }
+
+    #[test]
     fn epoch_of_metadata_that_no_replica_in_sync_has_is_never_committed() {
         let (mut writes, mut actions) = asked(3, false);
         writes.recorded(0, 7, Ok(()), &mut actions);

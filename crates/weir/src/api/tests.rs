@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::control::ControlConfig;
+use crate::control::tests::configuration;
 use crate::dataplane::{DataPlane, DataPlaneConfig};
 use crate::exports::table::ExportTable;
 
@@ -38,17 +38,7 @@ impl World {
     fn start(tcp: bool) -> World {
         let folder = tempfile::tempdir().unwrap();
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
-        let config = ControlConfig {
-            state: folder.path().to_owned(),
-            rebuild_catalogue: false,
-            drives: Vec::new(),
-            classes: Default::default(),
-            journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
-            measure_default: false,
-            // How full the disk is on which tests run is no matter of theirs.
-            pool_full_percent: 100,
-            zone: None,
-        };
+        let config = configuration(folder.path());
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
         let socket = folder.path().join("api.sock");
         let token = || Arc::new(Token::new(TOKEN.to_owned()));

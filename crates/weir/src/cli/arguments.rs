@@ -605,7 +605,7 @@ pub enum QosCommand {
     ///
     /// What changes is printed first. What the file does not name stays as it is and is listed, unless '--prune' is given:
     /// then, of each section that the file has, other policy groups are removed, other tenants and volumes have no policy,
-    /// and other background work has the built-in one. A file of 'qos export' carries its version: what somebody else
+    /// and other background work has the built-in one. A file of 'qos export' carries its version: what was
     /// changed since then is not changed back, unless '--force' is given.
     #[command(
         after_help = "Example:\n  weir qos export > policies.yaml\n  weir qos apply policies.yaml --dry-run"

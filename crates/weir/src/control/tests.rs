@@ -73,7 +73,7 @@ impl Control {
 }
 
 /// What a daemon is told in most tests.
-fn configuration(state: &Path) -> ControlConfig {
+pub(crate) fn configuration(state: &Path) -> ControlConfig {
     ControlConfig {
         state: state.to_owned(),
         rebuild_catalogue: false,

@@ -665,7 +665,7 @@ impl Control {
             let mut all: Vec<VolumeId> = self.model().snapshots_of(seen).map(|one| one.id).collect();
             all.push(seen);
             let change = self.begin_volume_change(&all)?;
-            // Somebody may have changed it before this could: then it is another volume, or has other snapshots.
+            // Another request may have changed it before this could: then it is another volume, or has other snapshots.
             let model = self.model();
             let is_held = model.snapshots_of(seen).all(|one| change.holds(one.id));
             if is_held && model.volume(tenant, name)?.record.id == seen {

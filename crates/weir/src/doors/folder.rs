@@ -18,7 +18,7 @@ const STICKY: u32 = 0o1000;
 /// Why a folder cannot be relied on.
 #[derive(Debug, thiserror::Error)]
 pub enum Distrust {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
         "{} belongs to user {owner}, who could put symbolic links there; \
          'chown root {0}' gives it to root, or choose another folder", path.display()
@@ -60,7 +60,7 @@ pub enum Distrust {
 /// path are resolved.
 ///
 /// # Errors
-/// If the folder, or one above it, belongs to somebody else or others may write there.
+/// If the folder, or one above it, belongs to another user or others may write there.
 pub fn rely_on(folder: &Path) -> Result<(), Distrust> {
     examine(folder, false)
 }
@@ -69,7 +69,7 @@ pub fn rely_on(folder: &Path) -> Result<(), Distrust> {
 /// each entry is must be examined then.
 ///
 /// # Errors
-/// If the folder, or one above it, belongs to somebody else or others may replace what is there.
+/// If the folder, or one above it, belongs to another user or others may replace what is there.
 pub fn rely_on_own_entries(folder: &Path) -> Result<(), Distrust> {
     examine(folder, true)
 }

@@ -170,7 +170,7 @@ pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError>
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> Result<(), StoreError> {
-    // What a crash left under this name goes; what is there then was put there by somebody else.
+    // What a crash left under this name goes; what is there then was put there by another user.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("remove", path),
         _ => {}
