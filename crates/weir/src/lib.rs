@@ -14,6 +14,7 @@ pub mod format;
 pub mod logging;
 pub mod measure;
 pub mod metrics;
+mod processor;
 pub mod statistics;
 pub mod store;
 pub mod trace;

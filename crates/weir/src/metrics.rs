@@ -183,7 +183,7 @@ impl Subject {
         }
         Subject {
             labels: vec![("tenant", view.record.tenant.into()), ("volume", view.record.name.into())],
-            totals: condensed(Totals::from(&snapshot)),
+            totals: Totals::from(&snapshot),
             limits,
             gauges,
         }
@@ -193,7 +193,7 @@ impl Subject {
         let record = sample.record;
         Subject {
             labels: vec![("tenant", record.tenant.into()), ("policy_group", record.name.into())],
-            totals: condensed(sample.totals),
+            totals: sample.totals,
             limits: record.terms.limits,
             gauges: vec![
                 ("queue_depth", sample.queue_depth),
@@ -216,15 +216,6 @@ impl Subject {
         labels.push((name, value.to_owned()));
         labels
     }
-}
-
-/// The same without what is zero: of an idle volume that is all of its latencies.
-fn condensed(mut totals: Totals) -> Totals {
-    for operation in [&mut totals.read, &mut totals.write, &mut totals.other] {
-        operation.latency.retain(|(_, count)| *count > 0);
-        operation.latency.shrink_to_fit();
-    }
-    totals
 }
 
 impl Collector for Snapshot {
@@ -385,8 +376,8 @@ fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
     let mut source = totals.latency.iter().peekable();
     let bucket = |bound: u64| {
         let mut count = 0;
-        while let Some((_, more)) = source.next_if(|(up_to, _)| *up_to <= bound) {
-            count += more;
+        while let Some(more) = source.next_if(|bucket| bucket.up_to_ns <= bound) {
+            count += more.count;
         }
         let bound = if bound == u64::MAX { f64::INFINITY } else { seconds(bound) };
         (bound, count)
@@ -397,10 +388,11 @@ fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::TimeByCause;
+    use crate::statistics::{Bucket, TimeByCause};
 
     fn subject() -> Subject {
-        let latency = vec![(16, 1), (1 << 10, 1), (1 << 20, 5), (1 << 36, 2)];
+        let counts = [(16, 1), (1 << 10, 1), (1 << 20, 5), (1 << 36, 2)];
+        let latency = counts.map(|(up_to_ns, count)| Bucket { above_ns: 0, up_to_ns, count }).to_vec();
         let read = OperationTotals {
             operations: 9,
             bytes: 36_864,

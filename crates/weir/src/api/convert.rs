@@ -12,7 +12,7 @@ use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{
     self, ControlError, MoveState, MoveView, Outcome, ReplicaCounts, TenantView, VolumeCondition, VolumeView,
 };
-use crate::statistics::{CopySnapshot, OperationSnapshot};
+use crate::statistics::{Bucket, CopySnapshot, OperationSnapshot};
 
 /// The point at which a write is stable, while a volume has no profile.
 fn ack_point(replicas: u8) -> String {
@@ -148,12 +148,7 @@ impl From<VolumeState> for VolumeLife {
 
 impl From<OperationTotals> for OperationSample {
     fn from(totals: OperationTotals) -> OperationSample {
-        let mut above_ns = 0;
-        let bucket = |(up_to_ns, count)| LatencyBucket {
-            above_ns: std::mem::replace(&mut above_ns, up_to_ns),
-            up_to_ns,
-            count,
-        };
+        let bucket = |Bucket { above_ns, up_to_ns, count }| LatencyBucket { above_ns, up_to_ns, count };
         OperationSample {
             operations: totals.operations,
             bytes: totals.bytes,
@@ -167,7 +162,7 @@ impl From<OperationTotals> for OperationSample {
             latency_sum_ns: totals.time.sum_ns(),
             size_counts: totals.sizes.to_vec(),
             latency_percentiles: None,
-            latency_buckets: totals.latency.into_iter().map(bucket).filter(|b| b.count > 0).collect(),
+            latency_buckets: totals.latency.into_iter().map(bucket).collect(),
         }
     }
 }
@@ -189,10 +184,10 @@ impl From<control::VolumeSample> for VolumeSample {
     fn from(sample: control::VolumeSample) -> VolumeSample {
         let (snapshot, totals) = (&sample.snapshot, Totals::from(&sample.snapshot));
         VolumeSample {
-            id: sample.record.id.0,
-            tenant: sample.record.tenant.into(),
-            volume: sample.record.name.into(),
-            qos_policy_group: sample.policy.map(|policy| policy.name.into()),
+            id: sample.volume.record.id.0,
+            tenant: sample.volume.record.tenant.clone().into(),
+            volume: sample.volume.record.name.clone().into(),
+            qos_policy_group: sample.policy.map(Into::into),
             read: with_percentiles(totals.read, &snapshot.read),
             write: with_percentiles(totals.write, &snapshot.write),
             other: with_percentiles(totals.other, &snapshot.other),

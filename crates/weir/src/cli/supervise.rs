@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use self::Rhythm::{Look, Work};
 use super::notify;
 use crate::api::{self, ApiListeners, Facts};
 use crate::control::Control;
+use crate::processor;
 
 /// How long a failed thread rests before it is started again.
 const REST: Duration = Duration::from_secs(1);
@@ -23,9 +25,12 @@ const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 /// How often policies are brought to what volumes occupy: with the look itself well within the 10 s that are
 /// promised.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
-/// A look that takes long is followed by a pause of this many times as long, so that it never takes more than
-/// a fifth of a core.
-const CHECK_PAUSE_FACTOR: u32 = 4;
+/// What takes long is followed by a pause of this many times as long, so that it never takes more than a fifth of a
+/// core, nor of a drive's time.
+const PAUSE_FACTOR: u32 = 4;
+/// A look that nobody waits for is followed by a pause of this many times the processor time that it took: ten thousand
+/// volumes that do nothing take half a percent of a core for each kind of look.
+const LOOK_PAUSE_FACTOR: u32 = 200;
 /// How often it is looked which background work, and which measurements of drives, are finished.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked how much space volumes may still take where the state folder is.
@@ -45,6 +50,15 @@ pub struct Supervised {
     api: JoinHandle<ApiListeners>,
 }
 
+/// How often something is done.
+#[derive(Clone, Copy)]
+enum Rhythm {
+    /// At every interval, by somebody who may be waited for.
+    Work(Duration),
+    /// At every interval, and more rarely where it would take too much of a core.
+    Look(Duration),
+}
+
 /// A thread that does the same again and again.
 struct Repeated {
     stop: Sender<()>,
@@ -59,20 +73,25 @@ impl Supervised {
     pub fn start(control: Arc<Control>, listeners: ApiListeners, facts: Facts) -> io::Result<Supervised> {
         let (stop_api, api_stopped) = watch::channel(false);
         let mut repeated = vec![
-            Repeated::start("check", CHECK_INTERVAL, control.clone(), Control::check_extent_files)?,
-            Repeated::start("follow", FOLLOW_INTERVAL, control.clone(), Control::follow_used_space)?,
-            Repeated::start("figures", FIGURES_INTERVAL, control.clone(), Control::refresh_figures)?,
-            Repeated::start("copies", SETTLE_INTERVAL, control.clone(), Control::retry_record_copies)?,
-            Repeated::start("settle", SETTLE_INTERVAL, control.clone(), Control::settle_background)?,
-            Repeated::start("space", SPACE_INTERVAL, control.clone(), Control::set_space_aside)?,
-            Repeated::start("scrub", SETTLE_INTERVAL, control.clone(), Control::settle_scrubs)?,
-            Repeated::start("classify", SETTLE_INTERVAL, control.clone(), Control::settle_measurements)?,
-            Repeated::start("move", MOVE_INTERVAL, control.clone(), Control::settle_moves)?,
-            Repeated::start("return", RETURN_INTERVAL, control.clone(), Control::look_for_returns)?,
-            Repeated::start("credits", CREDITS_INTERVAL, control.clone(), Control::save_credits)?,
+            Repeated::start("check", Look(CHECK_INTERVAL), control.clone(), Control::check_extent_files)?,
+            Repeated::start("follow", Work(FOLLOW_INTERVAL), control.clone(), Control::follow_used_space)?,
+            Repeated::start("figures", Look(FIGURES_INTERVAL), control.clone(), Control::refresh_figures)?,
+            Repeated::start("copies", Work(SETTLE_INTERVAL), control.clone(), Control::retry_record_copies)?,
+            Repeated::start("settle", Work(SETTLE_INTERVAL), control.clone(), Control::settle_background)?,
+            Repeated::start("space", Work(SPACE_INTERVAL), control.clone(), Control::set_space_aside)?,
+            Repeated::start("scrub", Work(SETTLE_INTERVAL), control.clone(), Control::settle_scrubs)?,
+            Repeated::start(
+                "classify",
+                Work(SETTLE_INTERVAL),
+                control.clone(),
+                Control::settle_measurements,
+            )?,
+            Repeated::start("move", Work(MOVE_INTERVAL), control.clone(), Control::settle_moves)?,
+            Repeated::start("return", Work(RETURN_INTERVAL), control.clone(), Control::look_for_returns)?,
+            Repeated::start("credits", Look(CREDITS_INTERVAL), control.clone(), Control::save_credits)?,
         ];
         if let Some(interval) = notify::watchdog_interval() {
-            repeated.push(Repeated::start("watchdog", interval, control.clone(), notify::is_alive)?);
+            repeated.push(Repeated::start("watchdog", Work(interval), control.clone(), notify::is_alive)?);
         }
         let keeper = control.clone();
         let api = move || {
@@ -128,17 +147,29 @@ fn serve_api(
     served
 }
 
+/// What it took to do something once.
+struct Took {
+    time: Duration,
+    processor_time: Duration,
+}
+
+impl Rhythm {
+    /// How long to rest.
+    fn pause(self, took: Took) -> Duration {
+        let rest = took.time * PAUSE_FACTOR;
+        match self {
+            Work(interval) => interval.max(rest),
+            Look(interval) => interval.max(rest).max(took.processor_time * LOOK_PAUSE_FACTOR),
+        }
+    }
+}
+
 impl Repeated {
-    /// Starts a thread that works at once and then at every interval.
-    fn start(
-        name: &str,
-        interval: Duration,
-        control: Arc<Control>,
-        work: fn(&Control),
-    ) -> io::Result<Repeated> {
+    /// Starts a thread that works at once and then in its rhythm.
+    fn start(name: &str, rhythm: Rhythm, control: Arc<Control>, work: fn(&Control)) -> io::Result<Repeated> {
         let (stop, stopped) = channel();
         let what = name.to_owned();
-        let repeat = move || repeat_until_stopped(&what, interval, &stopped, &control, work);
+        let repeat = move || repeat_until_stopped(&what, rhythm, &stopped, &control, work);
         let thread = std::thread::Builder::new().name(format!("weir-{name}")).spawn(repeat)?;
         Ok(Repeated { stop, thread })
     }
@@ -152,17 +183,36 @@ impl Repeated {
 
 fn repeat_until_stopped(
     name: &str,
-    interval: Duration,
+    rhythm: Rhythm,
     stop: &Receiver<()>,
     control: &Control,
     work: fn(&Control),
 ) {
     let mut pause = Duration::ZERO;
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), processor::time_of_thread());
         if catch_unwind(AssertUnwindSafe(|| work(control))).is_err() {
             control.raise_alarm(format!("the thread weir-{name} failed once; the log tells why"));
         }
-        pause = interval.max(started.elapsed() * CHECK_PAUSE_FACTOR);
+        let took = Took {
+            time: started.elapsed(),
+            processor_time: processor::time_of_thread().saturating_sub(before),
+        };
+        pause = rhythm.pause(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_cost_much_are_rare_and_work_is_not() {
+        let (second, millisecond) = (Duration::from_secs(1), Duration::from_millis(1));
+        let took = |time, processor_time| Took { time, processor_time };
+        assert_eq!(Look(second).pause(took(millisecond, millisecond)), second);
+        assert_eq!(Look(second).pause(took(50 * millisecond, 40 * millisecond)), 8 * second);
+        assert_eq!(Work(second).pause(took(50 * millisecond, 40 * millisecond)), second);
+        assert_eq!(Work(millisecond).pause(took(second, millisecond)), 4 * second, "a slow drive rests too");
     }
 }

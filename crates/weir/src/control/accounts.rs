@@ -4,6 +4,7 @@
 //! they never go back when a volume leaves, and start at nothing when one joins.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weir_types::{PolicyGroupId, VolumeId};
 
@@ -20,13 +21,13 @@ struct Account {
     /// What volumes did that have left.
     former: Totals,
     /// What each member had done when it joined.
-    joined_at: BTreeMap<VolumeId, Totals>,
+    joined_at: BTreeMap<VolumeId, Arc<Totals>>,
 }
 
 impl Accounts {
     /// A volume that has done `now` so far comes under a group.
     pub fn join(&mut self, group: PolicyGroupId, volume: VolumeId, now: Totals) {
-        self.groups.entry(group).or_default().joined_at.insert(volume, now);
+        self.groups.entry(group).or_default().joined_at.insert(volume, Arc::new(now));
     }
 
     /// A volume that has done `now` so far leaves a group.

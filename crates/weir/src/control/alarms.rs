@@ -23,7 +23,7 @@ pub enum AlarmSource {
     Control,
     /// The look whether drives are where they should be.
     Drive,
-    /// The look at extent files that is taken every second.
+    /// The look at extent files, which is taken every second, or more rarely where there are very many.
     ExtentCheck,
     /// An I/O that failed.
     DataPlane,

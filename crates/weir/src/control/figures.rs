@@ -3,6 +3,10 @@
 //! Looking at a filesystem takes as long as that likes. So whoever needs figures asks for new ones and waits for a few
 //! milliseconds at most; those of a drive that does not answer are the last that it gave, and their age is shown. A drive
 //! that hangs costs one thread.
+//!
+//! Without being asked, a drive is looked at every second: its space, and what those volumes occupy that were written to.
+//! All others are looked at in turns, because something else than requests may have changed them, and as rarely as it
+//! takes to cost next to nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +17,8 @@ use weir_types::{DriveId, VolumeId};
 use super::Control;
 use super::model::Model;
 use super::records::VolumeRecord;
+use crate::processor;
+use crate::statistics::VolumeStatistics;
 use crate::store::capture::Occupied;
 use crate::store::{DriveUsage, Store, extent_count};
 
@@ -23,11 +29,17 @@ const LOOK_WAIT: Duration = Duration::from_millis(60);
 const FIRST_LOOK_WAIT: Duration = Duration::from_secs(2);
 /// How old figures may be that are read without asking for new ones, where their drive answers.
 const FRESH: Duration = Duration::from_secs(3);
+/// After a turn of all volumes of a drive there is none for this many times the processor time that it took.
+const TURN_PAUSE_FACTOR: u32 = 400;
+/// Volumes that are looked at in turn before it is seen whether somebody asks for something.
+const TURN_STEP: usize = 16;
 
 /// What was seen on all drives.
 #[derive(Default)]
 pub(super) struct Figures {
     drives: Mutex<BTreeMap<DriveId, Arc<Gauge>>>,
+    /// Bytes that requests had changed of each volume when it was looked at last for that.
+    changed_bytes: Mutex<BTreeMap<VolumeId, u64>>,
 }
 
 /// One drive.
@@ -46,7 +58,27 @@ struct State {
     answered: u64,
     /// Since when the thread looks that does so now.
     looking_since: Option<Instant>,
+    turn: Turn,
     seen: Seen,
+}
+
+/// The look at all volumes of a drive, some at a time.
+#[derive(Default)]
+struct Turn {
+    /// Those that are still to be looked at.
+    left: Vec<VolumeId>,
+    /// Processor time that it took so far.
+    cost: Duration,
+    /// When the next one may begin.
+    next_at: Option<Instant>,
+}
+
+/// What the thread of a drive does next.
+enum Look {
+    /// What was asked for up to this request.
+    Asked(Due, u64),
+    /// What it is the turn of.
+    InTurn(Vec<VolumeId>),
 }
 
 /// What a look is asked for.
@@ -108,32 +140,40 @@ impl Gauge {
 
     fn look_until_done(&self, store: &Store) {
         loop {
-            let (due, asked) = {
-                let mut state = self.state();
-                if state.answered == state.asked {
-                    state.looking_since = None;
-                    return;
+            let look = self.state().next_look();
+            match look {
+                Some(Look::Asked(due, asked)) => {
+                    self.look_at(store, due);
+                    self.state().answered = asked;
+                    self.looked.notify_all();
                 }
-                state.looking_since = Some(Instant::now());
-                (std::mem::take(&mut state.due), state.asked)
-            };
-            // What is small first: whoever waits for it waits for nothing else.
-            if due.has_space {
-                store.look_whether_it_shares();
-                let usage = store.usage().map_err(|error| error.to_string());
-                self.state().seen.space = Some((usage, Instant::now()));
+                Some(Look::InTurn(volumes)) => {
+                    let before = processor::time_of_thread();
+                    volumes.into_iter().for_each(|volume| self.look_at_used(store, volume));
+                    self.state().turn.took(processor::time_of_thread().saturating_sub(before));
+                }
+                None => return,
             }
-            for volume in due.used {
-                let used = store.used_by_extent(volume).ok();
-                self.state().seen.used.insert(volume, used);
-            }
-            for volume in due.occupied {
-                let occupied = store.occupied(volume).ok();
-                self.state().seen.occupied.insert(volume, occupied);
-            }
-            self.state().answered = asked;
-            self.looked.notify_all();
         }
+    }
+
+    fn look_at(&self, store: &Store, due: Due) {
+        // What is small first: whoever waits for it waits for nothing else.
+        if due.has_space {
+            store.look_whether_it_shares();
+            let usage = store.usage().map_err(|error| error.to_string());
+            self.state().seen.space = Some((usage, Instant::now()));
+        }
+        due.used.into_iter().for_each(|volume| self.look_at_used(store, volume));
+        for volume in due.occupied {
+            let occupied = store.occupied(volume).ok();
+            self.state().seen.occupied.insert(volume, occupied);
+        }
+    }
+
+    fn look_at_used(&self, store: &Store, volume: VolumeId) {
+        let used = store.used_by_extent(volume).ok();
+        self.state().seen.used.insert(volume, used);
     }
 
     /// Waits until a request is answered; not for a drive that is overdue already.
@@ -148,7 +188,36 @@ impl Gauge {
     }
 }
 
+impl Turn {
+    /// True if nobody has to be looked at in turn, and has had to for long enough.
+    fn may_begin(&self) -> bool {
+        self.left.is_empty() && self.next_at.is_none_or(|next_at| next_at <= Instant::now())
+    }
+
+    /// The last step took this much processor time.
+    fn took(&mut self, cost: Duration) {
+        self.cost += cost;
+        if self.left.is_empty() {
+            self.next_at = Some(Instant::now() + std::mem::take(&mut self.cost) * TURN_PAUSE_FACTOR);
+        }
+    }
+}
+
 impl State {
+    /// What to do next: what somebody asked for before what comes in turn. `None` ends the thread.
+    fn next_look(&mut self) -> Option<Look> {
+        let look = if self.answered < self.asked {
+            Some(Look::Asked(std::mem::take(&mut self.due), self.asked))
+        } else if !self.turn.left.is_empty() {
+            let rest = self.turn.left.len().saturating_sub(TURN_STEP);
+            Some(Look::InTurn(self.turn.left.split_off(rest)))
+        } else {
+            None
+        };
+        self.looking_since = look.is_some().then(Instant::now);
+        look
+    }
+
     fn is_overdue(&self) -> bool {
         self.looking_since.is_some_and(|since| since.elapsed() >= LOOK_WAIT)
     }
@@ -192,6 +261,15 @@ impl Figures {
         self.gauge(drive).state().seen.occupied.get(&volume).copied().flatten()
     }
 
+    /// The volumes of which requests have changed something since this was asked last.
+    fn changed(&self, model: &Model) -> BTreeSet<VolumeId> {
+        let bytes = |(id, statistics): (&VolumeId, &Arc<VolumeStatistics>)| (*id, statistics.changed_bytes());
+        let now: BTreeMap<VolumeId, u64> = model.open.iter().map(bytes).collect();
+        let mut known = self.changed_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *known, now.clone());
+        now.into_iter().filter(|(id, bytes)| before.get(id) != Some(bytes)).map(|(id, _)| id).collect()
+    }
+
     /// Forgets drives that are no more.
     fn keep(&self, known: impl Fn(DriveId) -> bool) {
         let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
@@ -204,18 +282,21 @@ impl Control {
     pub fn refresh_figures(&self) {
         let model = self.model();
         self.figures.keep(|drive| model.drives.contains_key(&drive));
+        let changed = self.figures.changed(&model);
         for (drive, store) in self.stores() {
+            let is_on_drive = |volume: &VolumeRecord| volume.placement.names(drive);
             let gauge = self.figures.gauge(drive);
             let mut state = gauge.state();
-            if state.looking_since.is_some() {
-                continue;
+            if state.turn.may_begin() {
+                state.seen.used.retain(|volume, _| model.volumes.contains_key(volume));
+                state.seen.occupied.retain(|volume, _| model.volumes.contains_key(volume));
+                let all = model.volumes.values().map(|volume| &volume.record);
+                state.turn.left = all.filter(|volume| is_on_drive(volume)).map(|volume| volume.id).collect();
             }
-            state.seen.used.retain(|volume, _| model.volumes.contains_key(volume));
-            state.seen.occupied.retain(|volume, _| model.volumes.contains_key(volume));
+            // What is asked of a drive that hangs waits with what was asked before, each volume once.
             drop(state);
-            let on_drive = model.volumes.values().map(|volume| &volume.record);
-            let on_drive = on_drive.filter(|volume| volume.placement.names(drive));
-            let used = on_drive.map(|volume| volume.id).collect();
+            let used = changed.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
+            let used = used.filter(|volume| is_on_drive(volume)).map(|volume| volume.id).collect();
             gauge.ask(&store, &Due { has_space: true, used, occupied: BTreeSet::new() });
         }
     }
@@ -334,6 +415,52 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn volumes(count: u128) -> Vec<VolumeId> {
+        (0..count).map(|number| VolumeId(uuid::Uuid::from_u128(number))).collect()
+    }
+
+    #[test]
+    fn what_is_asked_for_comes_before_what_comes_in_turn() {
+        let mut state = State { turn: Turn { left: volumes(40), ..Turn::default() }, ..State::default() };
+        assert!(matches!(state.next_look(), Some(Look::InTurn(volumes)) if volumes.len() == TURN_STEP));
+        (state.asked, state.due.has_space) = (1, true);
+        assert!(matches!(state.next_look(), Some(Look::Asked(due, 1)) if due.has_space));
+        state.answered = 1;
+        for left in [8, 0] {
+            assert!(matches!(state.next_look(), Some(Look::InTurn(_))) && state.turn.left.len() == left);
+            assert!(!state.turn.may_begin() || left == 0);
+        }
+        assert!(state.looking_since.is_some());
+        assert!(state.next_look().is_none() && state.looking_since.is_none());
+    }
+
+    #[test]
+    fn after_a_turn_there_is_none_for_as_long_as_it_cost() {
+        let mut turn = Turn { left: volumes(1), ..Turn::default() };
+        turn.took(Duration::from_secs(1));
+        assert!(turn.next_at.is_none(), "it is not over");
+        turn.left.clear();
+        assert!(turn.may_begin());
+        turn.took(Duration::from_secs(9));
+        assert!(!turn.may_begin() && turn.cost.is_zero());
+    }
+
+    #[test]
+    fn only_volumes_that_requests_have_changed_are_looked_at_again() {
+        let (figures, mut model, id) = (Figures::default(), Model::default(), volumes(1)[0]);
+        let statistics = Arc::new(VolumeStatistics::default());
+        model.open.insert(id, Arc::clone(&statistics));
+        assert_eq!(figures.changed(&model), BTreeSet::from([id]), "it was never looked at");
+        let served = crate::statistics::Served { bytes: 4096, ..Default::default() };
+        statistics.read.record(served);
+        assert!(figures.changed(&model).is_empty());
+        for changing in [&statistics.write, &statistics.other] {
+            changing.record(served);
+            assert_eq!(figures.changed(&model), BTreeSet::from([id]));
+        }
+        assert!(figures.changed(&model).is_empty());
+    }
 
     #[test]
     fn overdue_drive_is_not_waited_for_and_shows_what_it_told_last() {

@@ -51,7 +51,8 @@ pub fn refuse_other_version(title: impl Display, version: u64, if_version: Optio
 /// Identities by name, then by tenant.
 type Names<I> = BTreeMap<Name, BTreeMap<Name, I>>;
 
-/// All records, and the statistics of open volumes.
+/// All records, and the statistics of open volumes. A change clones it where somebody reads it, so what there is once
+/// for each volume is shared and not cloned with it.
 #[derive(Clone, Default)]
 pub struct Model {
     /// Tenants by name.
@@ -63,7 +64,7 @@ pub struct Model {
     /// Templates, with the built-in ones.
     pub templates: Templates,
     /// Volumes by identity, and snapshots, which are volumes that nobody can write to.
-    pub volumes: BTreeMap<VolumeId, Versioned<VolumeRecord>>,
+    pub volumes: BTreeMap<VolumeId, Arc<Versioned<VolumeRecord>>>,
     /// What is no volume any more, and whose space is still to be given back.
     pub cleanups: BTreeMap<(VolumeId, DriveId), Cleanup>,
     /// The policies of background work that are not the built-in ones.
@@ -79,7 +80,7 @@ pub struct Model {
     /// What was done under each policy group.
     pub accounts: Accounts,
     group_names: Names<PolicyGroupId>,
-    volume_names: Names<VolumeId>,
+    volume_names: Arc<Names<VolumeId>>,
 }
 
 impl Model {
@@ -97,11 +98,19 @@ impl Model {
 
     /// Adds or replaces a volume.
     pub fn put_volume(&mut self, record: VolumeRecord, revision: u64) {
-        self.remove_volume(record.id);
-        if record.snapshot.is_none() {
-            enter(&mut self.volume_names, &record.name, &record.tenant, record.id);
+        let has_its_name = |old: &Arc<Versioned<VolumeRecord>>| {
+            let name = |record: &VolumeRecord| {
+                (record.name.clone(), record.tenant.clone(), record.snapshot.is_some())
+            };
+            name(&old.record) == name(&record)
+        };
+        if !self.volumes.get(&record.id).is_some_and(has_its_name) {
+            self.remove_volume(record.id);
+            if record.snapshot.is_none() {
+                enter(Arc::make_mut(&mut self.volume_names), &record.name, &record.tenant, record.id);
+            }
         }
-        self.volumes.insert(record.id, Versioned { record, revision });
+        self.volumes.insert(record.id, Arc::new(Versioned { record, revision }));
     }
 
     /// Adds or replaces a policy of background work.
@@ -121,7 +130,7 @@ impl Model {
         if let Some(old) = self.volumes.remove(&id)
             && old.record.snapshot.is_none()
         {
-            leave(&mut self.volume_names, &old.record.name, &old.record.tenant);
+            leave(Arc::make_mut(&mut self.volume_names), &old.record.name, &old.record.tenant);
         }
     }
 
@@ -141,12 +150,13 @@ impl Model {
     /// not find another tenant's volume.
     pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<VolumeRecord>> {
         let id = self.find("volume", &self.volume_names, tenant, name)?;
-        self.volumes.get(&id).ok_or_else(|| ControlError::internal(format!("volume {id} has no record")))
+        let found = self.volumes.get(&id).map(Arc::as_ref);
+        found.ok_or_else(|| ControlError::internal(format!("volume {id} has no record")))
     }
 
     /// The volume of this identity.
     pub fn volume_by_id(&self, id: VolumeId) -> Outcome<&Versioned<VolumeRecord>> {
-        let found = self.volumes.get(&id);
+        let found = self.volumes.get(&id).map(Arc::as_ref);
         found.ok_or_else(|| ControlError::not_found(format!("volume {id} is no more")))
     }
 

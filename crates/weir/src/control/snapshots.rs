@@ -4,6 +4,7 @@
 //! other. It shares what it holds with its volume where filesystems can do that, and needs it for nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use weir_types::units::Size;
@@ -72,7 +73,7 @@ impl Model {
     ) -> Outcome<&Versioned<VolumeRecord>> {
         let of = &self.volume(tenant, volume)?.record;
         let found = self.snapshots_of(of.id).find(|record| record.name == *name);
-        let found = found.and_then(|record| self.volumes.get(&record.id));
+        let found = found.and_then(|record| self.volumes.get(&record.id)).map(Arc::as_ref);
         found.ok_or_else(|| {
             let known = list_names(self.snapshots_of(of.id).map(|record| &record.name));
             let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {known}") };
@@ -84,7 +85,9 @@ impl Model {
     pub(super) fn name_snapshots(&mut self) {
         let name = |volume: &VolumeRecord| (volume.id, volume.name.clone());
         let names: BTreeMap<VolumeId, Name> = self.plain_volumes().map(name).collect();
-        for of in self.volumes.values_mut().filter_map(|volume| volume.record.snapshot.as_mut()) {
+        for volume in self.volumes.values_mut().filter(|volume| volume.record.snapshot.is_some()) {
+            let of =
+                Arc::make_mut(volume).record.snapshot.as_mut().expect("those that have one were filtered");
             if let Some(name) = names.get(&of.volume) {
                 of.volume_name = name.clone();
             }
@@ -245,7 +248,7 @@ impl Control {
         let begun = self.begin_captures(&others, || {
             let model = self.model();
             let snapshot = model.snapshots_of(id).find(|snapshot| snapshot.name == *name);
-            let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id));
+            let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id)).map(Arc::as_ref);
             // Who has it under this name now says what it has.
             let source = online(snapshot.map_or_else(|| model.snapshot(tenant, volume, name), Ok)?)?;
             let now = model.volume_by_id(id)?;

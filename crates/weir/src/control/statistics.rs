@@ -1,12 +1,14 @@
 //! What was done so far, by volume and by policy group.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use weir_types::{Name, PolicyGroupId, VolumeId};
 
 use super::Control;
 use super::error::Outcome;
-use super::model::Model;
+use super::model::{Model, Versioned};
 use super::records::{PolicyGroupRecord, VolumeRecord};
 use super::totals::Totals;
 use crate::statistics::VolumeSnapshot;
@@ -15,9 +17,9 @@ use crate::statistics::VolumeSnapshot;
 #[derive(Clone, Debug)]
 pub struct VolumeSample {
     /// The volume.
-    pub record: VolumeRecord,
+    pub volume: Arc<Versioned<VolumeRecord>>,
     /// The policy group that it is bound to.
-    pub policy: Option<PolicyGroupRecord>,
+    pub policy: Option<Name>,
     /// What was counted.
     pub snapshot: VolumeSnapshot,
 }
@@ -54,23 +56,20 @@ impl Model {
 }
 
 impl Control {
-    /// What volumes did so far: all, those of one tenant, or one.
+    /// What volumes did so far: all, those of one tenant, or one; all at the same instant.
     pub fn volume_samples(&self, tenant: Option<&Name>, name: Option<&Name>) -> Outcome<Vec<VolumeSample>> {
-        let model = self.model();
-        let sample = |record: &VolumeRecord| VolumeSample {
-            record: record.clone(),
-            policy: model.policy_of(record).cloned(),
-            snapshot: model.open.get(&record.id).map(|s| s.snapshot()).unwrap_or_default(),
+        let ids = match name {
+            Some(name) => vec![self.model().volume(tenant, name)?.record.id],
+            None => self.volume_ids(tenant)?,
         };
-        if let Some(name) = name {
-            return Ok(vec![sample(&model.volume(tenant, name)?.record)]);
-        }
-        tenant.map(|tenant| model.tenant(Some(tenant))).transpose()?;
-        let wanted =
-            model.plain_volumes().filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
-        let mut samples: Vec<_> = wanted.map(sample).collect();
-        samples.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
-        Ok(samples)
+        let model = self.model();
+        let sample = |id: &VolumeId| {
+            let volume = Arc::clone(model.volumes.get(id)?);
+            let policy = model.policy_of(&volume.record).map(|group| group.name.clone());
+            let snapshot = model.open.get(id).map(|s| s.snapshot()).unwrap_or_default();
+            Some(VolumeSample { volume, policy, snapshot })
+        };
+        Ok(ids.iter().filter_map(sample).collect())
     }
 
     /// What the members of policy groups did so far: of all groups, those of one tenant, or one.
@@ -101,11 +100,11 @@ impl Model {
     fn queue_depths(&self) -> BTreeMap<PolicyGroupId, (u64, u64)> {
         let mut depths: BTreeMap<_, (u64, u64)> = BTreeMap::new();
         for volume in self.volumes.values() {
-            let statistics = self.open.get(&volume.record.id).map(|s| s.snapshot());
-            if let (Some(group), Some(snapshot)) = (volume.record.policy_group, statistics) {
+            let statistics = self.open.get(&volume.record.id);
+            if let (Some(group), Some(statistics)) = (volume.record.policy_group, statistics) {
                 let depth = depths.entry(group).or_default();
-                depth.0 += snapshot.queue_depth;
-                depth.1 += snapshot.queue_depth_delayed;
+                depth.0 += statistics.queue_depth.load(Relaxed);
+                depth.1 += statistics.queue_depth_delayed.load(Relaxed);
             }
         }
         depths

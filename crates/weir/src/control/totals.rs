@@ -1,6 +1,6 @@
 //! Totals of requests that can be added and subtracted: the form in which statistics leave the daemon.
 
-use crate::statistics::{OperationSnapshot, SIZES, TimeByCause, VolumeSnapshot};
+use crate::statistics::{Bucket, OperationSnapshot, SIZES, TimeByCause, VolumeSnapshot};
 
 /// Totals of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,9 +17,8 @@ pub struct OperationTotals {
     pub time: TimeByCause,
     /// Requests by size; see [`crate::statistics::SIZES_UP_TO_BYTES`].
     pub sizes: [u64; SIZES],
-    /// Requests by latency: ascending upper bounds in nanoseconds, each with the requests above the bound
-    /// before it and not above this one.
-    pub latency: Vec<(u64, u64)>,
+    /// Requests by latency: the buckets that have any, ascending.
+    pub latency: Vec<Bucket>,
 }
 
 /// Totals of a volume or a policy group.
@@ -73,12 +72,15 @@ impl OperationTotals {
         for (mine, theirs) in self.sizes.iter_mut().zip(other.sizes) {
             *mine = combine(*mine, theirs);
         }
-        if self.latency.is_empty() {
-            self.latency = other.latency.iter().map(|(bound, _)| (*bound, 0)).collect();
+        for theirs in &other.latency {
+            match self.latency.binary_search_by_key(&theirs.up_to_ns, |bucket| bucket.up_to_ns) {
+                Ok(place) => self.latency[place].count = combine(self.latency[place].count, theirs.count),
+                Err(place) => {
+                    self.latency.insert(place, Bucket { count: combine(0, theirs.count), ..*theirs })
+                }
+            }
         }
-        for (mine, theirs) in self.latency.iter_mut().zip(&other.latency) {
-            mine.1 = combine(mine.1, theirs.1);
-        }
+        self.latency.retain(|bucket| bucket.count > 0);
     }
 }
 
@@ -126,6 +128,20 @@ mod tests {
     }
 
     #[test]
+    fn buckets_of_totals_are_matched_whichever_of_them_are_there() {
+        let bucket = |up_to_ns: u64, count| Bucket { above_ns: up_to_ns / 2, up_to_ns, count };
+        let reads = |latency: &[Bucket]| {
+            let read = OperationTotals { latency: latency.to_vec(), ..OperationTotals::default() };
+            Totals { read, ..Totals::default() }
+        };
+        let mut totals = reads(&[bucket(16, 1), bucket(64, 4)]);
+        totals.add(&reads(&[bucket(8, 2), bucket(32, 3), bucket(64, 1)]));
+        assert_eq!(totals, reads(&[bucket(8, 2), bucket(16, 1), bucket(32, 3), bucket(64, 5)]));
+        totals.subtract(&reads(&[bucket(16, 1), bucket(64, 4)]));
+        assert_eq!(totals, reads(&[bucket(8, 2), bucket(32, 3), bucket(64, 1)]));
+    }
+
+    #[test]
     fn totals_count_what_was_recorded_and_can_be_subtracted() {
         let statistics = VolumeStatistics::default();
         let serve = |latency_ns| {
@@ -138,8 +154,7 @@ mod tests {
         assert_eq!((second.read.operations, second.read.bytes, second.read.time.delayed_ns), (2, 8192, 20));
         second.subtract(&first);
         assert_eq!((second.read.operations, second.read.time.sum_ns()), (1, 1_000_000));
-        let filled: Vec<_> = second.read.latency.iter().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(filled, [&(1 << 20, 1)]);
+        assert_eq!(second.read.latency, [Bucket { above_ns: 15 << 16, up_to_ns: 1 << 20, count: 1 }]);
         let mut sum = Totals::default();
         sum.add(&first);
         sum.add(&second);

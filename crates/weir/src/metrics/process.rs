@@ -5,9 +5,9 @@ use std::fs;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::Labels;
+use crate::processor;
 
 /// Ticks of a second in which the kernel tells when a process started. It is the same on all of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -43,12 +43,11 @@ const GAUGES: [Gauge; 4] = [
 impl Process {
     /// What it takes now.
     pub fn now() -> Process {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
         Process {
-            cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
+            cpu_seconds: processor::time_of_process().as_secs_f64(),
             resident_bytes: kilobytes(&status, "VmRSS:"),
             virtual_bytes: kilobytes(&status, "VmSize:"),
             open_descriptors: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64),

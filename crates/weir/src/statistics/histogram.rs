@@ -18,12 +18,25 @@ pub struct Histogram {
     sum_ns: AtomicU64,
 }
 
-/// A copy of a [`Histogram`] at one instant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A copy of a [`Histogram`] at one instant. It holds the buckets alone that have any requests: most have none, and all
+/// volumes are copied at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramSnapshot {
-    counts: Vec<u64>,
+    /// Buckets by number, ascending, each with its count, which is not 0.
+    counts: Vec<(u16, u64)>,
     /// Sum of all latencies in nanoseconds.
     pub sum_ns: u64,
+}
+
+/// Requests whose latency is in one range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Above this many nanoseconds.
+    pub above_ns: u64,
+    /// Up to this many nanoseconds.
+    pub up_to_ns: u64,
+    /// Number of requests.
+    pub count: u64,
 }
 
 impl Default for Histogram {
@@ -68,52 +81,39 @@ impl Histogram {
 
     /// Copies the counts as they stand.
     pub fn snapshot(&self) -> HistogramSnapshot {
-        let counts = self.counts.iter().map(|c| c.load(Relaxed)).collect();
-        HistogramSnapshot { counts, sum_ns: self.sum_ns.load(Relaxed) }
-    }
-}
-
-impl Default for HistogramSnapshot {
-    fn default() -> Self {
-        HistogramSnapshot { counts: vec![0; BUCKETS], sum_ns: 0 }
+        let counts = (0..).zip(&self.counts).map(|(bucket, count)| (bucket, count.load(Relaxed)));
+        HistogramSnapshot {
+            counts: counts.filter(|(_, count)| *count > 0).collect(),
+            sum_ns: self.sum_ns.load(Relaxed),
+        }
     }
 }
 
 impl HistogramSnapshot {
     /// Number of recorded latencies.
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Mean latency in nanoseconds; 0 if nothing was recorded.
-    pub fn mean_ns(&self) -> u64 {
-        self.sum_ns.checked_div(self.count()).unwrap_or(0)
+        self.counts.iter().map(|(_, count)| count).sum()
     }
 
     /// The latency in nanoseconds that `per_mille` of 1000 requests do not exceed; 0 if nothing was recorded.
     pub fn percentile_ns(&self, per_mille: u64) -> u64 {
         let rank = (self.count() * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
+        for (bucket, count) in &self.counts {
             seen += count;
             if seen >= rank {
-                return middle_of(bucket);
+                return middle_of((*bucket).into());
             }
         }
         0
     }
 
-    /// Adds the counts of another snapshot.
-    pub fn merge(&mut self, other: &HistogramSnapshot) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
-        }
-        self.sum_ns += other.sum_ns;
-    }
-
-    /// All buckets in ascending order: the upper bound of each in nanoseconds, and its count.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.counts.iter().enumerate().map(|(bucket, &count)| (end_of(bucket), count))
+    /// The buckets that have any requests, in ascending order.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.counts.iter().map(|&(bucket, count)| {
+            let above_ns = usize::from(bucket).checked_sub(1).map_or(0, end_of);
+            Bucket { above_ns, up_to_ns: end_of(bucket.into()), count }
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub use bounds::{BoundTotals, Bounds};
 pub use copies::{CopySnapshot, CopyStatistics};
 use histogram::add;
-pub use histogram::{Histogram, HistogramSnapshot};
+pub use histogram::{Bucket, Histogram, HistogramSnapshot};
 pub use journals::{JournalStatistics, JournalUsage};
 pub use rest::{RestSnapshot, RestStatistics};
 use sizes::Sizes;
@@ -204,6 +204,11 @@ pub struct VolumeSnapshot {
 }
 
 impl VolumeStatistics {
+    /// Bytes that answered requests may have changed so far: those of writes, and of all that neither reads nor writes.
+    pub fn changed_bytes(&self) -> u64 {
+        self.write.bytes.load(Relaxed).wrapping_add(self.other.bytes.load(Relaxed))
+    }
+
     /// Copies everything as it stands.
     pub fn snapshot(&self) -> VolumeSnapshot {
         VolumeSnapshot {

@@ -405,7 +405,7 @@ impl Control {
 
     fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
         let rooms = self.rooms();
-        let Versioned { record, revision } = self.model().volumes.get(&volume)?.clone();
+        let Versioned { record, revision } = Versioned::clone(self.model().volumes.get(&volume)?);
         let mut damaged = self.damaged_copies(&record);
         let model = self.model();
         let open = model.open.get(&volume)?;

@@ -8,6 +8,7 @@ mod built_in;
 mod follow;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use weir_types::{Class, Name, VolumeId};
@@ -129,7 +130,7 @@ impl Model {
 
     /// The volumes that follow a template.
     fn followers(&self, name: &Name) -> impl Iterator<Item = &Versioned<VolumeRecord>> {
-        let plain = self.volumes.values().filter(|volume| volume.record.snapshot.is_none());
+        let plain = self.volumes.values().map(Arc::as_ref).filter(|volume| volume.record.snapshot.is_none());
         plain.filter(move |volume| volume.record.template.as_ref() == Some(name))
     }
 
