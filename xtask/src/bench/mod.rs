@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: measurements beside peers, in turn in one run, as ratios.
 
+mod baseline;
 mod burst;
 mod ceiling;
 mod classes;
@@ -41,7 +42,7 @@ const WIDE: &str = "900000000IOPS,900GB/s";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 15] = [
+const BENCHES: [(&str, Bench); 16] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -55,6 +56,7 @@ const BENCHES: [(&str, Bench); 15] = [
     ("classes", classes::run),
     ("hybrid", hybrid::run),
     ("replicas", replicas::run),
+    ("baseline", baseline::run),
     ("snapshots", snapshots::run),
     ("moves", moves::run),
 ];

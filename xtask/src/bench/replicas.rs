@@ -1,7 +1,4 @@
-//! What copies cost: three of them beside fio writing the same three files at once; and a volume with one of them beside
-//! that of a daemon from before there were copies, if `WEIR_BASELINE` names its binary.
-
-use std::path::{Path, PathBuf};
+//! What copies cost: three of them beside fio writing the same three files at once.
 
 use anyhow::Result;
 use serde_json::json;
@@ -16,27 +13,19 @@ use crate::world::folder::Folder;
 
 /// Copies of the volume, and files of the peer.
 const COPIES: usize = 3;
-/// Requests in flight where processor time is measured.
+/// Requests in flight unless something else is said.
 const DEPTH: u32 = 32;
 /// Requests in flight at the volume, and at each file, of which the best counts for both: a write to three copies has ended
 /// when the slowest of the three has, so it takes more of them to keep a disk as busy as three independent writers do.
 const DEPTHS: [u32; 3] = [32, 64, 128];
 /// Least part of the peer's rate.
 const RATE_LEAST: f64 = 0.9;
-/// Most processor time per request, of that of the daemon from before.
-const PROCESSOR_MOST: f64 = 1.1;
-/// Environment variable that names that daemon.
-const BASELINE: &str = "WEIR_BASELINE";
 
 /// Measures everything.
 pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("replicas");
     let disk = Folder::on_disk(options.disk.as_deref(), &repository_root(), "weir-bench-replicas")?;
     compare_with_files(options, &disk, &mut report)?;
-    match std::env::var_os(BASELINE) {
-        Some(baseline) => compare_with_baseline(options, &PathBuf::from(baseline), &mut report)?,
-        None => println!("{BASELINE} names no daemon from before: what one copy costs is not measured"),
-    }
     Ok(report)
 }
 
@@ -89,46 +78,4 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
 fn random_writes(name: &str, target: Target, size_bytes: u64, options: &Options) -> Load {
     let seconds = if options.is_quick { 2 } else { 5 };
     Load { pattern: "randwrite", depth: DEPTH, seconds, ..Load::new(name, target, size_bytes) }
-}
-
-/// Processor time per request of a volume with one copy, in memory, of two daemons in turn.
-fn compare_with_baseline(options: &Options, baseline: &Path, report: &mut Report) -> Result<()> {
-    let mut rows = Vec::new();
-    let folder = Folder::in_memory("weir-bench-replicas")?;
-    let mut now = Daemon::start(&options.binary, &folder.path().join("now"), &[])?;
-    let mut before = Daemon::start(baseline, &folder.path().join("before"), &[])?;
-    for daemon in [&now, &before] {
-        daemon.run("volume create volume --size 1GiB")?;
-        Load::fill("fill", daemon.volume("volume"), size_bytes(options)).run(folder.path())?;
-    }
-    for pattern in ["randread", "randwrite"] {
-        let mut costs = [Vec::new(), Vec::new()];
-        for _ in 0..if options.is_quick { 2 } else { 15 } {
-            for (daemon, costs) in [&mut now, &mut before].into_iter().zip(&mut costs) {
-                costs.push(processor_us(daemon, &folder, pattern, size_bytes(options))?);
-            }
-        }
-        let [now_us, before_us] = costs.map(median);
-        let ratio = now_us / before_us;
-        rows.push(vec![
-            pattern.to_owned(),
-            format!("{now_us:.2}"),
-            format!("{before_us:.2}"),
-            format!("{ratio:.3}"),
-        ]);
-        report.row(json!({"pattern": pattern, "now_us": now_us, "before_us": before_us}));
-        let what = format!("{pattern} of 4 KiB: at most {PROCESSOR_MOST} of the processor time of before");
-        report.claim(what, format!("{ratio:.3}"), ratio <= PROCESSOR_MOST);
-    }
-    print_table(&["4 KiB, 32 at a time", "processor us", "before", "ratio"], rows);
-    Ok(())
-}
-
-fn processor_us(daemon: &mut Daemon, folder: &Folder, pattern: &'static str, size_bytes: u64) -> Result<f64> {
-    let load =
-        Load { pattern, depth: DEPTH, seconds: 2, ..Load::new("load", daemon.volume("volume"), size_bytes) };
-    let before = daemon.process().processor_seconds()?;
-    let outcome = load.run(folder.path())?;
-    let used = daemon.process().processor_seconds()? - before;
-    Ok(used * 1e6 / outcome.requests.max(1) as f64)
 }

@@ -1,0 +1,130 @@
+//! What a request costs the processor beside an earlier daemon, whose binary `WEIR_BASELINE` names: both serve the same
+//! load in turn, round by round, so that a slow minute of the machine hits both alike.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{GIB, Options};
+use crate::numbers::median;
+use crate::report::{Report, print_table};
+use crate::world::daemon::Daemon;
+use crate::world::fio::Load;
+use crate::world::folder::Folder;
+
+/// Environment variable that names the earlier daemon.
+const BASELINE: &str = "WEIR_BASELINE";
+/// Most processor time per request, of that of the earlier daemon: what differs between two runs of one daemon.
+const PROCESSOR_MOST: f64 = 1.03;
+/// Rounds, and seconds of each load, at full length and in a quick run.
+const ROUNDS: (usize, u64) = (15, 2);
+const ROUNDS_QUICK: (usize, u64) = (2, 1);
+
+/// One way of loading a volume.
+struct Workload {
+    name: &'static str,
+    copies: usize,
+    pattern: &'static str,
+    block_bytes: u64,
+    depth: u32,
+}
+
+const fn workload(
+    name: &'static str,
+    copies: usize,
+    (pattern, block_bytes, depth): (&'static str, u64, u32),
+) -> Workload {
+    Workload { name, copies, pattern, block_bytes, depth }
+}
+
+/// Those of `bench nbd`, and the random writes and reads of `bench replicas`.
+const WORKLOADS: [Workload; 7] = [
+    workload("4 KiB read QD1", 1, ("randread", 4096, 1)),
+    workload("4 KiB write QD1", 1, ("randwrite", 4096, 1)),
+    workload("4 KiB read QD32", 1, ("randread", 4096, 32)),
+    workload("4 KiB write QD32", 1, ("randwrite", 4096, 32)),
+    workload("128 KiB read QD16", 1, ("randread", 128 << 10, 16)),
+    workload("three replicas: 4 KiB read QD32", 3, ("randread", 4096, 32)),
+    workload("three replicas: 4 KiB write QD32", 3, ("randwrite", 4096, 32)),
+];
+
+/// Measures everything in memory, where the media cost least and the daemon shows most.
+pub fn run(options: &Options) -> Result<Report> {
+    let mut report = Report::new("baseline");
+    let Some(baseline) = std::env::var_os(BASELINE).map(PathBuf::from) else {
+        println!("{BASELINE} names no daemon to compare with: nothing is measured");
+        return Ok(report);
+    };
+    let folder = Folder::in_memory("weir-bench-baseline")?;
+    let mut now = start(options, &options.binary, &folder, "now")?;
+    let mut before = start(options, &baseline, &folder, "before")?;
+    let mut rows = Vec::new();
+    for workload in &WORKLOADS {
+        rows.push(compare(options, [&mut now, &mut before], &folder, (workload, &mut report))?);
+    }
+    print_table(&["load", "processor us per request", "before", "ratio"], rows);
+    Ok(report)
+}
+
+fn size_bytes(options: &Options) -> u64 {
+    if options.is_quick { GIB / 4 } else { GIB / 2 }
+}
+
+fn volume_of(workload: &Workload) -> String {
+    format!("volume{}", workload.copies)
+}
+
+/// A daemon with a volume of one copy and one of three, both filled.
+fn start(options: &Options, binary: &Path, folder: &Folder, name: &str) -> Result<Daemon> {
+    let path = folder.path().join(name);
+    let daemon = Daemon::start(binary, &path.join("state"), &[])?;
+    for number in 0..3 {
+        let drive = path.join(format!("drive{number}"));
+        std::fs::create_dir_all(&drive)?;
+        daemon.run(&format!("drive add {} --class high --no-measurement", drive.display()))?;
+    }
+    daemon.run("volume create volume1 --size 1GiB")?;
+    daemon.run("volume create volume3 --size 1GiB --io-priority high --repl 3")?;
+    for volume in ["volume1", "volume3"] {
+        Load::fill("fill", daemon.volume(volume), size_bytes(options)).run(folder.path())?;
+    }
+    Ok(daemon)
+}
+
+/// Loads both daemons in turn; the row of the table.
+fn compare(
+    options: &Options,
+    mut daemons: [&mut Daemon; 2],
+    folder: &Folder,
+    (workload, report): (&Workload, &mut Report),
+) -> Result<Vec<String>> {
+    let (rounds, seconds) = if options.is_quick { ROUNDS_QUICK } else { ROUNDS };
+    let mut costs = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (daemon, costs) in daemons.iter_mut().zip(&mut costs) {
+            let load = Load {
+                pattern: workload.pattern,
+                block_bytes: workload.block_bytes,
+                depth: workload.depth,
+                seconds,
+                ..Load::new("load", daemon.volume(&volume_of(workload)), size_bytes(options))
+            };
+            costs.push(processor_us(daemon, folder, &load)?);
+        }
+    }
+    // Within rounds: what slows a whole round cancels out.
+    let ratio = median(costs[0].iter().zip(&costs[1]).map(|(now, before)| now / before));
+    let ([now_us, before_us], name) = (costs.map(median), workload.name);
+    report.row(json!({"workload": name, "now_us": now_us, "before_us": before_us}));
+    let what = format!("{name}: at most {PROCESSOR_MOST} of the processor time of before");
+    report.claim(what, format!("{ratio:.3}"), ratio <= PROCESSOR_MOST);
+    Ok(vec![name.to_owned(), format!("{now_us:.2}"), format!("{before_us:.2}"), format!("{ratio:.3}")])
+}
+
+fn processor_us(daemon: &mut Daemon, folder: &Folder, load: &Load) -> Result<f64> {
+    let before = daemon.process().processor_seconds()?;
+    let outcome = load.run(folder.path())?;
+    let used = daemon.process().processor_seconds()? - before;
+    Ok(used * 1e6 / outcome.requests.max(1) as f64)
+}
