@@ -64,6 +64,11 @@ fn alarms(daemon: &Daemon) -> Vec<String> {
     alarms.map(|alarm| alarm["message"].as_str().unwrap().to_owned()).collect()
 }
 
+/// True if an alarm says this.
+fn is_told(daemon: &Daemon, words: &str) -> bool {
+    alarms(daemon).iter().any(|alarm| alarm.contains(words))
+}
+
 fn stale(daemon: &Daemon) -> u64 {
     daemon.json(&["volume", "inspect", "vol1"])["replication"]["stale"].as_u64().unwrap()
 }
@@ -455,8 +460,8 @@ fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
 }
 
 /// A daemon whose state folder is on a filesystem of its own, with a volume on a drive elsewhere, and a client of that.
-fn with_state_apart() -> (Daemon, Mount, Client) {
-    let (state, mount) = on_one_filesystem("xfs");
+fn with_state_apart(kind: &str) -> (Daemon, Mount, Client) {
+    let (state, mount) = on_one_filesystem(kind);
     let daemon = state.start(&["--reactors", "1"]);
     add_drive(&daemon, &daemon.state().beside("one"));
     create(&daemon, 1);
@@ -474,19 +479,89 @@ fn is_served(client: &mut Client, value: u8) {
     }
 }
 
+/// From here on every operation on a filesystem fails, as on a disk that does not answer any more.
+fn fail_disk(mount: &Mount) {
+    common::program::tool("xfs_io", &["-x", "-c", "shutdown", mount.point().to_str().unwrap()]);
+}
+
+/// A daemon with a drive on a disk of its own, others beside its state folder, and a volume with a replica on each.
+fn with_a_disk(others: &[&str]) -> (Daemon, Mount, Client) {
+    let daemon = Daemon::fresh();
+    let mount = Mount::image(daemon.state(), "xfs", &daemon.state().beside("one"), 320);
+    add_drive(&daemon, mount.point());
+    others.iter().for_each(|drive| add_drive(&daemon, &daemon.state().beside(drive)));
+    create(&daemon, others.len() + 1);
+    let mut client = attach(&daemon);
+    client.write(0, &[1; 4096]).unwrap();
+    client.flush().unwrap();
+    (daemon, mount, client)
+}
+
+/// The filesystem as it is once its disk is mended, and the daemon on it: as long as files of it are open the kernel goes on
+/// with the one that failed.
+fn mended(daemon: Daemon, mount: &Mount) -> Daemon {
+    let state = daemon.stop();
+    mount.unmount();
+    mount.mount();
+    state.start(&[])
+}
+
+#[test]
+fn disk_that_fails_under_one_replica_fails_its_requests_until_it_is_mended() {
+    if !can_mount() {
+        return;
+    }
+    let (daemon, mount, mut client) = with_a_disk(&[]);
+    daemon.create("own", "1GiB");
+    let mut other = Client::attach(&daemon.nbd_socket(), "own");
+    fail_disk(&mount);
+    assert_eq!(client.read(0, 4096), Err(EIO));
+    assert_eq!(client.write(GIB, &[2; 4096]), Err(EIO));
+    wait_until("the alarm", || is_told(&daemon, "Input/output error"));
+    other.write(0, &[3; 4096]).unwrap();
+    other.flush().unwrap();
+    drop((client, other));
+    let daemon = mended(daemon, &mount);
+    assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [1; 4096]);
+    assert_eq!(alarms(&daemon), [""; 0]);
+    daemon.stop();
+}
+
+#[test]
+fn disk_that_fails_under_one_of_three_replicas_is_not_seen_by_clients() {
+    if !can_mount() {
+        return;
+    }
+    let (daemon, mount, mut client) = with_a_disk(&["two", "three"]);
+    fail_disk(&mount);
+    is_served(&mut client, 2);
+    wait_until("the alarm", || is_told(&daemon, "on drive 'one'"));
+    is_served(&mut client, 3);
+    drop(client);
+    let daemon = mended(daemon, &mount);
+    let mut client = attach(&daemon);
+    is_served(&mut client, 4);
+    wait_until("the replicas to be up to date", || stale(&daemon) == 0 && alarms(&daemon).is_empty());
+    let replication = &daemon.json(&["volume", "inspect", "vol1"])["replication"];
+    assert_eq!((&replication["in_sync"], &replication["missing"]), (&6.into(), &0.into()), "{replication}");
+    daemon.stop();
+}
+
 #[test]
 fn state_folder_that_becomes_full_refuses_changes_and_no_request() {
     if !can_mount() {
         return;
     }
-    let (daemon, mount, mut client) = with_state_apart();
+    let (daemon, mount, mut client) = with_state_apart("xfs");
     let filler = fill_to_the_last_byte(mount.point());
     is_served(&mut client, 2);
     let refused = daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
-    assert!(refused.contains("full"), "{refused}");
+    assert!(refused.contains("full") && refused.contains("free: remove files"), "{refused}");
+    wait_until("the alarm", || is_told(&daemon, "the state folder cannot be written"));
     is_served(&mut client, 3);
     daemon.ok(&["volume", "delete", "vol1", "--force"]);
     fs::remove_file(filler).unwrap();
+    wait_until("no alarm", || !is_told(&daemon, "the state folder cannot be written"));
     daemon.ok(&["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
     daemon.stop();
 }
@@ -496,12 +571,14 @@ fn state_folder_that_fails_while_running_refuses_changes_and_no_request() {
     if !can_mount() {
         return;
     }
-    let (daemon, mount, mut client) = with_state_apart();
-    // From here on every operation on the filesystem fails, as on a disk that does not answer any more.
-    common::program::tool("xfs_io", &["-x", "-c", "shutdown", mount.point().to_str().unwrap()]);
+    let (daemon, mount, mut client) = with_state_apart("xfs");
+    fail_disk(&mount);
     is_served(&mut client, 2);
     let refused = daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
     assert!(refused.contains("the disk that holds the catalogue failed"), "{refused}");
+    assert!(is_told(&daemon, "the disk that holds the catalogue failed"));
+    let again = daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
+    assert_eq!(again, refused, "what failed once is not tried again");
     is_served(&mut client, 3);
     drop(client);
     let state = daemon.stop();
@@ -510,6 +587,31 @@ fn state_folder_that_fails_while_running_refuses_changes_and_no_request() {
     let daemon = state.start(&["--reactors", "1"]);
     assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [3; 4096]);
     assert_eq!(daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn state_folder_that_becomes_read_only_refuses_changes_and_no_request() {
+    if !can_mount() {
+        return;
+    }
+    let (daemon, mount, mut client) = with_state_apart("ext4");
+    // What the kernel does itself when it finds such a filesystem damaged.
+    let point = mount.point().to_str().unwrap();
+    common::program::tool("mount", &["-o", "remount,abort", point]);
+    is_served(&mut client, 2);
+    daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
+    wait_until("the alarm", || is_told(&daemon, "the state folder cannot be written"));
+    let names: Vec<_> = daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().clone();
+    assert_eq!(names.len(), 1, "what can be read is read");
+    is_served(&mut client, 3);
+    drop(client);
+    let state = daemon.stop();
+    mount.unmount();
+    mount.mount();
+    let daemon = state.start(&["--reactors", "1"]);
+    assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [3; 4096]);
+    daemon.ok(&["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
     daemon.stop();
 }
 

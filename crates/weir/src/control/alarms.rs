@@ -21,6 +21,8 @@ pub use shown::{Severity, ShownAlarm};
 pub enum AlarmSource {
     /// The daemon, when it started or changed something.
     Control,
+    /// The state folder, which cannot be written.
+    Catalogue,
     /// The look whether drives are where they should be.
     Drive,
     /// The look at extent files, which is taken every second, or more rarely where there are very many.
@@ -182,6 +184,7 @@ impl Control {
             extent: Some(alarm.extent),
             message: self.with_drive_name(alarm.drive, alarm.message),
         }));
+        alarms.extend(self.state_alarms());
         alarms.extend(self.missing_drive_alarms());
         alarms.extend(self.record_copy_alarms());
         alarms.extend(self.leaving_alarms());

@@ -109,6 +109,7 @@ use scrubs::Scrubs;
 pub use scrubs::{ScrubState, ScrubView, offset_of};
 use shared::Shared;
 pub use snapshots::{CreateSnapshots, SnapshotView};
+use space::StateFilesystem;
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use templates::{CreateTemplate, ModifyTemplate, TemplateView};
@@ -126,6 +127,8 @@ const ALL_DRIVES: VolumeId = VolumeId(uuid::Uuid::max());
 pub struct Control {
     state: PathBuf,
     catalogue: Box<dyn Catalogue>,
+    /// The filesystem of the state folder.
+    state_filesystem: StateFilesystem,
     data_plane: Arc<DataPlane>,
     exports: Arc<ExportTable>,
     /// For threads that outlive who starts them.

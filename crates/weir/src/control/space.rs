@@ -1,25 +1,75 @@
-//! Space of the state folder: volumes are refused more before its filesystem is full.
+//! Space of the state folder: volumes are refused more before its filesystem is full, and an alarm says why no change is
+//! accepted where it cannot be written.
 //!
 //! The catalogue, replica metadata and sockets need a little space there at any time, and a start must not need what
 //! volumes have taken. So drives on the same filesystem get only what it has above a reserve.
 
+use std::sync::{Mutex, PoisonError};
+
 use weir_types::DriveId;
 
 use super::Control;
+use super::alarms::{AlarmSource, StandingAlarm};
 use super::bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
-use crate::store::space::Space;
+use super::catalogue::{CATALOGUE_BYTES_MIN, CatalogueFault};
+use crate::store::space::{Obstacle, Space};
+
+/// The filesystem of the state folder, as it was seen last; nobody who only reads waits for it.
+#[derive(Default)]
+pub(super) struct StateFilesystem(Mutex<Option<Result<Space, String>>>);
+
+impl StateFilesystem {
+    fn is(&self, seen: Result<Space, String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+    }
+
+    fn seen(&self) -> Option<Result<Space, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl Control {
+    /// Why no change is accepted now, if that is known.
+    pub(super) fn state_alarms(&self) -> Vec<StandingAlarm> {
+        let why = why_unwritable(self.state_filesystem.seen().as_ref(), self.catalogue.fault());
+        let alarm = |why| StandingAlarm {
+            source: AlarmSource::Catalogue,
+            volume: None,
+            drive: None,
+            extent: None,
+            message: format!("no change is accepted, because the state folder cannot be written: {why}"),
+        };
+        why.map(alarm).into_iter().collect()
+    }
+
     /// Tells the data plane what volumes may still take on drives that share the state folder's filesystem.
     pub fn set_space_aside(&self) {
+        let seen = Space::of(&self.state).map_err(|error| error.to_string());
+        self.state_filesystem.is(seen.clone());
         // While the system does not tell, what was said last holds.
-        let Ok(space) = Space::of(&self.state) else { return };
+        let Ok(space) = seen else { return };
         let left_bytes = space.free_bytes.saturating_sub(reserve_bytes(space.size_bytes));
         let shares = |(drive, store): (DriveId, crate::store::Store)| {
             (store.filesystem() == space.filesystem).then_some(drive)
         };
         let drives: Vec<DriveId> = self.stores().into_iter().filter_map(shares).collect();
         drives.into_iter().for_each(|drive| self.data_plane.set_space_left(drive, left_bytes));
+    }
+}
+
+/// Why the state folder cannot be written: what its filesystem says of itself, and what the last change met that was to
+/// be written there.
+fn why_unwritable(seen: Option<&Result<Space, String>>, met: Option<CatalogueFault>) -> Option<String> {
+    let met = met.map(|fault| (fault.obstacle, fault.error.to_string()));
+    match (seen, met) {
+        // A later look cannot show that this is over.
+        (_, Some((None | Some(Obstacle::Disk | Obstacle::ReadOnly), error))) => Some(error),
+        (Some(Err(error)), _) => Some(format!("its filesystem does not answer: {error}")),
+        (Some(Ok(space)), _) if space.is_read_only => Some(Obstacle::ReadOnly.explain_there(space)),
+        (Some(Ok(space)), _) if space.free_bytes < CATALOGUE_BYTES_MIN => {
+            Some(Obstacle::Full.explain_there(space))
+        }
+        _ => None,
     }
 }
 
@@ -31,6 +81,28 @@ fn reserve_bytes(size_bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::catalogue::CatalogueError;
+
+    #[test]
+    fn why_the_state_folder_cannot_be_written_is_what_stands_now() {
+        let filesystem = |free_bytes, is_read_only| {
+            Ok(Space { mount: "/var".into(), filesystem: 1, size_bytes: 1 << 30, free_bytes, is_read_only })
+        };
+        let met = |obstacle| {
+            let error = CatalogueError::Disk { message: "an error".to_owned() };
+            Some(CatalogueFault { obstacle, error })
+        };
+        let why = |seen: &Result<Space, String>, met| why_unwritable(Some(seen), met).unwrap_or_default();
+        assert_eq!(why_unwritable(None, None), None);
+        assert_eq!(why(&filesystem(1 << 20, false), None), "");
+        assert!(why(&filesystem(1 << 10, false), None).contains("has 1KiB of 1GiB free"));
+        assert_eq!(why(&filesystem(1 << 20, false), met(Some(Obstacle::Full))), "", "there is space again");
+        assert!(why(&filesystem(1 << 20, true), None).contains("mounted read-only"));
+        assert!(why(&Err("no answer".to_owned()), None).contains("does not answer: no answer"));
+        for stays in [Some(Obstacle::Disk), Some(Obstacle::ReadOnly), None] {
+            assert!(why(&filesystem(1 << 20, false), met(stays)).contains("an error"));
+        }
+    }
 
     #[test]
     fn reserve_is_a_small_part_of_small_filesystems_and_bounded_on_large_ones() {

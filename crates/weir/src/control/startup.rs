@@ -13,7 +13,7 @@ use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 use super::alarms::{Alarms, Since};
 use super::background::load_policies;
 use super::captures::Captures;
-use super::catalogue::{Catalogue, CatalogueError, SqliteCatalogue, Transaction};
+use super::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
 use super::drives::{Absences, Drive, Formats, Leaving, Measurements};
 use super::error::{ControlError, Outcome};
 use super::figures::Figures;
@@ -25,16 +25,16 @@ use super::record_copies::RecordCopies;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::scrubs::Scrubs;
 use super::shared::Shared;
+use super::space::StateFilesystem;
 use super::{Change, Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
 use crate::exports::table::ExportTable;
 use crate::format::{self, FormatRecord};
 use crate::store::Store;
-use crate::store::space::{Obstacle, Space};
 
-/// Free space below which a catalogue that cannot be opened may lack nothing else, in bytes: it needs less.
-const CATALOGUE_BYTES_MIN: u64 = 128 << 10;
+/// Name of the catalogue in the state folder.
+const CATALOGUE_FILE: &str = "catalogue.sqlite";
 
 /// Where control keeps its things and how it starts.
 #[derive(Clone, Debug)]
@@ -83,7 +83,8 @@ impl Control {
             node,
             model: Shared::new(model),
             state: config.state.clone(),
-            catalogue: Box::new(catalogue),
+            catalogue: Box::new(Guarded::new(catalogue, config.state.join(CATALOGUE_FILE))),
+            state_filesystem: StateFilesystem::default(),
             data_plane,
             exports,
             locks: Locks::default(),
@@ -178,7 +179,7 @@ impl Control {
 
 /// Opens the catalogue. A damaged one stops the start, unless it is to be rebuilt: then it is set aside.
 fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
-    let path = state.join("catalogue.sqlite");
+    let path = state.join(CATALOGUE_FILE);
     let error = match SqliteCatalogue::open(&path) {
         Ok(catalogue) => return Ok(catalogue),
         Err(error) => error,
@@ -202,20 +203,6 @@ fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
     }
     tracing::warn!(%error, "the damaged catalogue was set aside with the suffix .{suffix}");
     Ok(SqliteCatalogue::open(&path)?)
-}
-
-/// What keeps a catalogue from being opened that has nothing to do with what is in it.
-fn obstacle(path: &Path, error: &CatalogueError) -> Option<Obstacle> {
-    // Each step of opening says in other words that there is no space.
-    let is_full = || Space::of(path).is_ok_and(|space| space.free_bytes < CATALOGUE_BYTES_MIN);
-    match error {
-        CatalogueError::Store { is_full: true, .. } => Some(Obstacle::Full),
-        CatalogueError::ReadOnly { .. } => Some(Obstacle::ReadOnly),
-        _ if Space::of(path).is_ok_and(|space| space.is_read_only) => Some(Obstacle::ReadOnly),
-        _ if is_full() => Some(Obstacle::Full),
-        CatalogueError::Disk { .. } => Some(Obstacle::Disk),
-        _ => None,
-    }
 }
 
 /// Refuses a catalogue that is for newer readers, before anything of it is used, and says who may read it from now on.

@@ -69,9 +69,14 @@ impl Obstacle {
 
     /// What an operator must know of it: the filesystem of a path, what is free there, and the remedy.
     pub fn explain(self, path: &Path) -> String {
-        let Ok(space) = Space::of(path) else {
-            return format!("the filesystem of {} does not answer: examine its disk", path.display());
-        };
+        match Space::of(path) {
+            Ok(space) => self.explain_there(&space),
+            Err(_) => format!("the filesystem of {} does not answer: examine its disk", path.display()),
+        }
+    }
+
+    /// The same of a filesystem that was looked at.
+    pub fn explain_there(self, space: &Space) -> String {
         let mount = space.mount.display();
         match self {
             Obstacle::Full => format!(

@@ -71,6 +71,11 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
             "what the message names is not served, or not kept up to date",
             "remove the cause that the message names",
         ),
+        AlarmSource::Catalogue => (
+            Critical,
+            "nothing that is served; but no change is accepted, and what fails meanwhile may not be noted",
+            "do what the message says",
+        ),
         AlarmSource::Drive => (
             Critical,
             "volumes with their only replica there answer EIO; others have fewer replicas",

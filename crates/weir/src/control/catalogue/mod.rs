@@ -4,6 +4,7 @@
 //! of its last change, and a transaction that compares revisions before it changes anything. Nothing above
 //! this module knows where the values lie; SQLite is the embedded default.
 
+mod guarded;
 mod reserve;
 mod sqlite;
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use guarded::{CATALOGUE_BYTES_MIN, CatalogueFault, Guarded, obstacle};
 pub use reserve::Reserve;
 pub use sqlite::SqliteCatalogue;
 
@@ -26,7 +28,7 @@ pub struct Entry {
 }
 
 /// Why the catalogue could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// A key was changed by somebody else since it was read.
     #[error(
@@ -74,6 +76,17 @@ impl CatalogueError {
     /// True if there is no space left for the catalogue.
     pub fn is_full(&self) -> bool {
         matches!(self, CatalogueError::Store { is_full: true, .. })
+    }
+
+    /// The same error with what can be done.
+    fn with_remedy(mut self, remedy: Option<String>) -> CatalogueError {
+        if let CatalogueError::Store { message, .. }
+        | CatalogueError::ReadOnly { message }
+        | CatalogueError::Disk { message } = &mut self
+        {
+            remedy.iter().for_each(|remedy| message.push_str(&format!("; {remedy}")));
+        }
+        self
     }
 }
 
@@ -135,6 +148,11 @@ pub trait Catalogue: Send + Sync {
     /// # Errors
     /// [`CatalogueError::Conflict`] if a comparison does not hold; nothing has changed then.
     fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError>;
+
+    /// What keeps it from being written, as the last commit found; `None` if nothing did, or that is not watched.
+    fn fault(&self) -> Option<CatalogueFault> {
+        None
+    }
 }
 
 impl Entry {
