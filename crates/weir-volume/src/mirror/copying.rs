@@ -19,6 +19,8 @@ pub(super) struct Step {
     region: u32,
     /// Bytes of the region that are copied.
     done: u32,
+    /// The replicas that they were read from.
+    sources: Slots,
     /// What is done with the piece at present.
     move_: Move,
 }
@@ -60,7 +62,7 @@ impl Mirror {
         let (offset, length) = (region * REGION_BYTES as u32, REGION_BYTES as u32);
         let request = Request { kind: Kind::Write { is_durable: false }, extent, offset, length };
         let incarnation = state.incarnations[slot];
-        let step = Step { slot, incarnation, region, done: 0, move_: Move::Read };
+        let step = Step { slot, incarnation, region, done: 0, sources: Slots::default(), move_: Move::Read };
         let id = self.insert(Operation::new(request, Some(step)));
         self.line_up(id, effects);
         Some(id)
@@ -89,12 +91,14 @@ impl Mirror {
     /// the region is closed to changes until the step has ended.
     pub(super) fn copy_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, failed, fault, .. } = *self.operation(id);
-        let step = step.expect("only steps copy");
+        let mut step = step.expect("only steps copy");
         let mut unfit = failed;
         unfit.insert(step.slot);
         let Some(source) = self.extents[request.extent as usize].read_from(&request, unfit) else {
             return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
         };
+        step.sources.insert(source);
+        self.operation(id).step = Some(step);
         self.go(id, Move::Read, source, effects);
     }
 
@@ -175,7 +179,15 @@ impl Mirror {
         if done < REGION_BYTES as u32 {
             return self.copy_piece(id, effects);
         }
-        self.extents[extent as usize].has_again(step.slot, step.region);
+        let state = &mut self.extents[extent as usize];
+        let readable: Slots =
+            state.readable(step.region * REGION_BYTES as u32, REGION_BYTES as u32).collect();
+        if step.sources.iter().any(|source| !readable.contains(source)) {
+            // The replica that is authoritative now may differ from one that was when the step began.
+            self.operation(id).step = Some(Step { done: 0, sources: Slots::default(), ..step });
+            return self.copy_piece(id, effects);
+        }
+        state.has_again(step.slot, step.region);
         self.conclude(id, Ok(Content::Data), effects);
     }
 
@@ -369,8 +381,9 @@ impl MirroredExtent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Beginning;
+    use super::super::{Answer, Beginning};
     use super::*;
+    use crate::{Action, AllocationMap};
 
     #[test]
     fn regions_are_copied_from_the_copy_that_clients_would_read() {
@@ -398,5 +411,51 @@ mod tests {
                 .collect();
             assert_eq!(slots, [fastest], "{effects:?}");
         }
+    }
+
+    /// Carries out everything that is asked for until this replica is to be read for the next time, and says what was read
+    /// of which replica.
+    fn carry_out(mirror: &mut Mirror, effects: &mut Vec<Effect>, until: Option<usize>) -> Vec<(usize, u32)> {
+        let mut reads = Vec::new();
+        while !effects.is_empty() {
+            let effect = effects.remove(0);
+            let Effect::Act { slot, action, .. } = effect else { continue };
+            let answer = match action {
+                Action::Open { extent, generation } => {
+                    let mut map = AllocationMap::default();
+                    map.set_range(0, REGION_BYTES as u32);
+                    Answer::Opened(extent, generation, Ok(map))
+                }
+                Action::Read { operation, offset, length, .. } => {
+                    reads.push((slot, offset));
+                    Answer::Completed(operation, Ok(length))
+                }
+                Action::Write { operation, length, .. } => Answer::Completed(operation, Ok(length)),
+                other => panic!("{other:?} is not asked for here"),
+            };
+            mirror.answer(slot, answer, effects);
+            if until.is_some_and(|until| reads.last().is_some_and(|(slot, _)| *slot == until)) {
+                break;
+            }
+        }
+        reads
+    }
+
+    #[test]
+    fn region_is_copied_from_replicas_that_are_alike_in_it() {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        beginning.account.standings[..3].fill(Standing::InSync);
+        beginning.is_there[..3].fill(true);
+        let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![beginning]);
+        let request = Request { kind: Kind::Zero, extent: 0, offset: 0, length: REGION_BYTES as u32 };
+        mirror.extents[0].mark(&request);
+        mirror.extents[0].fall_apart(&request);
+        let mut effects = Vec::new();
+        mirror.copy(0, 2, &mut effects).unwrap();
+        assert_eq!(carry_out(&mut mirror, &mut effects, Some(0)), [(0, 0)]);
+        mirror.retire(0, 0, &mut effects);
+        let piece = PIECE_BYTES as u32;
+        assert_eq!(carry_out(&mut mirror, &mut effects, None), [(1, piece), (1, 0), (1, piece)]);
+        assert_eq!(mirror.readable(0, 0, 4096).iter().collect::<Vec<_>>(), [1, 2]);
     }
 }

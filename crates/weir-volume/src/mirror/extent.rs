@@ -81,8 +81,8 @@ pub(super) struct MirroredExtent {
     pub is_there: [bool; COPIES_MAX],
     /// How long a read of each copy takes, in any unit: the smallest are read.
     pub read_costs: [u32; COPIES_MAX],
-    /// Of copies in sync, regions in which a change that failed may have left them different from the first: not to be
-    /// read there.
+    /// Of replicas in sync, regions in which a change that failed may have left them different from the others: not to be
+    /// read there. Of each region at least one replica in sync is not behind.
     pub behind: [RegionSet; COPIES_MAX],
     /// Of stale copies, lacking regions that they have again, though not in stable form yet.
     pub caught_up: [RegionSet; COPIES_MAX],
@@ -192,12 +192,13 @@ impl MirroredExtent {
         !self.is_recorded() && regions.any(|region| self.wanted.marked.contains(region))
     }
 
-    /// A change failed that was not promised, and copies may differ for it: the first in sync is the one that counts.
-    /// While they may, the range is marked.
+    /// A change failed that was not promised, and replicas may differ for it: of each region the first is authoritative that
+    /// may be read there. While they may differ, the range is marked.
     pub fn fall_apart(&mut self, request: &Request) {
-        let others: Vec<usize> = self.in_sync().skip(1).collect();
-        for slot in others {
-            self.behind[slot].add(&regions_of(request.offset, request.length).collect());
+        for region in regions_of(request.offset, request.length) {
+            let is_current = |slot: &usize| !self.behind[*slot].contains(region);
+            let others: Vec<usize> = self.in_sync().filter(is_current).skip(1).collect();
+            others.into_iter().for_each(|slot| _ = self.behind[slot].insert(region));
         }
         let stale: Vec<usize> = self.with(Standing::Stale).collect();
         stale.into_iter().for_each(|slot| self.lose(slot, request));
@@ -357,11 +358,20 @@ impl MirroredExtent {
         self.give_the_word();
     }
 
-    /// Whichever copy in sync is the first now has the word where they may differ.
+    /// Where all replicas in sync are behind one that is not in sync any more, the first of them is authoritative now.
+    /// What stale ones got there is that replica's, which nobody has.
     fn give_the_word(&mut self) {
-        let first = self.in_sync().next();
-        if let Some(first) = first {
-            self.behind[first] = RegionSet::default();
+        let Some(first) = self.in_sync().next() else { return };
+        let is_orphaned = |region: &u32| self.in_sync().all(|slot| self.behind[slot].contains(*region));
+        let orphaned: RegionSet = self.behind[first].iter().filter(is_orphaned).collect();
+        if orphaned.is_empty() {
+            return;
+        }
+        self.behind[first].subtract(&orphaned);
+        let stale: Vec<usize> = self.with(Standing::Stale).collect();
+        for slot in stale {
+            self.caught_up[slot].subtract(&orphaned);
+            self.versions[slot] += 1;
         }
     }
 
@@ -439,5 +449,49 @@ mod tests {
         extent.mark(&write(9));
         assert!(extent.recent.iter().eq(0..16));
         assert_eq!(extent.wanted, extent.noted, "and there is nothing new to write");
+    }
+
+    /// An extent with three replicas in sync and a stale one, which differ in a region.
+    fn apart(region: u32) -> MirroredExtent {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        beginning.account.standings[..3].fill(Standing::InSync);
+        beginning.account.standings[3] = Standing::Stale;
+        beginning.is_there = [true; COPIES_MAX];
+        let mut extent = MirroredExtent::new(beginning);
+        extent.mark(&write(region));
+        extent.fall_apart(&write(region));
+        extent
+    }
+
+    fn readable(extent: &MirroredExtent, region: u32) -> Vec<usize> {
+        let Request { offset, length, .. } = write(region);
+        extent.readable(offset, length).collect()
+    }
+
+    #[test]
+    fn region_is_read_from_a_replica_that_has_it_as_the_one_that_failed() {
+        let mut extent = apart(3);
+        assert_eq!(readable(&extent, 3), [0]);
+        extent.has_again(2, 3);
+        extent.fall(0);
+        assert_eq!(readable(&extent, 3), [2], "the other one differs from what was read before");
+        extent.fall_apart(&write(3));
+        assert_eq!(readable(&extent, 3), [2]);
+        extent.fall(2);
+        assert_eq!(readable(&extent, 3), [1]);
+    }
+
+    #[test]
+    fn stale_replica_lacks_what_it_got_from_a_replica_that_nobody_agrees_with() {
+        for agrees in [false, true] {
+            let mut extent = apart(3);
+            extent.has_again(3, 3);
+            if agrees {
+                extent.has_again(1, 3);
+            }
+            extent.fall(0);
+            assert_eq!(readable(&extent, 3), [1]);
+            assert_eq!(extent.lacks(3).contains(3), !agrees);
+        }
     }
 }

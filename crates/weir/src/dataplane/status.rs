@@ -85,6 +85,10 @@ impl Reactor {
         let Part { extent, offset, length, .. } = part;
         let volume = &self.volumes[connection.volume];
         if volume.mirror.readable(extent, offset, length).iter().next().is_none() {
+            if !volume.mirror.is_lost(extent) {
+                // Each part of it can be read somewhere, though no replica has all of them.
+                return self.status_found(index, id, Ok(all_data(length)));
+            }
             connection.requests[id].error = Some(NbdError::Io);
             return self.finish(index, id);
         }
