@@ -71,6 +71,7 @@ impl World {
         self.metadata = MetadataWrites::default();
         self.end_metadata_faults();
         self.witness = if is_kill { self.record.lose_cache() } else { self.record.lose_power() };
+        self.keep_rot_from_deciding();
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);

@@ -239,6 +239,21 @@ impl World {
         }
     }
 
+    /// Has good drives take all metadata that any drive took before the power failed. A faulty one that had the newest alone
+    /// would be authoritative, and what rotted there be copied to all others: nobody could tell.
+    pub(super) fn keep_rot_from_deciding(&mut self) {
+        if self.settings.rot != Rot::Always {
+            return;
+        }
+        let good = self.settings.copies - 1;
+        for extent in 0..EXTENTS as usize {
+            let accounts = self.drives.iter().filter_map(|drive| drive.accounts[extent].clone());
+            let newest = accounts.max_by_key(|account| account.number);
+            let good = self.drives[..good].iter_mut();
+            good.for_each(|drive| drive.accounts[extent].clone_from(&newest));
+        }
+    }
+
     /// Tells a volume that starts anew what is found beside its copies.
     pub(super) fn find_seals(&mut self) {
         self.scrubs.pieces.clear();
