@@ -105,6 +105,8 @@ struct World {
     unfenced: Vec<Ghost>,
     /// Older states of replicas, each whole, by place and extent.
     older: BTreeMap<(usize, u32), OlderState>,
+    /// Replicas in an older state that metadata still counts in sync.
+    older_in_sync: BTreeSet<(usize, u32)>,
     /// When a copy of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
     in_flight: BTreeMap<MirrorId, InFlight>,
@@ -201,6 +203,7 @@ impl World {
             ghosts: Vec::new(),
             unfenced: Vec::new(),
             older: BTreeMap::new(),
+            older_in_sync: BTreeSet::new(),
             short_at: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -430,6 +433,7 @@ impl World {
             Effect::Stands { extent, standings, .. } => {
                 self.report.standings += 1;
                 self.stands[extent as usize] = standings;
+                self.older_in_sync.retain(|(slot, of)| *of != extent || standings[*slot] == Standing::InSync);
                 self.control.hear(extent, &standings);
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),

@@ -104,7 +104,9 @@ impl World {
 
     /// Finds the copies: without some drives if the volume can be served without them.
     fn find(&mut self) -> Result<Vec<Beginning>, String> {
-        let is_whole = self.settings.breaks_per_ten_thousand == 0;
+        // An older state of a replica that counts as in sync is told from the newest by what lies beside the others alone:
+        // nothing is promised where none of these can be reached.
+        let is_whole = self.settings.breaks_per_ten_thousand == 0 || !self.older_in_sync.is_empty();
         let only = self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize);
         self.reachable = std::array::from_fn(|slot| {
             is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)

@@ -60,6 +60,7 @@ impl World {
         // What drives still carry out goes to files that have no name any more.
         self.ghosts.retain(|ghost| ghost.extent != LAST);
         self.fell.retain(|(_, extent)| *extent != LAST);
+        self.older_in_sync.retain(|(_, extent)| *extent != LAST);
         self.unknown.retain(|(_, extent)| *extent != LAST);
         self.metadata_failed.retain(|(_, extent)| *extent != LAST);
         self.refused_at.remove(&LAST);

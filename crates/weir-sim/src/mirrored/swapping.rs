@@ -2,7 +2,7 @@
 //! backup, or an earlier clone of the drive was put in its place.
 
 use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::Account;
+use weir_volume::mirror::{Account, Standing};
 
 use super::World;
 use super::rest::SumsFile;
@@ -122,6 +122,9 @@ impl World {
             let (drive, index) = (&mut self.drives[slot], extent as usize);
             drive.files[index] = file;
             (drive.accounts[index], drive.sums[index]) = (Some(account), sums);
+            if self.stands[index][slot] == Standing::InSync {
+                self.older_in_sync.insert((slot, extent));
+            }
         }
     }
 }
