@@ -705,14 +705,26 @@ impl Mirror {
         if result.is_err() {
             pending.failed.insert(slot);
         }
+        if pending.left == 0 {
+            // Metadata that was refused before is asked for again: a flush does not wait until somebody else does.
+            self.failures_unrecorded().into_iter().for_each(|extent| self.note(extent, effects));
+        }
         self.finish_flushes(effects);
+    }
+
+    /// Extents of which it is not recorded that a replica failed, though that can be.
+    fn failures_unrecorded(&self) -> Vec<u32> {
+        let is_unrecorded = |index: &u32| {
+            let extent = &self.extents[*index as usize];
+            !extent.is_recorded() && extent.in_sync().next().is_some()
+        };
+        self.fallen.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
     }
 
     /// Ends flushes that all copies have answered, once it is recorded who could not.
     fn finish_flushes(&mut self, effects: &mut Vec<Effect>) {
-        let is_recorded = |extent: &MirroredExtent| extent.is_recorded() || extent.in_sync().next().is_none();
-        let concerned = self.fallen.iter().all(|(_, extent)| is_recorded(&self.extents[*extent as usize]));
-        while let Some(index) = self.flushes.iter().position(|pending| pending.left == 0 && concerned) {
+        let is_recorded = self.failures_unrecorded().is_empty();
+        while let Some(index) = self.flushes.iter().position(|pending| pending.left == 0 && is_recorded) {
             let pending = self.flushes.swap_remove(index);
             let result = if self.is_kept(pending.failed) { Ok(()) } else { Err(Fault::Broken) };
             match pending.purpose {

@@ -260,6 +260,7 @@ mod tests {
         done: Vec<Result<Content, Fault>>,
         refused: Vec<usize>,
         fell: Vec<usize>,
+        flushed: Vec<Result<(), Fault>>,
     }
 
     fn slots(slots: &[usize]) -> Slots {
@@ -280,8 +281,8 @@ mod tests {
             beginning.account.standings[..copies].fill(Standing::InSync);
             beginning.is_there[..copies].fill(true);
             let mirror = Mirror::new(EXTENT_BYTES, copies, vec![beginning]);
-            let (asked, done, refused, fell) = Default::default();
-            World { mirror, effects: Vec::new(), asked, done, refused, fell }
+            let (asked, done, refused, fell, flushed) = Default::default();
+            World { mirror, effects: Vec::new(), asked, done, refused, fell, flushed }
         }
 
         /// Carries out all but the writing of metadata.
@@ -318,6 +319,7 @@ mod tests {
                 }
                 Effect::Refused { slot, .. } => self.refused.push(slot),
                 Effect::Fell { slot, .. } => self.fell.push(slot),
+                Effect::Flushed { result, .. } => self.flushed.push(result),
                 _ => {}
             }
         }
@@ -411,6 +413,24 @@ mod tests {
         assert_eq!(world.write(0), 1, "the region may not be marked everywhere");
         world.noted(taken_but_by(slots(&[])));
         assert_eq!(world.done.len(), 2);
+    }
+
+    #[test]
+    fn flush_has_a_failed_replica_recorded_whose_metadata_was_refused_before() {
+        let mut world = World::new(2);
+        world.mirror.retire(0, 1, &mut world.effects);
+        world.carry_out();
+        world.noted(failed(slots(&[0]), MetadataFault::Shortage));
+        for (written, flushed) in [
+            (failed(slots(&[0]), MetadataFault::Shortage), Err(Fault::Broken)),
+            (taken_but_by(slots(&[])), Ok(())),
+        ] {
+            world.mirror.flush(7, &mut world.effects);
+            world.carry_out();
+            assert!(world.flushed.is_empty(), "it is not recorded yet that the replica failed");
+            world.noted(written);
+            assert_eq!(std::mem::take(&mut world.flushed), [flushed]);
+        }
     }
 
     #[test]
