@@ -19,6 +19,7 @@ use std::sync::Arc;
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
 use weir_volume::mirror::{
     Account, Agenda, Answer, Effect, Keep, MetadataWrites, MirrorId, Slots, Standing, Standings, Witness,
+    epoch_record,
 };
 use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
@@ -163,7 +164,7 @@ fn foreign_piece() -> Vec<Stamp> {
 impl World {
     fn new(settings: Settings) -> World {
         let standing = |slot| if slot < settings.copies { Standing::InSync } else { Standing::Absent };
-        let account = Account { standings: std::array::from_fn(standing), ..Account::default() };
+        let account = Account::first(epoch_record::first_epoch(&[]), std::array::from_fn(standing));
         // Whoever is alone has no account.
         let has_account = !settings.is_moved || settings.copies > 1;
         let drive = |slot: usize| Drive {
@@ -178,7 +179,8 @@ impl World {
             metadata_fault: None,
         };
         let drives: Vec<Drive> = (0..COPIES_MAX).map(drive).collect();
-        let witness = vec![Witness::default(); EXTENTS as usize];
+        let mut record = if has_account { Record::new(account.epoch) } else { Record::default() };
+        let witness = record.found();
         let control = Control::new(settings);
         let begun = control.beginnings(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
         let mut world = World {
@@ -189,7 +191,7 @@ impl World {
             drives,
             witness,
             metadata: MetadataWrites::default(),
-            record: Record::default(),
+            record,
             unknown: BTreeSet::new(),
             metadata_failed: BTreeSet::new(),
             relied_on: BTreeMap::new(),

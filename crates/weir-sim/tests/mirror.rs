@@ -81,11 +81,13 @@ type Kind = fn(u64) -> Settings;
 /// metadata of another extent, and its own extent was gone when it went on. In 1295 the replica that was authoritative after
 /// a failed change failed in the middle of a resync: a region was copied half from it and half from the one that was
 /// authoritative then, and replicas in sync differed. In 4153 nobody asked again for metadata that was refused, and a flush
-/// waited for it.
+/// waited for it. In 305 an older state of a replica from before the volume shrank had a higher epoch than the extent that
+/// came in its place, and was served.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::moved, 133),
     (Settings::resized, 598),
+    (Settings::resized, 305),
     (Settings::killed, 53),
     (Settings::stalled, 1295),
     (Settings::mixed, 4153),
@@ -117,6 +119,7 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         (Sabotage::StartsUnflushed, Settings::killed),
         (Sabotage::ZeroesNothing, Settings::mixed),
         (Sabotage::GrowsOverOldFiles, Settings::resized),
+        (Sabotage::BeginsEpochsAnew, Settings::resized),
         (Sabotage::RecordsFirst, Settings::moved),
         (Sabotage::GivesBackEarly, Settings::moved),
     ];

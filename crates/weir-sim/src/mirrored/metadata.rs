@@ -65,7 +65,15 @@ impl RecordBlocks for Record {
 }
 
 impl Record {
-    fn found(&mut self) -> Vec<Witness> {
+    /// That of a volume whose extents all begin with this epoch.
+    pub(super) fn new(epoch: u64) -> Record {
+        let mut record = Record::default();
+        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
+        epoch_record::begin(&mut record, 0..EXTENTS, new).expect("it is well");
+        record
+    }
+
+    pub(super) fn found(&mut self) -> Vec<Witness> {
         epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
     }
 

@@ -10,8 +10,6 @@ use crate::requests::EXTENTS;
 
 /// The extent that goes and comes again.
 const LAST: u32 = EXTENTS - 1;
-/// The epoch of replica metadata that is made together with its replica.
-const FIRST_EPOCH: u64 = 1;
 
 impl World {
     /// Has the volume shrink and grow now and then, once nothing is under way. True if that was this step.
@@ -73,7 +71,12 @@ impl World {
         let copies = self.settings.copies;
         let standing = |slot| if slot < copies { Standing::InSync } else { Standing::Absent };
         let standings = std::array::from_fn(standing);
-        let account = Account { epoch: FIRST_EPOCH, standings, ..Account::default() };
+        let mut earlier = self.record.found().split_off(LAST as usize);
+        if self.settings.sabotage == Sabotage::BeginsEpochsAnew {
+            earlier.clear();
+        }
+        let epoch = epoch_record::first_epoch(&earlier);
+        let account = Account::first(epoch, standings);
         for drive in &mut self.drives {
             if self.settings.sabotage != Sabotage::GrowsOverOldFiles {
                 drive.files[LAST as usize] = File::default();
@@ -81,17 +84,10 @@ impl World {
             drive.sums[LAST as usize] = Default::default();
             drive.accounts[LAST as usize] = Some(account.clone());
         }
-        let new = Witness { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
+        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
         epoch_record::begin(&mut self.record, LAST..EXTENTS, new).expect("it is well");
         self.witness[LAST as usize] = new;
         self.stands[LAST as usize] = standings;
-        let is_there = std::array::from_fn(|slot| slot < copies);
-        Beginning {
-            account,
-            is_there,
-            lacks: Default::default(),
-            epoch_reserved: FIRST_EPOCH,
-            is_confirmed: true,
-        }
+        Beginning::new(account)
     }
 }

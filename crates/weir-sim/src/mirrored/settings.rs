@@ -44,6 +44,8 @@ pub enum Sabotage {
     ZeroesNothing,
     /// An extent that comes again after a shrink has the files of the one before.
     GrowsOverOldFiles,
+    /// The epochs of an extent that comes again after a shrink begin as those of the one before did.
+    BeginsEpochsAnew,
     /// A copy is recorded before it is accounted for.
     RecordsFirst,
     /// The file of a copy that is to go does so before another one has everything.

@@ -16,6 +16,10 @@ const COMMITTED_START: usize = 8;
 /// In the allocated epoch: the last replica in sync failed, and nobody knows what it holds.
 const FAILED: u64 = 1 << 63;
 
+/// Epochs that are set apart for each extent that takes the place of an earlier one: no metadata is written so often, and no
+/// volume grows so often that they reach [`FAILED`].
+const EPOCHS_OF_AN_EXTENT: u64 = 1 << 40;
+
 /// A block of the record's file, aligned as direct I/O wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4096))]
@@ -117,6 +121,14 @@ pub fn begin<B: RecordBlocks>(
         blocks.write(block, &content)?;
     }
     blocks.sync()
+}
+
+/// The first epoch of extents that are to be made, by what is recorded of those that had their places. The numbers of an
+/// extent's metadata begin with it too, so both are above all earlier ones: an older state of a drive may bring back a
+/// replica from before the volume shrank, whose metadata must not be taken for the newest.
+pub fn first_epoch(earlier: &[Witness]) -> u64 {
+    let highest = earlier.iter().map(|witness| witness.reserved).max().unwrap_or_default();
+    highest.div_ceil(EPOCHS_OF_AN_EXTENT) * EPOCHS_OF_AN_EXTENT + 1
 }
 
 /// What is recorded of the first extents.
@@ -243,5 +255,14 @@ mod tests {
         };
         assert!(recorded.iter().copied().eq((0..601).map(expected)));
         assert_eq!((blocks_of(0), blocks_of(256), blocks_of(257)), (0, 1, 2));
+    }
+
+    #[test]
+    fn epochs_of_extents_that_come_again_are_above_all_earlier_ones() {
+        let recorded = |reserved| Witness { reserved, ..Witness::default() };
+        assert_eq!((first_epoch(&[]), first_epoch(&[Witness::default()])), (1, 1));
+        let second = first_epoch(&[recorded(1), recorded(900)]);
+        assert!(second > EPOCHS_OF_AN_EXTENT && second == first_epoch(&[recorded(1)]));
+        assert_eq!(first_epoch(&[recorded(second + 5), recorded(3)]), second + EPOCHS_OF_AN_EXTENT);
     }
 }

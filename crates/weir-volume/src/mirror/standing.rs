@@ -44,6 +44,13 @@ pub struct Account {
 }
 
 impl Account {
+    /// That of an extent which is new, from this epoch on (see [`epoch_record::first_epoch`]): the replicas are made with it.
+    ///
+    /// [`epoch_record::first_epoch`]: super::epoch_record::first_epoch
+    pub fn first(epoch: u64, standings: Standings) -> Account {
+        Account { epoch, standings, number: epoch, taken: [epoch; COPIES_MAX], ..Account::default() }
+    }
+
     /// True if it counts once it is written beside these copies: by what it says, one of them has everything. Until it
     /// does, it must not be [`Witness::known`]: or it would outdate those that do count.
     pub fn counts_beside(&self, slots: Slots) -> bool {
@@ -134,6 +141,25 @@ impl Beginning {
         beginning
     }
 
+    /// An extent with one copy, in this place, that has no metadata. All that is written of it has higher epochs and numbers
+    /// than the epoch that is allocated: or an older state of an earlier extent's replica could be taken for the newest.
+    pub fn bare(slot: usize, allocated: u64) -> Beginning {
+        let mut beginning = Beginning { epoch_reserved: allocated, ..Beginning::alone(slot) };
+        (beginning.account.number, beginning.account.taken) = (allocated, [allocated; COPIES_MAX]);
+        beginning
+    }
+
+    /// An extent that is new, whose replicas were made with this metadata.
+    pub fn new(account: Account) -> Beginning {
+        Beginning {
+            is_there: account.standings.map(|standing| standing == Standing::InSync),
+            lacks: Default::default(),
+            epoch_reserved: account.epoch,
+            is_confirmed: true,
+            account,
+        }
+    }
+
     /// Number of places up to the last copy that is accounted for.
     pub(super) fn places(&self) -> usize {
         let mut standings = self.account.standings.iter();
@@ -146,9 +172,7 @@ impl Beginning {
     /// If no copy has everything, or the newest account is none of these.
     pub fn find(found: Vec<(usize, Found)>, witness: Witness) -> Result<Beginning, Unservable> {
         let mut beginning = match found[..] {
-            [(slot, Found::Bare)] if witness.known == 0 => {
-                Beginning { epoch_reserved: witness.reserved, ..Beginning::alone(slot) }
-            }
+            [(slot, Found::Bare)] if witness.known == 0 => Beginning::bare(slot, witness.reserved),
             _ => {
                 let mut accounts: [Option<Account>; COPIES_MAX] = Default::default();
                 for (slot, found) in found {
@@ -202,6 +226,7 @@ impl Beginning {
 
 #[cfg(test)]
 mod tests {
+    use super::super::epoch_record::first_epoch;
     use super::*;
 
     fn known(epoch: u64) -> Witness {
@@ -286,6 +311,26 @@ mod tests {
         assert_eq!(Beginning::find(found, failed).unwrap().is_there, [false, true, false, false]);
         let alone = Witness { is_failed: true, ..Witness::default() };
         assert_eq!(Beginning::find(vec![(2, Found::Bare)], alone).unwrap().is_there, [false; 4]);
+    }
+
+    #[test]
+    fn older_state_of_an_extent_that_went_lacks_everything_and_does_not_count() {
+        use Standing::{Absent, InSync, Stale};
+        let both = [InSync, InSync, Absent, Absent];
+        let mut old = account(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
+        (old.number, old.taken) = (1000, [1000; COPIES_MAX]);
+        let first = first_epoch(&[known(7)]);
+        // Once all replicas of the new extent have the first metadata, and once a later one was written.
+        for later in 0..2 {
+            let mut new = Account::first(first, both);
+            (new.epoch, new.number) = (first + later, first + later);
+            let own = [Some(old.clone()), Some(new.clone()), None, None];
+            let settled = Beginning::settle(own, known(new.epoch)).unwrap();
+            assert_eq!((&settled.account.standings, &settled.lacks[0]), (&both, &RegionSet::all()));
+        }
+        let alone = Witness { reserved: first, ..Witness::default() };
+        let alone = Beginning::find(vec![(0, Found::Bare)], alone).unwrap();
+        assert!(alone.epoch_reserved > old.epoch && alone.account.taken[0] > old.number);
     }
 
     #[test]

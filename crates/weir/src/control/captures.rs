@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_types::units::Size;
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Account, Slots, Standing};
+use weir_volume::mirror::{Account, Slots, Standing, Witness};
 
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
@@ -24,8 +24,10 @@ use crate::store::{Store, WriteScope, extent_count, witness};
 
 /// How long a capture waits for another one of the same volume.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Epoch of the accounts of captured extents.
+/// Epoch of the accounts of captured extents: nothing was there before them.
 const FIRST_EPOCH: u64 = 1;
+/// What is noted of captured extents.
+const FIRST_WITNESS: Witness = Witness { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
 
 /// A volume, and the new one that what it holds goes to.
 #[derive(Clone, Debug)]
@@ -274,7 +276,7 @@ impl Control {
         }
         if has_copies {
             let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
-            witness::begin(&self.witnesses(target.id), extents, FIRST_EPOCH)?;
+            witness::begin(&self.witnesses(target.id), extents, FIRST_WITNESS)?;
         }
         // Nothing is asked of a drive that did not answer before.
         let unused: Vec<DriveId> = target
@@ -331,5 +333,5 @@ fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
 /// The account of an extent all of whose copies are alike.
 fn account_of(slots: Slots) -> Account {
     let standing = |slot| if slots.contains(slot) { Standing::InSync } else { Standing::Absent };
-    Account { epoch: FIRST_EPOCH, standings: std::array::from_fn(standing), ..Account::default() }
+    Account::first(FIRST_EPOCH, std::array::from_fn(standing))
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Account, Beginning, Found, Standing};
+use weir_volume::mirror::{Account, Beginning, Found, Standing, Witness, epoch_record};
 
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
@@ -26,15 +26,14 @@ const WITNESSES_FOLDER: &str = "witnesses";
 const FAILED_BEFORE: &str = "fails every request: its last copy in sync had a failed write or sync before this start, so \
     nobody knows what it holds; restore a snapshot, or accept it as it is by removing the volume's file of witnesses \
     while the daemon is stopped and all its drives are there";
-/// Epoch of the account of an extent that is new.
-const FIRST_EPOCH: u64 = 1;
 
-/// The account beside each copy of an extent that is new: all copies have everything. `None` if there is only one.
-pub(super) fn first_account(volume: &VolumeRecord) -> Option<Account> {
+/// The account beside each copy of an extent that is new, with its first epoch: all copies have everything. `None` if there
+/// is only one.
+pub(super) fn first_account(volume: &VolumeRecord, epoch: u64) -> Option<Account> {
     let copies = usize::from(volume.replicas);
     let standing = |slot: usize| if slot < copies { Standing::InSync } else { Standing::Absent };
     let standings = std::array::from_fn(standing);
-    (copies > 1).then(|| Account { epoch: FIRST_EPOCH, standings, ..Account::default() })
+    (copies > 1).then(|| Account::first(epoch, standings))
 }
 
 /// A look at all copies of a volume's extents.
@@ -97,14 +96,35 @@ impl Control {
         self.state.join(WITNESSES_FOLDER).join(volume.to_string())
     }
 
-    /// Notes durably that the accounts of extents from this one on are new.
-    pub(super) fn begin_witnesses(&self, volume: &VolumeRecord, first: u64) -> Outcome<()> {
+    /// The first epoch of extents that are to be made, from this one on.
+    pub(super) fn first_epoch(&self, volume: &VolumeRecord, first: u64) -> Outcome<u64> {
+        let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        Ok(epoch_record::first_epoch(witnesses.get(first..).unwrap_or_default()))
+    }
+
+    /// Notes durably that extents from this one on are new, and their first epoch.
+    pub(super) fn begin_witnesses(&self, volume: &VolumeRecord, first: u64, epoch: u64) -> Outcome<()> {
         if !self.has_accounts(volume) {
             return Ok(());
         }
-        let epoch = first_account(volume).map_or(0, |account| account.epoch);
-        let new = extents(first, volume.size_bytes);
-        Ok(witness::begin(&self.witnesses(volume.id), new, epoch)?)
+        // A copy that is alone has no account, and no epoch counts there.
+        let known = first_account(volume, epoch).map_or(0, |account| account.epoch);
+        let new = Witness { reserved: epoch, known, is_failed: false };
+        Ok(witness::begin(&self.witnesses(volume.id), extents(first, volume.size_bytes), new)?)
+    }
+
+    /// How the extents of a volume begin that were just made, with their first epoch; empty if none has, or had, several
+    /// copies.
+    pub(super) fn new_beginnings(&self, volume: &VolumeRecord, first: u64, epoch: u64) -> Vec<Beginning> {
+        if !self.has_accounts(volume) {
+            return Vec::new();
+        }
+        let beginning = || match first_account(volume, epoch) {
+            None => Beginning::bare(0, epoch),
+            Some(account) => Beginning::new(account),
+        };
+        extents(first, volume.size_bytes).map(|_| beginning()).collect()
     }
 
     /// True if any extent of a volume has, or had, several copies, also if the one that was added last is not recorded.
@@ -194,24 +214,6 @@ impl Control {
     }
 }
 
-/// How the extents of a volume with copies begin that were just made; empty if none has, or had, several.
-pub(super) fn new_beginnings(volume: &VolumeRecord, from_bytes: u64) -> Vec<Beginning> {
-    if !volume.placement.has_copies() {
-        return Vec::new();
-    }
-    let beginning = || match first_account(volume) {
-        None => Beginning::alone(0),
-        Some(account) => Beginning {
-            is_there: account.standings.map(|standing| standing == Standing::InSync),
-            epoch_reserved: account.epoch,
-            is_confirmed: true,
-            lacks: Default::default(),
-            account,
-        },
-    };
-    extents(extent_count(from_bytes), volume.size_bytes).map(|_| beginning()).collect()
-}
-
 /// The extents from one on of a volume of this size.
 fn extents(first: u64, size_bytes: u64) -> Range<u32> {
     let number = |extents: u64| u32::try_from(extents).expect("a volume's size is bounded");
@@ -263,7 +265,6 @@ fn close_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use weir_types::bounds::COPIES_MAX;
-    use weir_volume::mirror::Witness;
 
     use super::*;
 

@@ -71,13 +71,14 @@ impl Control {
 
     /// Makes the files of a new volume.
     pub(super) fn make_files(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let (copy, account) = (self.record_copy(volume)?, first_account(volume));
+        let epoch = self.first_epoch(volume, 0)?;
+        let (copy, account) = (self.record_copy(volume)?, first_account(volume, epoch));
         for (drive, store) in self.stores_of(volume)? {
             let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             store.create(volume.id, &extents, &copy.content, account.as_ref())?;
         }
-        self.put_behind_journals(volume, 0..extent_count(volume.size_bytes))?;
-        self.begin_witnesses(volume, 0)
+        self.put_behind_journals(volume, 0..extent_count(volume.size_bytes), account.as_ref())?;
+        self.begin_witnesses(volume, 0, epoch)
     }
 
     /// Makes the files that a volume needs beside those that it has. If that fails, some may be left. A folder that
@@ -87,8 +88,9 @@ impl Control {
         &self,
         volume: &VolumeRecord,
         old: &VolumeRecord,
+        epoch: u64,
     ) -> Outcome<Vec<((u32, usize), DriveId)>> {
-        let (copy, account) = (self.record_copy(old)?, first_account(volume));
+        let (copy, account) = (self.record_copy(old)?, first_account(volume, epoch));
         for (drive, store) in self.stores_of(volume)? {
             let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
@@ -96,8 +98,8 @@ impl Control {
             store.grow(volume.id, &extents, &copy.content, account.as_ref())?;
         }
         let new = extent_count(old.size_bytes)..extent_count(volume.size_bytes);
-        let seats = self.put_behind_journals(volume, new.clone())?;
-        self.begin_witnesses(volume, new.start).map(|()| seats)
+        let seats = self.put_behind_journals(volume, new.clone(), account.as_ref())?;
+        self.begin_witnesses(volume, new.start, epoch).map(|()| seats)
     }
 
     /// Takes from a volume what it holds beyond a size, on all its drives that are there, and has the space given back.

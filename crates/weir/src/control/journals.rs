@@ -14,9 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Descriptor;
 use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
+use weir_volume::mirror::Account;
 
 use super::Control;
-use super::copies::first_account;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::records::{DriveRecord, VolumeRecord};
@@ -181,6 +181,7 @@ impl Control {
         &self,
         volume: &VolumeRecord,
         extents: Range<u64>,
+        account: Option<&Account>,
     ) -> Outcome<Vec<(Copy, DriveId)>> {
         let mut seats = self.journals.seats(volume.id);
         let mut chosen: Vec<(Copy, DriveId, Behind)> = Vec::new();
@@ -193,12 +194,17 @@ impl Control {
                 chosen.push((copy, slow, behind));
             }
         }
-        self.note_behind(volume, &chosen)?;
+        self.note_behind(volume, &chosen, account)?;
         Ok(chosen.into_iter().map(|(copy, _, behind)| (copy, behind.drive)).collect())
     }
 
     /// Notes on the drives of new copies, durably, behind which journals they are, and writes their accounts there.
-    fn note_behind(&self, volume: &VolumeRecord, chosen: &[(Copy, DriveId, Behind)]) -> Outcome<()> {
+    fn note_behind(
+        &self,
+        volume: &VolumeRecord,
+        chosen: &[(Copy, DriveId, Behind)],
+        account: Option<&Account>,
+    ) -> Outcome<()> {
         let slow: BTreeSet<DriveId> = chosen.iter().map(|(_, slow, _)| *slow).collect();
         for drive in slow {
             let own = chosen.iter().filter(|(_, slow, _)| *slow == drive);
@@ -206,13 +212,13 @@ impl Control {
             self.store(drive)?.put_behind(volume.id, &own)?;
         }
         let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
-        let Some(account) = first_account(volume) else { return Ok(()) };
+        let Some(account) = account else { return Ok(()) };
         for drive in fast {
             let store = self.store(drive)?;
             let (folder, writes) = (store.journal(volume.id), store.begin_writes()?);
             for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
                 let path = journaled_account_path(&folder, *extent, *slot);
-                account::write_new(&path, &account).map_err(|source| StoreError {
+                account::write_new(&path, account).map_err(|source| StoreError {
                     action: "create",
                     path,
                     source,

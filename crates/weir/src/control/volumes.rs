@@ -11,7 +11,6 @@ use weir_types::{Class, ClassPolicy, DriveId, Limits, Name, PolicyGroupId, Volum
 
 use super::catalogue::Transaction;
 use super::classes::{check_replicas, class_policy};
-use super::copies::new_beginnings;
 use super::error::{ControlError, Outcome};
 use super::health::{FailedExtents, VolumeHealth};
 use super::levels::{EffectiveField, Level, effective};
@@ -476,8 +475,10 @@ impl Control {
         let old_bytes = old.size_bytes;
         let mut record = VolumeRecord { size_bytes, generation: old.generation + 1, ..old.clone() };
         self.place_resized(&mut record, old_bytes)?;
-        let seats = change.beside(|| self.save_resized(old, &record, revision))?;
-        let beginnings = new_beginnings(&record, old_bytes);
+        let old_count = extent_count(old_bytes);
+        let epoch = change.beside(|| self.first_epoch(&record, old_count))?;
+        let seats = change.beside(|| self.save_resized(old, &record, revision, epoch))?;
+        let beginnings = self.new_beginnings(&record, old_count, epoch);
         let (layout, noted) = (self.layout(&record)?, seats.clone());
         change.beside(|| self.data_plane.resize(record.id, size_bytes, layout, beginnings, seats))?;
         self.journals.cut(record.id, extent_count(size_bytes));
@@ -493,17 +494,19 @@ impl Control {
         trimmed.map(|()| record)
     }
 
-    /// Makes the files that a volume lacks for its new size, and records that; answers which new copies are behind the
-    /// journals on which drives.
+    /// Makes the files that a volume lacks for its new size, with this first epoch, and records that; answers which new
+    /// copies are behind the journals on which drives.
     fn save_resized(
         &self,
         old: &VolumeRecord,
         new: &VolumeRecord,
         revision: u64,
+        epoch: u64,
     ) -> Outcome<Vec<((u32, usize), DriveId)>> {
         // An earlier shrink may have failed in the middle: what it left must not become part of the volume again.
         self.trim(old, old.size_bytes)?;
-        let made = if new.size_bytes > old.size_bytes { self.grow_files(new, old) } else { Ok(Vec::new()) };
+        let is_growing = new.size_bytes > old.size_bytes;
+        let made = if is_growing { self.grow_files(new, old, epoch) } else { Ok(Vec::new()) };
         let saved = made.and_then(|seats| self.save_volume(new, revision).map(|_| seats));
         if saved.is_err() {
             // New extent files that no record names must not stay.

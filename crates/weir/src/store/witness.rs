@@ -95,14 +95,13 @@ pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
     fill().context("set space aside in", path)
 }
 
-/// Notes an epoch as reserved and known for extents that are new, durably, whatever was noted of earlier ones.
+/// Notes the witness of extents that are new, durably, whatever was noted of earlier ones.
 ///
 /// # Errors
 /// Those of the file.
-pub fn begin(path: &Path, extents: Range<u32>, epoch: u64) -> Result<(), StoreError> {
+pub fn begin(path: &Path, extents: Range<u32>, new: Witness) -> Result<(), StoreError> {
     prepare(path, extents.end.into())?;
     let mut file = open(path).context("create", path)?;
-    let new = Witness { reserved: epoch, known: epoch, is_failed: false };
     epoch_record::begin(&mut file, extents, new).context("write", path)
 }
 
@@ -183,8 +182,8 @@ mod tests {
                         witness.known = witness.known.max(epoch);
                     }
                     Step::Begin(first, count, epoch) => {
-                        begin(&path, first..first + count, epoch).unwrap();
-                        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
+                        let new = Witness { reserved: epoch, known: epoch / 2, is_failed: false };
+                        begin(&path, first..first + count, new).unwrap();
                         oracle[first as usize..(first + count) as usize].fill(new);
                     }
                 }

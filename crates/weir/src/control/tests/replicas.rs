@@ -5,7 +5,6 @@ use weir_volume::mirror::{Standing, Witness};
 use super::*;
 use crate::control::alarms::AlarmSource;
 use crate::control::bounds::REPLICAS_MAX;
-use crate::control::copies::new_beginnings;
 use crate::control::drives::AddDrive;
 use crate::control::records::VolumeRecord;
 use crate::store::account::{self, account_file_name};
@@ -48,18 +47,25 @@ fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
     (about.map(|alarm| alarm.message).collect(), world.exports.find(text).is_some())
 }
 
+/// True if the third extent has epochs above all that an earlier one in its place had.
+fn grew_back(world: &World, id: VolumeId) -> bool {
+    let witnesses = witness::read_all(&world.control.witnesses(id), 3).unwrap();
+    witnesses[2].reserved > 1 << 40
+}
+
 /// Checks that each extent has whole copies with accounts that say so, as many as there should be, and a witness.
 fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
     let witnesses = witness::read_all(&world.control.witnesses(record.id), extents).unwrap();
-    assert_eq!(witnesses, vec![Witness { reserved: 1, known: 1, is_failed: false }; extents as usize]);
     for extent in 0..extents {
+        let Witness { reserved, known, is_failed } = witnesses[extent as usize];
+        assert!(reserved == known && known > 0 && !is_failed);
         let copies: Vec<_> = record.placement.copies_of(extent).collect();
         assert_eq!(copies.len(), usize::from(record.replicas));
         for (slot, drive) in copies {
             let found = account::read(&path_of(world, record, drive, &account_file_name(extent)));
             let found = found.unwrap().expect("an account lies beside each copy");
-            assert_eq!((found.epoch, found.standings[slot]), (1, Standing::InSync));
+            assert_eq!((found.epoch, found.standings[slot]), (known, Standing::InSync));
             let in_sync = found.standings.iter().filter(|standing| **standing == Standing::InSync);
             assert_eq!(in_sync.count(), usize::from(record.replicas));
             assert!(found.marked.is_empty() && found.lacking.iter().all(|set| set.is_empty()));
@@ -87,6 +93,7 @@ fn copies_are_made_with_their_accounts_follow_a_resize_and_go_with_the_volume() 
         for gib in [7, 2, 5] {
             world.control.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
             assert_whole(&world, &record(&world, "vol1"));
+            assert_eq!(grew_back(&world, id), gib == 5);
             assert_eq!(provisioned(), gib * GIB * u64::from(replicas));
         }
         settle(&world.control);
@@ -113,7 +120,7 @@ fn a_single_copy_has_neither_account_nor_witness() {
         assert!(names.into_iter().all(|file| file.len() == 8));
     }
     assert_eq!(world.control.beginnings(&made).unwrap(), []);
-    assert_eq!(new_beginnings(&made, GIB), []);
+    assert_eq!(world.control.new_beginnings(&made, 1, 1), []);
 }
 
 #[test]
@@ -127,7 +134,7 @@ fn a_volume_with_copies_is_served_again_as_it_was() {
     let world = World::start(&state);
     assert_eq!((record(&world, "vol1"), seen(&world, "vol1")), (before.clone(), (vec![], true)));
     let beginnings = world.control.beginnings(&before).unwrap();
-    assert_eq!(beginnings, new_beginnings(&before, 0), "as though it were new");
+    assert_eq!(beginnings, world.control.new_beginnings(&before, 0, 1), "as though it were new");
     let whole = [true, true, false, false];
     assert!(beginnings.len() == 3 && beginnings.iter().all(|b| b.is_there == whole && b.is_confirmed));
     drop(world);
