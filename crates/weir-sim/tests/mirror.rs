@@ -82,9 +82,11 @@ type Kind = fn(u64) -> Settings;
 /// a failed change failed in the middle of a resync: a region was copied half from it and half from the one that was
 /// authoritative then, and replicas in sync differed. In 4153 nobody asked again for metadata that was refused, and a flush
 /// waited for it. In 305 an older state of a replica from before the volume shrank had a higher epoch than the extent that
-/// came in its place, and was served.
+/// came in its place, and was served. In 16972 a replica that was promoted during a change failed it, and the one
+/// that was left was not asked again.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
+    (Settings::all_at_once, 16972),
     (Settings::moved, 133),
     (Settings::resized, 598),
     (Settings::resized, 305),

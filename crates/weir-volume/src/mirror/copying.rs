@@ -208,7 +208,18 @@ impl Mirror {
         let is_unsealed = extent.seals.as_ref().is_none_or(|seals| seals.may_be(slot).is_empty());
         if extent.versions[slot] == version && extent.can_be_promoted(slot) && is_unsealed {
             extent.stand(slot, Standing::InSync);
+            self.rely_on(index, slot);
             self.note(index, effects);
+        }
+    }
+
+    /// Changes that are under way rely on a replica that is in sync from now on: if it fails, the others are asked again.
+    fn rely_on(&mut self, index: u32, slot: usize) {
+        for id in &self.extents[index as usize].running {
+            let operation = self.operations[id.0 as usize].as_mut();
+            if let Some(operation) = operation.filter(|operation| operation.stage == Stage::Running) {
+                operation.relied_on.insert(slot);
+            }
         }
     }
 
@@ -381,9 +392,79 @@ impl MirroredExtent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Answer, Beginning};
+    use super::super::{Answer, Beginning, Written};
     use super::*;
-    use crate::{Action, AllocationMap};
+    use crate::{Action, AllocationMap, OperationId};
+
+    /// A mirror, and drives that do at once what they are asked for, but for writes.
+    struct World {
+        mirror: Mirror,
+        writes: Vec<(usize, OperationId)>,
+        done: Vec<Result<Content, Fault>>,
+    }
+
+    impl World {
+        fn carry_out(&mut self, mut effects: Vec<Effect>) {
+            while !effects.is_empty() {
+                for effect in std::mem::take(&mut effects) {
+                    self.carry_out_one(effect, &mut effects);
+                }
+            }
+        }
+
+        fn carry_out_one(&mut self, effect: Effect, effects: &mut Vec<Effect>) {
+            let (slot, answer) = match effect {
+                Effect::Note(request) => {
+                    let written = Written { is_committed: true, has_begun: true, ..Written::default() };
+                    return self.mirror.noted(request.extent, written, effects);
+                }
+                Effect::Done { result, .. } => return self.done.push(result),
+                Effect::Act { slot, action: Action::Write { operation, .. }, .. } => {
+                    return self.writes.push((slot, operation));
+                }
+                Effect::Act { slot, action: Action::Open { extent, generation }, .. } => {
+                    (slot, Answer::Opened(extent, generation, Ok(Default::default())))
+                }
+                Effect::Act { slot, action: Action::Allocate { extent, generation, piece }, .. } => {
+                    (slot, Answer::Allocated(extent, generation, piece))
+                }
+                Effect::Act { slot, action: Action::Sync { extent, generation }, .. } => {
+                    (slot, Answer::Synced(extent, generation, Ok(())))
+                }
+                _ => return,
+            };
+            self.mirror.answer(slot, answer, effects);
+        }
+
+        /// Ends the write that a replica was asked for first.
+        fn end_write(&mut self, slot: usize, result: Result<u32, Fault>) {
+            let index = self.writes.iter().position(|(of, _)| *of == slot).expect("it was asked for a write");
+            let (_, operation) = self.writes.remove(index);
+            let mut effects = Vec::new();
+            self.mirror.answer(slot, Answer::Completed(operation, result), &mut effects);
+            self.carry_out(effects);
+        }
+    }
+
+    #[test]
+    fn replica_promoted_during_a_write_fails_it_no_more_than_one_in_sync() {
+        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
+        beginning.account.standings[..2].copy_from_slice(&[Standing::InSync, Standing::Stale]);
+        beginning.is_there[..2].fill(true);
+        let (mirror, mut effects) = (Mirror::new(EXTENT_BYTES, 2, vec![beginning]), Vec::new());
+        let mut world = World { mirror, writes: Vec::new(), done: Vec::new() };
+        let kind = Kind::Write { is_durable: false };
+        world.mirror.start(Request { kind, extent: 0, offset: 0, length: 4096 }, &mut effects);
+        world.carry_out(std::mem::take(&mut effects));
+        assert!(world.mirror.promote(0, 1, &mut effects));
+        world.carry_out(effects);
+        assert_eq!(world.mirror.standings(0)[..2], [Standing::InSync; 2]);
+        world.end_write(0, Err(Fault::NoSpace));
+        world.end_write(1, Err(Fault::Broken));
+        assert_eq!(world.done, [], "the replica that is left is asked once more");
+        world.end_write(0, Ok(4096));
+        assert_eq!(world.done, [Ok(Content::Data)]);
+    }
 
     #[test]
     fn regions_are_copied_from_the_copy_that_clients_would_read() {
