@@ -356,6 +356,8 @@ impl World {
                 self.drives[slot].sums[extent as usize] = SumsFile::default();
                 self.unknown.remove(&(slot, extent));
                 self.mirror.add(extent, slot, &mut effects);
+                // All places are recorded here.
+                self.mirror.confirm_added(extent, slot);
             }
             Standing::InSync | Standing::Stale if in_sync > 1 => {
                 _ = self.mirror.remove(extent, slot, &mut effects);

@@ -83,7 +83,8 @@ type Kind = fn(u64) -> Settings;
 /// authoritative then, and replicas in sync differed. In 4153 nobody asked again for metadata that was refused, and a flush
 /// waited for it. In 305 an older state of a replica from before the volume shrank had a higher epoch than the extent that
 /// came in its place, and was served. In 16972 a replica that was promoted during a change failed it, and the one
-/// that was left was not asked again.
+/// that was left was not asked again. In 313 a replica that was added counted as in sync before it was recorded; then the
+/// other one failed, and the next start did not look for the one that had everything.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),
@@ -93,6 +94,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::killed, 53),
     (Settings::stalled, 1295),
     (Settings::mixed, 4153),
+    (Settings::moved, 313),
 ];
 
 #[test]

@@ -222,6 +222,7 @@ impl World {
             Stage::Adding | Stage::Removing => {}
             Stage::Added => {
                 self.control.recorded[extent as usize].insert(slot);
+                self.mirror.confirm_added(extent, slot);
                 self.control.doing = None;
                 self.report.moves += 1;
             }

@@ -191,8 +191,8 @@ impl Mirror {
         self.conclude(id, Ok(Content::Data), effects);
     }
 
-    /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something, or what is said of
-    /// it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::Stands`].
+    /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something, a start would not look
+    /// for it, or what is said of it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::Stands`].
     pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         if !self.extents[extent as usize].can_be_promoted(slot) || !self.is_unsealed(extent, slot, effects) {
             return false;
@@ -300,7 +300,8 @@ impl Mirror {
     }
 
     /// Adds a copy of an extent whose files are there and hold nothing yet: it lacks all regions. Everything that was
-    /// begun on an earlier one in its place must have been answered.
+    /// begun on an earlier one in its place must have been answered. It counts as in sync only after
+    /// [`Mirror::confirm_added`].
     pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
         self.make_room(slot);
         let extent = &mut self.extents[index as usize];
@@ -308,6 +309,7 @@ impl Mirror {
         extent.is_there[slot] = true;
         extent.incarnations[slot] += 1;
         extent.taken[slot] = 0;
+        extent.unconfirmed.insert(slot);
         extent.seals.iter_mut().for_each(|seals| seals.distrust(slot));
         extent.stand(slot, Standing::Stale);
         extent.wanted.lacking[slot] = RegionSet::all();
@@ -315,6 +317,13 @@ impl Mirror {
         self.fallen.retain(|fallen| *fallen != (slot, index));
         self.note(index, effects);
         self.note_seals(index, effects);
+    }
+
+    /// A replica that was added is durably recorded where a start looks for replicas: it may count as in sync.
+    pub fn confirm_added(&mut self, index: u32, slot: usize) {
+        if let Some(extent) = self.extents.get_mut(index as usize) {
+            extent.unconfirmed.remove(slot);
+        }
     }
 
     /// True if a copy of an extent can be added in a place: there is none, durably, and nothing is left of an earlier
@@ -386,7 +395,8 @@ impl MirroredExtent {
     fn can_be_promoted(&self, slot: usize) -> bool {
         let is_stale = self.is_there[slot] && self.wanted.standings[slot] == Standing::Stale;
         // Without one in sync, nobody can say that it has everything.
-        is_stale && self.lacks(slot).is_empty() && self.in_sync().next().is_some()
+        let may_count = is_stale && !self.unconfirmed.contains(slot);
+        may_count && self.lacks(slot).is_empty() && self.in_sync().next().is_some()
     }
 }
 

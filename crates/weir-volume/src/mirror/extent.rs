@@ -79,6 +79,9 @@ pub(super) struct MirroredExtent {
     pub is_confirmed: bool,
     /// Copies that can be reached and have not failed.
     pub is_there: [bool; COPIES_MAX],
+    /// Replicas that were added and that a start would not look for yet. They never count as in sync: if the others failed,
+    /// the next start would not find the one that has everything.
+    pub unconfirmed: Slots,
     /// How long a read of each copy takes, in any unit: the smallest are read.
     pub read_costs: [u32; COPIES_MAX],
     /// Of replicas in sync, regions in which a change that failed may have left them different from the others: not to be
@@ -125,6 +128,7 @@ impl MirroredExtent {
             epoch_reserved,
             is_confirmed,
             is_there,
+            unconfirmed: Slots::default(),
             read_costs: [0; COPIES_MAX],
             behind: Default::default(),
             caught_up: Default::default(),

@@ -364,6 +364,23 @@ mod tests {
     }
 
     #[test]
+    fn added_replica_is_not_in_sync_before_a_start_would_find_it() {
+        let mut world = World::new(1);
+        world.add(1);
+        world.noted(taken_but_by(slots(&[])));
+        while world.mirror.copy(0, 1, &mut world.effects).is_some() {
+            world.carry_out();
+        }
+        assert_eq!(world.mirror.lacks(0, 1), 0);
+        assert!(!world.mirror.promote(0, 1, &mut world.effects));
+        world.mirror.confirm_added(0, 1);
+        assert!(world.mirror.promote(0, 1, &mut world.effects));
+        world.carry_out();
+        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.mirror.standings(0)[1], Standing::InSync);
+    }
+
+    #[test]
     fn metadata_of_a_replica_with_dirty_regions_outdates_a_refused_addition() {
         let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
         (beginning.account.standings[0], beginning.is_there[0]) = (Standing::InSync, true);

@@ -101,6 +101,11 @@ pub(super) enum Command {
         change: CopyChange,
         done: SyncSender<bool>,
     },
+    /// A copy that was added is recorded.
+    ConfirmAdded {
+        volume: VolumeId,
+        copy: (u32, usize),
+    },
     /// Use one more journal.
     AddJournal {
         volume: VolumeId,

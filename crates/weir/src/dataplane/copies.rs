@@ -122,6 +122,15 @@ impl Reactor {
         }
     }
 
+    /// A copy that was added is recorded: it may count as in sync.
+    pub(super) fn confirm_added(&mut self, id: VolumeId, (extent, slot): (u32, usize)) {
+        if let Some(&index) = self.by_id.get(&id) {
+            self.volumes[index].mirror.confirm_added(extent, slot);
+            self.look_at_copies_again(index, extent);
+            self.carry_out(index);
+        }
+    }
+
     /// Has other copies of a volume read from now on.
     pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[(DriveId, u32)]) {
         if let Some(&index) = self.by_id.get(&id) {
@@ -180,8 +189,9 @@ impl DataPlane {
     }
 
     /// Adds a copy of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
-    /// there, and it is brought up to date in the background. False if it cannot be added now: something of an earlier
-    /// one there is still under way, or no copy is left to copy from. If it is to be behind a journal, the volume has that.
+    /// there, and it is brought up to date in the background; it counts as in sync only after
+    /// [`DataPlane::confirm_added`]. False if it cannot be added now: something of an earlier one there is still under way,
+    /// or no copy is left to copy from. If it is to be behind a journal, the volume has that.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -196,6 +206,16 @@ impl DataPlane {
         let is_added = self.change_copy(volume, copy, CopyChange::Add { homes, home, journal })?;
         self.bind_again(volume)?;
         Ok(is_added)
+    }
+
+    /// A copy that was added is durably recorded, so that the next start looks for it.
+    ///
+    /// # Errors
+    /// If the volume is not open: it finds the copy when it is opened.
+    pub fn confirm_added(&self, volume: VolumeId, copy: (u32, usize)) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.reactors[reactor].order(Command::ConfirmAdded { volume, copy });
+        Ok(())
     }
 
     /// Puts a volume under its policies also on drives that are new to it.

@@ -328,6 +328,7 @@ impl Reactor {
                 Command::ChangeCopy { volume, copy, change, done } => {
                     self.change_copy(volume, copy, change, done);
                 }
+                Command::ConfirmAdded { volume, copy } => self.confirm_added(volume, copy),
                 Command::AddJournal { volume, journal, done } => {
                     // They may have stopped waiting, as with what follows.
                     let _ = done.send(self.add_journal_to(volume, *journal));

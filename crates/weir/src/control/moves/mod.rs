@@ -5,7 +5,8 @@
 //! looks again, in this daemon or the next, goes on from what it finds.
 //!
 //! A copy is added in the order file, account (by the data plane), record; it goes in the order account, record, file.
-//! So a record names no copy that an account does not, and what a crash leaves is either taken back or given back.
+//! So a record names no copy that an account does not, no copy counts as in sync that the record does not name, and what a
+//! crash leaves is either taken back or given back.
 
 mod evacuation;
 mod plan;
@@ -460,6 +461,7 @@ impl Control {
         self.journals.note(record.id, (extent, slot), journal);
         self.save_volume(&record, look.revision)?;
         self.write_copies(&mut Tickets::default(), [&record]);
+        self.data_plane.confirm_added(record.id, (extent, slot))?;
         Ok(true)
     }
 
