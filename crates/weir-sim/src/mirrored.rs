@@ -438,7 +438,8 @@ impl World {
                 self.report.standings += 1;
                 self.stands[extent as usize] = standings;
                 self.older_in_sync.retain(|(slot, of)| *of != extent || standings[*slot] == Standing::InSync);
-                self.control.hear(extent, &standings);
+                let mirror = &self.mirror;
+                self.control.hear(extent, &standings, |slot| mirror.has_answered(extent, slot));
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
             Effect::Fell { slot, extent, .. } => {

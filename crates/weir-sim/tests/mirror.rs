@@ -84,7 +84,8 @@ type Kind = fn(u64) -> Settings;
 /// waited for it. In 305 an older state of a replica from before the volume shrank had a higher epoch than the extent that
 /// came in its place, and was served. In 16972 a replica that was promoted during a change failed it, and the one
 /// that was left was not asked again. In 313 a replica that was added counted as in sync before it was recorded; then the
-/// other one failed, and the next start did not look for the one that had everything.
+/// other one failed, and the next start did not look for the one that had everything. In 73 the file of a replica that was
+/// removed went while a read of it was under way, which found nothing.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),
@@ -95,6 +96,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::stalled, 1295),
     (Settings::mixed, 4153),
     (Settings::moved, 313),
+    (Settings::moved, 73),
 ];
 
 #[test]

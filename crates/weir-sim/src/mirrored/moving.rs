@@ -83,13 +83,15 @@ impl Control {
         self.doing = None;
     }
 
-    /// The standings of an extent's copies are durably these.
-    pub fn hear(&mut self, extent: u32, standings: &Standings) {
+    /// The standings of an extent's copies are durably these. One that goes is asked again as long as something that was begun
+    /// there is not answered.
+    pub fn hear(&mut self, extent: u32, standings: &Standings, has_answered: impl Fn(usize) -> bool) {
         let Some(doing) = self.doing.as_mut().filter(|doing| doing.extent == extent) else { return };
         let is_there = standings[doing.slot] != Standing::Absent;
         match doing.stage {
             Stage::Adding if is_there => doing.stage = Stage::Added,
-            Stage::Removing if !is_there => doing.stage = Stage::Removed,
+            Stage::Removing if !is_there && has_answered(doing.slot) => doing.stage = Stage::Removed,
+            Stage::Removing if !is_there => self.doing = None,
             _ => {}
         }
     }

@@ -336,8 +336,13 @@ impl Mirror {
     }
 
     fn is_idle(&self, index: u32, slot: usize) -> bool {
-        let is_done = self.copies.get(slot).is_none_or(|copy| copy.is_idle(index));
-        is_done && self.extents[index as usize].noting.is_none()
+        self.has_answered(index, slot) && self.extents[index as usize].noting.is_none()
+    }
+
+    /// True if everything that was begun on a copy of an extent has been answered, so that the files of one that was removed
+    /// may go: a read that came later would find nothing.
+    pub fn has_answered(&self, index: u32, slot: usize) -> bool {
+        self.copies.get(slot).is_none_or(|copy| copy.is_idle(index))
     }
 
     /// True if what was found beside a copy that is there again is not what was last written there.
@@ -377,8 +382,7 @@ impl Mirror {
     }
 
     /// Gives up a copy of an extent; false if it is the last that has everything. Its files must stay until
-    /// [`Effect::Stands`] says so and everything that was begun there has been answered: if power fails before, it may
-    /// still be the one that counts.
+    /// [`Effect::Stands`] says so and [`Mirror::has_answered`]: if power fails before, it may still be the one that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
         if !extent.in_sync().any(|other| other != slot) {

@@ -364,6 +364,25 @@ mod tests {
     }
 
     #[test]
+    fn file_of_a_removed_replica_stays_until_reads_of_it_are_answered() {
+        let mut world = World::new(2);
+        let read = Request { kind: Kind::Read, extent: 0, offset: 0, length: 4096 };
+        world.mirror.start(read, &mut world.effects);
+        let is_asked = |slot: usize| move |effect: &Effect| matches!(effect, Effect::Act { slot: at, .. } if *at == slot);
+        let slot =
+            (0..2).find(|slot| world.effects.iter().any(is_asked(*slot))).expect("one of them is read");
+        let begun = std::mem::take(&mut world.effects);
+        assert!(world.mirror.remove(0, slot, &mut world.effects));
+        world.carry_out();
+        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.mirror.standings(0)[slot], Standing::Absent);
+        assert!(!world.mirror.has_answered(0, slot) && world.done.is_empty());
+        world.effects = begun;
+        world.carry_out();
+        assert!(world.mirror.has_answered(0, slot) && world.done.len() == 1);
+    }
+
+    #[test]
     fn added_replica_is_not_in_sync_before_a_start_would_find_it() {
         let mut world = World::new(1);
         world.add(1);

@@ -155,14 +155,16 @@ impl Reactor {
     /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
     /// everything.
     pub(super) fn answer_changes(&mut self, index: VolumeIndex, extent: u32, standings: Option<&Standings>) {
-        let ServedVolume { awaited_changes, journals, .. } = &mut self.volumes[index];
+        let ServedVolume { awaited_changes, journals, mirror, .. } = &mut self.volumes[index];
         let met = |change: &mut AwaitedChange| match standings {
             Some(standings) => change.is_met_by(extent, standings),
             None => change.extent == extent,
         };
         for change in awaited_changes.extract_if(.., met) {
-            // Its file must stay while a journal may still bring something there: it is asked again.
-            let is_settled = change.is_there_after || !journals.is_forgetting(extent, change.slot);
+            // Its file must stay while a journal may still bring something there, or a request reads it: it is asked again.
+            let is_needed =
+                journals.is_forgetting(extent, change.slot) || !mirror.has_answered(extent, change.slot);
+            let is_settled = change.is_there_after || !is_needed;
             tell(change.done, standings.is_some() && is_settled);
         }
     }
