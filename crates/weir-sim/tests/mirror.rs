@@ -85,7 +85,8 @@ type Kind = fn(u64) -> Settings;
 /// came in its place, and was served. In 16972 a replica that was promoted during a change failed it, and the one
 /// that was left was not asked again. In 313 a replica that was added counted as in sync before it was recorded; then the
 /// other one failed, and the next start did not look for the one that had everything. In 73 the file of a replica that was
-/// removed went while a read of it was under way, which found nothing.
+/// removed went while a read of it was under way, which found nothing. In 2746 a replica became in sync that could not take
+/// metadata, the other one took that and then that it is stale itself, and the next start served neither.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),
@@ -97,6 +98,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::mixed, 4153),
     (Settings::moved, 313),
     (Settings::moved, 73),
+    (Settings::stalled, 2746),
 ];
 
 #[test]

@@ -64,6 +64,23 @@ impl Account {
         regions
     }
 
+    /// The replica that decides where replicas in sync differ, by what lies beside each and the regions that they may lack:
+    /// of those that are in sync by this account the one that may lack the fewest.
+    fn authoritative(
+        &self,
+        found: &[Option<Account>; COPIES_MAX],
+        lacks: &[RegionSet; COPIES_MAX],
+    ) -> Option<usize> {
+        let all = RegionSet::all();
+        let serves = |slot: &usize| {
+            let own = found[*slot].as_ref().filter(|_| self.standings[*slot] == Standing::InSync);
+            // One that lacks all regions by its own metadata has had everything since, if whoever wrote this account knew
+            // that metadata.
+            own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
+        };
+        (0..COPIES_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
+    }
+
     /// What two accounts of the same epoch say together.
     fn join(mut self, other: Account) -> Account {
         self.number = self.number.max(other.number);
@@ -106,7 +123,7 @@ pub struct Beginning {
     /// Which copies can be reached.
     pub is_there: [bool; COPIES_MAX],
     /// Regions that replicas may lack whose own metadata is older than the account. All, if it is older than what they are
-    /// known to have taken: an older state of their drive is back.
+    /// known to have taken: an older state of their drive is back. None of the authoritative replica.
     pub lacks: [RegionSet; COPIES_MAX],
     /// The highest epoch that any account may have.
     pub epoch_reserved: u64,
@@ -208,17 +225,15 @@ impl Beginning {
         let newest = accounts.iter().flatten().filter(|account| account.epoch == found).cloned();
         let mut account = newest.reduce(Account::join).expect("one has the epoch that was found");
         account.number = accounts.iter().flatten().map(|account| account.number).max().unwrap_or_default();
-        let lacks: [RegionSet; COPIES_MAX] = std::array::from_fn(|slot| match &accounts[slot] {
+        let mut lacks: [RegionSet; COPIES_MAX] = std::array::from_fn(|slot| match &accounts[slot] {
             Some(own) if own.number < account.taken[slot] => RegionSet::all(),
             // Also what only its own metadata says: that of the others may go back to before it, and have the same number.
             Some(own) if own.number < account.number || own.epoch < found => own.may_lack(slot),
             _ => RegionSet::default(),
         });
-        let all = RegionSet::all();
-        let serves = |slot: usize| is_there[slot] && account.standings[slot] == Standing::InSync;
-        if !(0..COPIES_MAX).any(|slot| serves(slot) && lacks[slot] != all) {
-            return Err(Unservable::NoCopyInSync);
-        }
+        let authoritative = account.authoritative(&accounts, &lacks).ok_or(Unservable::NoCopyInSync)?;
+        // No other one has more: above all none that is in an older state.
+        lacks[authoritative] = RegionSet::default();
         let is_confirmed = found == witness.known && found == witness.reserved;
         Ok(Beginning { account, is_there, lacks, epoch_reserved: witness.reserved, is_confirmed })
     }
@@ -226,6 +241,9 @@ impl Beginning {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::bounds::EXTENT_BYTES;
+
+    use super::super::Mirror;
     use super::super::epoch_record::first_epoch;
     use super::*;
 
@@ -283,6 +301,47 @@ mod tests {
         assert_eq!(lacks(numbered(9, 8, &[])), 0);
         let only_older = [numbered(7, 6, &[]), None, None, None];
         assert!(Beginning::settle(only_older, known(2)).is_ok(), "nothing says that there is a newer one");
+    }
+
+    #[test]
+    fn replica_that_became_in_sync_is_served_though_it_could_not_take_the_metadata_that_says_so() {
+        use Standing::{Absent, InSync, Stale};
+        // The first took that the second is in sync, and then that it is stale itself. Only then the power failed.
+        let settled = |number| {
+            let newest = account(9, [Stale, InSync, Absent, Absent], &[]).unwrap();
+            let newest = Account { number: 53, taken: [52, 49, 0, 0], ..newest };
+            let mut own = account(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
+            (own.number, own.lacking[1]) = (number, RegionSet::all());
+            let recorded = Witness { reserved: 9, known: 8, is_failed: false };
+            Beginning::settle([Some(newest), Some(own), None, None], recorded)
+        };
+        let mirror = Mirror::new(EXTENT_BYTES, 2, vec![settled(49).unwrap()]);
+        assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([1]));
+        for number in [48, 50] {
+            let nobody = Err(Unservable::NoCopyInSync);
+            assert_eq!(
+                settled(number),
+                nobody,
+                "the newest metadata was written without that of number {number}"
+            );
+        }
+    }
+
+    #[test]
+    fn older_state_is_never_preferred_to_a_replica_that_lacks_some_regions() {
+        use Standing::{Absent, InSync, Stale};
+        let numbered = |number, taken, marked: &[u32]| {
+            let account = account(2, [Stale, InSync, InSync, Absent], marked).unwrap();
+            Some(Account { number, taken: [taken; COPIES_MAX], ..account })
+        };
+        // The stale one alone took the last write. One of the others is in an older state.
+        for older in [1, 2] {
+            let own = |slot| if slot == older { numbered(5, 4, &[]) } else { numbered(8, 7, &[3]) };
+            let settled = Beginning::settle([numbered(9, 8, &[3]), own(1), own(2), None], known(2)).unwrap();
+            let mirror = Mirror::new(EXTENT_BYTES, 3, vec![settled]);
+            assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([3 - older]), "{older} is older");
+            assert_eq!(mirror.lacks(0, older), RegionSet::all().len());
+        }
     }
 
     #[test]
