@@ -301,7 +301,8 @@ impl World {
     pub(super) fn give_up_metadata(&mut self) -> Result<(), String> {
         let mut actions = Vec::new();
         let before_ns = self.now.saturating_sub(STALL_STEPS) * STEP_NS;
-        self.metadata.give_up_stalled(before_ns, &mut actions);
+        let in_sync = |extent: u32| self.mirror.in_sync(extent);
+        self.metadata.give_up_stalled(before_ns, in_sync, &mut actions);
         self.act_on_metadata(actions)
     }
 

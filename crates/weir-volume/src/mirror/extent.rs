@@ -35,6 +35,11 @@ impl Slots {
         self.0 &= !(1 << slot);
     }
 
+    /// True if one of them is among others.
+    pub fn intersects(self, others: Slots) -> bool {
+        self.0 & others.0 != 0
+    }
+
     /// True if there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

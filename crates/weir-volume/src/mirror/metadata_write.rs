@@ -273,14 +273,22 @@ impl MetadataWrites {
         }
     }
 
-    /// Gives up replicas that should have answered before an instant, if another one that is in sync has the metadata.
-    pub fn give_up_stalled(&mut self, before_ns: u64, actions: &mut Vec<MetadataAction>) {
-        let is_late = |write: &MetadataWrite| {
+    /// Gives up replicas that should have answered before an instant, if another one that is in sync has the metadata: also
+    /// by now, where any of those that are given up is. `in_sync` says which replicas of an extent are.
+    pub fn give_up_stalled(
+        &mut self,
+        before_ns: u64,
+        in_sync: impl Fn(u32) -> Slots,
+        actions: &mut Vec<MetadataAction>,
+    ) {
+        let is_late = |extent: u32, write: &MetadataWrite| {
             let is_late = !write.waiting.is_empty() && write.due_ns < before_ns;
-            is_late && write.account.counts_beside(write.has_it())
+            let (has_it, in_sync) = (write.has_it(), in_sync(extent));
+            let is_needed = in_sync.intersects(write.waiting) && !in_sync.intersects(has_it);
+            is_late && write.account.counts_beside(has_it) && !is_needed
         };
-        let late: Vec<u32> =
-            self.under_way.iter().filter(|(_, write)| is_late(write)).map(|(extent, _)| *extent).collect();
+        let late = self.under_way.iter().filter(|(extent, write)| is_late(**extent, write));
+        let late: Vec<u32> = late.map(|(extent, _)| *extent).collect();
         for extent in late {
             let write = self.write(extent);
             let slots = std::mem::take(&mut write.waiting);
@@ -436,12 +444,16 @@ mod tests {
         writes.expect(7, 10);
         writes.written(7, 2, Ok(()), &mut actions);
         actions.clear();
-        writes.give_up_stalled(11, &mut actions);
+        let slots = |slots: &[usize]| slots.iter().copied().collect::<Slots>();
+        let both = |_| slots(&[0, 1]);
+        writes.give_up_stalled(11, both, &mut actions);
         assert!(actions.is_empty(), "only a stale replica has it");
         writes.written(7, 1, Ok(()), &mut actions);
-        writes.give_up_stalled(10, &mut actions);
+        writes.give_up_stalled(10, both, &mut actions);
         assert!(actions.is_empty(), "it is not late yet");
-        writes.give_up_stalled(11, &mut actions);
+        writes.give_up_stalled(11, |_| slots(&[0]), &mut actions);
+        assert!(actions.is_empty(), "the one that has it was removed or failed, and no other is left");
+        writes.give_up_stalled(11, both, &mut actions);
         let slots = std::iter::once(0).collect();
         assert_eq!(actions, [MetadataAction::GiveUp { extent: 7, slots }, record(3, true)]);
         writes.written(7, 0, Ok(()), &mut actions);

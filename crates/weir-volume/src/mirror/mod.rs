@@ -326,6 +326,11 @@ impl Mirror {
         self.copies.get(slot).is_some_and(|copy| copy.is_current(extent, generation))
     }
 
+    /// The copies of an extent that have everything and can be reached.
+    pub fn in_sync(&self, extent: u32) -> Slots {
+        self.extents.get(extent as usize).map(|extent| extent.in_sync().collect()).unwrap_or_default()
+    }
+
     /// True if another copy of an extent has everything and can be reached.
     pub fn has_other(&self, extent: u32, slot: usize) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().any(|other| other != slot))

@@ -160,7 +160,9 @@ impl Reactor {
     /// have it.
     pub(super) fn give_up_notes(&mut self, index: VolumeIndex, before_ns: u64) {
         let mut actions = Vec::new();
-        self.volumes[index].metadata.give_up_stalled(before_ns, &mut actions);
+        let volume = &mut self.volumes[index];
+        let in_sync = |extent: u32| volume.mirror.in_sync(extent);
+        volume.metadata.give_up_stalled(before_ns, in_sync, &mut actions);
         self.act_on_metadata(index, actions);
     }
 
