@@ -86,7 +86,9 @@ type Kind = fn(u64) -> Settings;
 /// that was left was not asked again. In 313 a replica that was added counted as in sync before it was recorded; then the
 /// other one failed, and the next start did not look for the one that had everything. In 73 the file of a replica that was
 /// removed went while a read of it was under way, which found nothing. In 2746 a replica became in sync that could not take
-/// metadata, the other one took that and then that it is stale itself, and the next start served neither.
+/// metadata, the other one took that and then that it is stale itself, and the next start served neither. In 5384 the
+/// replica that had taken metadata was removed, and the only one that was left was given up for it; the world then carried
+/// out its late write over the next one, which it never asks a drive for before that has ended.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),
@@ -99,6 +101,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::moved, 313),
     (Settings::moved, 73),
     (Settings::stalled, 2746),
+    (Settings::stalled, 5384),
 ];
 
 #[test]

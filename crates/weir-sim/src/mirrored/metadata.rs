@@ -276,6 +276,7 @@ impl World {
         extent: u32,
         account: &Arc<Account>,
     ) -> Result<(), String> {
+        self.end_earlier_metadata(slot);
         let drive = &self.drives[slot];
         let fault = if drive.is_broken { Some(MetadataFault::Broken) } else { drive.metadata_fault };
         let is_torn = fault == Some(MetadataFault::Broken) && !drive.is_broken && self.random.chance(1, 2);

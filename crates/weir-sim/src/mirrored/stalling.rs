@@ -18,6 +18,12 @@ pub(super) struct Ghost {
     buffer: Vec<Stamp>,
 }
 
+impl Ghost {
+    fn is_metadata(&self) -> bool {
+        matches!(self.work, Pending::Metadata { .. })
+    }
+}
+
 impl Pending {
     /// The copies of an extent that it is asked of.
     fn concerns(&self) -> Option<(u32, Slots)> {
@@ -185,9 +191,24 @@ impl World {
             return Ok(());
         }
         let index = self.random.below(self.ghosts.len() as u64) as usize;
-        let ghost = self.ghosts.swap_remove(index);
+        let chosen = &self.ghosts[index];
+        // Metadata of a drive is written in the order in which it was asked for.
+        let is_before = |ghost: &Ghost| ghost.slot == chosen.slot && ghost.is_metadata();
+        let first = self.ghosts.iter().position(is_before).filter(|_| chosen.is_metadata());
+        let ghost = self.ghosts.remove(first.unwrap_or(index));
         self.carry_out_late(ghost);
         Ok(())
+    }
+
+    /// A drive answers for metadata. It was asked for whatever was given up before, and one thread does all of it in order:
+    /// that has ended, whether it was written or not.
+    pub(super) fn end_earlier_metadata(&mut self, slot: usize) {
+        let is_earlier = |ghost: &mut Ghost| ghost.slot == slot && ghost.is_metadata();
+        for ghost in self.ghosts.extract_if(.., is_earlier).collect::<Vec<_>>() {
+            if self.random.chance(1, 2) {
+                self.carry_out_late(ghost);
+            }
+        }
     }
 
     /// The power fails: drives may have carried out what was given up, or not.

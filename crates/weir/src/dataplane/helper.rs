@@ -207,6 +207,7 @@ impl Helper {
             Job::Status { drive, .. } => self.of_drive(drive, Duty::Tell).submit(job),
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
             Job::Witness { .. } | Job::Failure { .. } => self.witness.submit(job),
+            // In order too: one that was given up has ended before the next one of the same file begins.
             Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
             Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
             // In the order in which they come: one may take the place of another.
