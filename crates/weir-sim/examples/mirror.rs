@@ -19,8 +19,10 @@ fn main() -> Result<(), String> {
         Some("killed") => Settings::killed,
         Some("mixed") => Settings::mixed,
         Some("resized") => Settings::resized,
+        Some("doubtful") => Settings::doubtful,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, captured, stalled, moved, killed, mixed and resized";
+            let kinds =
+                "all, scrubbed, rotting, captured, stalled, moved, killed, mixed, resized and doubtful";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };
@@ -44,6 +46,7 @@ fn main() -> Result<(), String> {
         sum.captures += report.captures;
         sum.moves += report.moves;
         sum.metadata_refused += report.metadata_refused;
+        sum.doubtful_answers += report.doubtful_answers;
         sum.given_up += report.given_up;
         sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
@@ -65,8 +68,9 @@ fn main() -> Result<(), String> {
         sum.captures
     );
     println!(
-        "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later",
-        sum.metadata_refused, sum.moves, sum.given_up, sum.late_writes
+        "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later; \
+         {} doubtful answers",
+        sum.metadata_refused, sum.moves, sum.given_up, sum.late_writes, sum.doubtful_answers
     );
     println!(
         "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",

@@ -3,6 +3,7 @@
 
 mod capturing;
 mod crash;
+mod doubting;
 mod drive;
 mod metadata;
 mod moving;
@@ -55,6 +56,8 @@ enum Pending {
         slot: usize,
         extent: u32,
         account: Arc<Account>,
+        /// It goes in place over a file whose last write failed: if power fails now, neither of its blocks may be whole.
+        is_over_doubtful: bool,
     },
     BeginCapture,
     Capture(Piece),
@@ -82,6 +85,10 @@ struct World {
     metadata: MetadataWrites,
     /// The epoch records.
     record: Record,
+    /// Epochs whose record failed and is tried again.
+    record_failed: BTreeSet<(u32, u64, bool)>,
+    /// Power is likely to fail until then: an answer was given that can be taken for more than it says.
+    doubtful_until: u64,
     /// Copies of extents in which a change or a sync failed, since the last start.
     unknown: BTreeSet<(usize, u32)>,
     /// Copies of extents beside which metadata could not be written, since the last start.
@@ -176,6 +183,7 @@ impl World {
             is_broken: false,
             is_silent: false,
             has_failed: false,
+            doubtful: BTreeSet::new(),
             metadata_fault: None,
         };
         let drives: Vec<Drive> = (0..COPIES_MAX).map(drive).collect();
@@ -192,6 +200,8 @@ impl World {
             witness,
             metadata: MetadataWrites::default(),
             record,
+            record_failed: BTreeSet::new(),
+            doubtful_until: 0,
             unknown: BTreeSet::new(),
             metadata_failed: BTreeSet::new(),
             relied_on: BTreeMap::new(),
@@ -242,7 +252,7 @@ impl World {
         if self.random.chance(1, 40) {
             self.retry_metadata()?;
         }
-        if self.random.chance(10 * breaks_per_ten_thousand, 10_000) {
+        if self.random.chance(10 * breaks_per_ten_thousand, 10_000) || self.is_looked_at_again() {
             return self.bring_back();
         }
         if self.random.chance(moves_per_mille, 1000) {
@@ -319,7 +329,7 @@ impl World {
         match self.random.below(4) {
             0 => self.mirror.tidy(extent, &mut effects),
             1 => _ = self.mirror.promote(extent, slot, &mut effects),
-            2 if self.settings.stalls_per_ten_thousand > 0 => self.make_up_soon(extent, &mut effects),
+            2 if self.settings.resyncs_end_soon() => self.make_up_soon(extent, &mut effects),
             _ => self.begin_copy(extent, slot, &mut effects),
         }
         self.take(effects)
@@ -365,22 +375,6 @@ impl World {
             _ => {}
         }
         self.take(effects)
-    }
-
-    /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
-    fn touches(&self, extent: u32, slot: usize) -> bool {
-        let touches = self.is_haunted(extent, slot);
-        touches
-            || self.pending.iter().any(|pending| match pending {
-                Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
-                Pending::Sync(at, (of, _), _) => *at == slot && *of == extent,
-                Pending::Failure(of)
-                | Pending::Record { extent: of, .. }
-                | Pending::Metadata { extent: of, .. }
-                | Pending::Keep(of, _) => *of == extent,
-                Pending::BeginCapture => false,
-                Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
-            })
     }
 
     /// Takes over what the mirror wants, and carries it out in its turn.
@@ -486,7 +480,7 @@ impl World {
             return Ok(());
         }
         let index = self.random.below(self.pending.len() as u64) as usize;
-        if self.is_silent(&self.pending[index]) {
+        if self.is_silent(&self.pending[index]) || self.is_slow(index) {
             return Ok(());
         }
         let pending = self.pending.swap_remove(index);
@@ -503,7 +497,9 @@ impl World {
             Pending::Record { extent, epoch, is_committed } => {
                 self.answer_record(extent, epoch, is_committed)?;
             }
-            Pending::Metadata { slot, extent, account } => self.answer_metadata(slot, extent, &account)?,
+            Pending::Metadata { slot, extent, account, .. } => {
+                self.answer_metadata(slot, extent, &account)?
+            }
             Pending::Keep(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
             Pending::Sync(slot, (extent, generation), point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
@@ -512,6 +508,7 @@ impl World {
                     self.drives[slot].files[extent as usize].sync(point);
                 } else {
                     self.unknown.insert((slot, extent));
+                    self.note_late_sync(slot, extent);
                 }
                 self.mirror.answer(slot, Answer::Synced(extent, generation, result), &mut effects);
             }
@@ -533,7 +530,7 @@ impl World {
 
     fn random_fault(&mut self, slot: usize) -> Option<Fault> {
         let is_full = self.random.chance(self.settings.full_per_mille, 1000);
-        let is_broken = self.drives[slot].is_broken;
+        let is_broken = self.drives[slot].is_broken || self.is_failing_once(slot);
         is_broken.then_some(Fault::Broken).or(is_full.then_some(Fault::NoSpace))
     }
 
@@ -727,7 +724,7 @@ impl World {
 
     /// Makes up for everything that copies lack, without faults.
     fn make_up(&mut self) -> Result<(), String> {
-        self.settings.full_per_mille = 0;
+        (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
         // What is said beside a copy at rest is taken back in one turn, and then it counts in the next.
         for _ in 0..3 {
             for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..COPIES_MAX).map(move |slot| (e, slot))) {

@@ -73,6 +73,13 @@ fn extent_that_grows_back_holds_nothing_of_the_one_before() {
     assert!(sum(&reports, |report| report.resizes) > 300, "the volume was hardly ever resized");
 }
 
+#[test]
+fn answer_is_never_taken_for_more_than_it_says() {
+    let reports = check(100, Settings::doubtful);
+    let doubtful = sum(&reports, |report| report.doubtful_answers);
+    assert!(doubtful > 200, "only {doubtful} answers could be taken for more than they said");
+}
+
 type Kind = fn(u64) -> Settings;
 
 /// Worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client was told of

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Agenda, Beginning, MetadataWrites};
+use weir_volume::mirror::{Agenda, Beginning, MetadataWrites, Standing};
 
 use super::{Pending, Sabotage, World};
 use crate::requests::{EXTENTS, place_of};
@@ -12,6 +12,9 @@ use crate::requests::{EXTENTS, place_of};
 impl World {
     /// Chance has the power fail now.
     pub(super) fn is_power_failing(&mut self) -> bool {
+        if self.now < self.doubtful_until && self.random.chance(1, 30) {
+            return true;
+        }
         let steps = self.settings.steps_between_crashes;
         // Where two power cuts find accounts that were being written is where mistakes are.
         let is_delicate = self.is_changing_epoch() && self.random.chance(1, steps / 20);
@@ -62,7 +65,10 @@ impl World {
                 }
             }
             (drive.is_broken, drive.is_silent, drive.has_failed) = (false, false, false);
+            drive.doubtful.clear();
         }
+        self.record_failed.clear();
+        self.doubtful_until = 0;
         self.fell.clear();
         self.metadata_failed.clear();
         self.unknown.clear();
@@ -107,7 +113,7 @@ impl World {
         // An older state of a replica that counts as in sync is told from the newest by what lies beside the others alone:
         // nothing is promised where none of these can be reached.
         let is_whole = self.settings.breaks_per_ten_thousand == 0 || !self.older_in_sync.is_empty();
-        let only = self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize);
+        let only = self.found_alone();
         self.reachable = std::array::from_fn(|slot| {
             is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
         });
@@ -116,6 +122,16 @@ impl World {
         }
         self.reachable = [true; COPIES_MAX];
         self.control.beginnings(&self.drives, &self.reachable, &self.witness)
+    }
+
+    /// The one drive that is there at a start, if chance has it so: where it matters, one that failed before.
+    fn found_alone(&mut self) -> Option<usize> {
+        let is_stale = |slot: &usize| self.stands.iter().any(|of| of[*slot] == Standing::Stale);
+        let stale = (0..COPIES_MAX).find(is_stale).filter(|_| self.settings.cuts_where_doubtful);
+        if stale.is_some() && self.random.chance(1, 2) {
+            return stale;
+        }
+        self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize)
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! Drives of the imagined machine, and the filesystems on them.
 
+use std::collections::BTreeSet;
+
 use weir_volume::mirror::{Account, MetadataFault};
 use weir_volume::zeroing::{Filesystem, Next, Step};
 use weir_volume::{AllocationMap, Fault};
@@ -25,6 +27,8 @@ pub(super) struct Drive {
     pub is_silent: bool,
     /// It was either, since the last start.
     pub has_failed: bool,
+    /// Extents whose replica metadata may not be what was read last: a write of it failed, or was given up.
+    pub doubtful: BTreeSet<u32>,
     /// Replica metadata cannot be written there, for now.
     pub metadata_fault: Option<MetadataFault>,
 }

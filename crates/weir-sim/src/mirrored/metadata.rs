@@ -160,10 +160,13 @@ impl World {
                 MetadataAction::Record { extent, epoch, is_committed } => {
                     self.pending.push(Pending::Record { extent, epoch, is_committed });
                 }
-                MetadataAction::Write { extent, slots, account, .. } => {
+                MetadataAction::Write { extent, slots, account, anew } => {
                     self.metadata.expect(extent, self.now_ns());
                     slots.iter().for_each(|slot| {
-                        self.pending.push(Pending::Metadata { slot, extent, account: Arc::clone(&account) });
+                        let is_over_doubtful =
+                            !anew.contains(slot) && self.drives[slot].doubtful.contains(&extent);
+                        let account = Arc::clone(&account);
+                        self.pending.push(Pending::Metadata { slot, extent, account, is_over_doubtful });
                     });
                 }
                 MetadataAction::GiveUp { extent, slots } => {
@@ -173,6 +176,7 @@ impl World {
                     };
                     let given_up: Vec<Pending> = self.pending.extract_if(.., is_meant).collect();
                     for (slot, pending) in slots.iter().zip(given_up) {
+                        self.note_doubtful(slot, extent, true);
                         self.haunt(slot, extent, pending);
                     }
                 }
@@ -209,6 +213,11 @@ impl World {
         is_committed: bool,
     ) -> Result<(), String> {
         let result = self.record(extent, epoch, is_committed);
+        let is_again = match result {
+            Ok(()) => self.record_failed.remove(&(extent, epoch, is_committed)),
+            Err(_) => !self.record_failed.insert((extent, epoch, is_committed)),
+        };
+        self.doubt(is_again && result.is_ok() && is_committed);
         let mut actions = Vec::new();
         self.metadata.recorded(self.now_ns(), extent, result, &mut actions);
         self.act_on_metadata(actions)
@@ -216,7 +225,10 @@ impl World {
 
     fn record(&mut self, extent: u32, epoch: u64, is_committed: bool) -> Result<(), MetadataFault> {
         self.record.is_kept = self.random.chance(1, 2);
+        let fault = self.record.fault;
+        self.record.fault = fault.or_else(|| self.record_error());
         let result = epoch_record::raise(&mut self.record, extent, epoch, is_committed);
+        self.record.fault = fault;
         self.witness = self.record.found();
         result
     }
@@ -280,6 +292,7 @@ impl World {
         let drive = &self.drives[slot];
         let fault = if drive.is_broken { Some(MetadataFault::Broken) } else { drive.metadata_fault };
         let is_torn = fault == Some(MetadataFault::Broken) && !drive.is_broken && self.random.chance(1, 2);
+        self.note_doubtful(slot, extent, fault.is_some());
         let is_lied_about = self.settings.sabotage == Sabotage::NotesLate && self.random.chance(1, 2);
         if (fault.is_none() || is_torn) && !is_lied_about {
             self.drives[slot].accounts[extent as usize] = Some(Account::clone(account));
@@ -315,7 +328,10 @@ impl World {
                 let _ = self.record(extent, epoch, is_committed);
             }
             Pending::Failure(extent) => self.answer_failure(extent),
-            Pending::Metadata { slot, extent, account }
+            Pending::Metadata { slot, extent, is_over_doubtful: true, .. } if self.random.chance(1, 2) => {
+                self.drives[slot].accounts[extent as usize] = None;
+            }
+            Pending::Metadata { slot, extent, account, .. }
                 if !self.drives[slot].is_broken && self.random.chance(1, 2) =>
             {
                 self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));

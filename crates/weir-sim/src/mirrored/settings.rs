@@ -117,6 +117,15 @@ pub struct Settings {
     pub abilities: [Abilities; COPIES_MAX],
     /// Of ten crashes, in how many the daemon alone ends, and what it has asked drives for goes on.
     pub kills_per_ten: u64,
+    /// Of 1000 times that the first drive could answer a sync, in how many it does not yet.
+    pub slow_syncs_per_mille: u64,
+    /// Of 1000 operations of the first drive, how many fail though it goes on.
+    pub errors_per_mille: u64,
+    /// Of 1000 syncs of the epoch record, how many fail though it can be written.
+    pub record_errors_per_mille: u64,
+    /// Power is likely to fail where an answer can be taken for more than it says: a sync of an earlier file beside one of
+    /// the file in its place, and what is written again after it failed.
+    pub cuts_where_doubtful: bool,
     /// The mistake that is made.
     pub sabotage: Sabotage,
 }
@@ -125,6 +134,11 @@ impl Settings {
     /// True if all filesystems can give space back and zero in one step.
     pub(super) fn can_all_place(&self) -> bool {
         self.abilities.iter().all(|abilities| abilities.punches_holes && abilities.zeroes_ranges)
+    }
+
+    /// True if replicas that come back are often in sync again before something late happens to them.
+    pub(super) fn resyncs_end_soon(&self) -> bool {
+        self.stalls_per_ten_thousand > 0 || self.errors_per_mille > 0
     }
 
     /// One to three copies and power cuts alone.
@@ -149,6 +163,10 @@ impl Settings {
             rot: Rot::None,
             abilities: [Abilities::ALL; COPIES_MAX],
             kills_per_ten: 0,
+            slow_syncs_per_mille: 0,
+            errors_per_mille: 0,
+            record_errors_per_mille: 0,
+            cuts_where_doubtful: false,
             sabotage: Sabotage::None,
         }
     }
@@ -235,6 +253,34 @@ impl Settings {
         Settings { resizes_per_ten_thousand: 60, ..base }
     }
 
+    /// Drives fail and come back before they answer syncs, writes of metadata and epoch records fail and are tried again,
+    /// and power fails where an answer can be taken for more than it says.
+    pub fn doubtful(seed: u64) -> Settings {
+        let base = Settings {
+            copies: 3,
+            metadata_faults_per_ten_thousand: 0,
+            cuts_where_doubtful: true,
+            breaks_per_ten_thousand: 3,
+            steps: 3000,
+            steps_between_crashes: 3000,
+            steps_between_background: 4,
+            depth: 6,
+            full_per_mille: 0,
+            swaps_per_mille: 0,
+            ..Settings::all_at_once(seed)
+        };
+        match seed % 2 {
+            0 => Settings { errors_per_mille: 15, slow_syncs_per_mille: 980, ..base },
+            _ => Settings {
+                errors_per_mille: 5,
+                record_errors_per_mille: 300,
+                metadata_faults_per_ten_thousand: 10,
+                moves_per_mille: 0,
+                ..base
+            },
+        }
+    }
+
     /// What happens beside what a kind of world is for: seeds by turns.
     fn one_of_four(seed: u64) -> Settings {
         match seed % 4 {
@@ -290,6 +336,8 @@ pub struct Report {
     pub seals_refused: u64,
     /// Copies that control added or gave up.
     pub moves: u64,
+    /// Answers that could be taken for more than they said.
+    pub doubtful_answers: u64,
     /// Pieces of work that were given up because a drive did not answer.
     pub given_up: u64,
     /// Of these, writes that were carried out all the same, later.

@@ -88,6 +88,22 @@ impl World {
         self.settings.sabotage != Sabotage::TakesBackEarly && self.ghosts.iter().any(haunts)
     }
 
+    /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
+    pub(super) fn touches(&self, extent: u32, slot: usize) -> bool {
+        let touches = self.is_haunted(extent, slot);
+        touches
+            || self.pending.iter().any(|pending| match pending {
+                Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
+                Pending::Sync(at, (of, _), _) => *at == slot && *of == extent,
+                Pending::Failure(of)
+                | Pending::Record { extent: of, .. }
+                | Pending::Metadata { extent: of, .. }
+                | Pending::Keep(of, _) => *of == extent,
+                Pending::BeginCapture => false,
+                Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
+            })
+    }
+
     /// Gives up whatever others can stand in for.
     fn look_for_stalls(&mut self) -> Result<(), String> {
         self.give_up_metadata()?;

@@ -1,0 +1,62 @@
+//! Answers in the imagined machine that can be taken for more than they say: a sync of a file that was there before, and what
+//! is written again after it failed.
+
+use weir_volume::mirror::MetadataFault;
+
+use super::{Pending, World};
+
+/// How long what follows from an answer may take, in steps.
+const DOUBT_STEPS: u64 = 100;
+
+impl World {
+    /// Power is likely to fail soon, if something was doubtful.
+    pub(super) fn doubt(&mut self, is_doubtful: bool) {
+        self.report.doubtful_answers += u64::from(is_doubtful);
+        if is_doubtful && self.settings.cuts_where_doubtful {
+            self.doubtful_until = self.now + DOUBT_STEPS;
+        }
+    }
+
+    /// True if what is under way is a sync that takes longer.
+    pub(super) fn is_slow(&mut self, index: usize) -> bool {
+        let slow = self.settings.slow_syncs_per_mille;
+        let is_sync = matches!(self.pending[index], Pending::Sync(0, ..));
+        slow > 0 && !self.is_resting && is_sync && self.random.chance(slow, 1000)
+    }
+
+    /// True if an operation of a drive fails though the drive goes on.
+    pub(super) fn is_failing_once(&mut self, slot: usize) -> bool {
+        let errors = self.settings.errors_per_mille;
+        let is_failing = errors > 0 && slot == 0 && !self.is_resting && self.random.chance(errors, 1000);
+        self.drives[slot].has_failed |= is_failing;
+        is_failing
+    }
+
+    /// Why a sync of the epoch record fails this once, if it does.
+    pub(super) fn record_error(&mut self) -> Option<MetadataFault> {
+        let errors = self.settings.record_errors_per_mille;
+        (errors > 0 && self.random.chance(errors, 1000)).then_some(MetadataFault::Broken)
+    }
+
+    /// True if a drive that had an error is used again now.
+    pub(super) fn is_looked_at_again(&mut self) -> bool {
+        self.settings.errors_per_mille > 0 && self.random.chance(1, 40)
+    }
+
+    /// A sync of an earlier file is answered: somebody may wait for one of the file in its place.
+    pub(super) fn note_late_sync(&mut self, slot: usize, extent: u32) {
+        let is_waited_for = self.pending.iter().any(|pending| match pending {
+            Pending::Sync(at, (of, generation), _) => {
+                (*at, *of) == (slot, extent) && self.mirror.is_current(slot, extent, *generation)
+            }
+            _ => false,
+        });
+        self.doubt(is_waited_for);
+    }
+
+    /// Replica metadata was written, or could not be: then it may be there or not, whatever is read.
+    pub(super) fn note_doubtful(&mut self, slot: usize, extent: u32, has_failed: bool) {
+        let doubtful = &mut self.drives[slot].doubtful;
+        _ = if has_failed { doubtful.insert(extent) } else { doubtful.remove(&extent) };
+    }
+}
