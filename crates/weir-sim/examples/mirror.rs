@@ -55,6 +55,12 @@ fn main() -> Result<(), String> {
         sum.blocks_repaired += report.blocks_repaired;
         sum.blocks_damaged += report.blocks_damaged;
     }
+    tell(count, &sum);
+    if broken == 0 { Ok(()) } else { Err(format!("{broken} of {count} worlds broke a promise")) }
+}
+
+/// Says what came of so many worlds together.
+fn tell(count: u64, sum: &Report) {
     println!(
         "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} resizes, {} regions copied, {} changes of standing, \
          {} captures",
@@ -76,5 +82,4 @@ fn main() -> Result<(), String> {
         "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
         sum.sections_scrubbed, sum.sections_sealed, sum.blocks_found, sum.blocks_repaired, sum.blocks_damaged
     );
-    if broken == 0 { Ok(()) } else { Err(format!("{broken} of {count} worlds broke a promise")) }
 }
