@@ -10,6 +10,7 @@ use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::{Account, Standing};
 
 use super::*;
+use crate::dataplane::copies::CopyChange;
 use crate::store::extent_file_name;
 
 /// Enough for a ring to register it.
@@ -191,4 +192,33 @@ fn exhausted_pool_fails_neither_replicas_nor_clients() {
     assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
     drop(held);
     assert_eq!(world.read(&mut client, 0, 4096), expected);
+}
+
+#[test]
+fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
+    let mut world = World::new(2);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    client.write_all(&request(READ, 0, 4096)).unwrap();
+    let (index, _) = world.reactor.volumes.iter().next().unwrap();
+    let read_of =
+        |reactor: &Reactor| (0..2).find(|slot| !reactor.volumes[index].mirror.has_answered(0, *slot));
+    world.turn_until("a replica is read", |reactor| read_of(reactor).is_some());
+    let slot = read_of(&world.reactor).unwrap();
+    let (done, answer) = sync_channel(1);
+    world.reactor.change_copy(VOLUME, (0, slot), CopyChange::Remove, done);
+    let mut without = world.reactor.volumes[index].mirror.standings(0);
+    without[slot] = Standing::Absent;
+    world.reactor.answer_changes(index, 0, Some(&without));
+    assert_eq!(answer.try_recv(), Ok(false), "the file of the replica must stay");
+    assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
+    let (done, answer) = sync_channel(1);
+    world.order(Command::ChangeCopy { volume: VOLUME, copy: (0, slot), change: CopyChange::Remove, done });
+    let mut is_gone = false;
+    world.turn_until("the removal is answered", |_| {
+        let answer = answer.try_recv();
+        is_gone = answer == Ok(true);
+        answer.is_ok()
+    });
+    assert!(is_gone, "the file of the replica may go");
 }
