@@ -36,7 +36,7 @@ use metadata::Record;
 use moving::Control;
 use rest::{Scrubs, SumsFile};
 pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
-use stalling::Ghost;
+use stalling::Orphan;
 use swapping::OlderState;
 
 /// What will be answered.
@@ -85,8 +85,8 @@ struct World {
     metadata: MetadataWrites,
     /// The epoch records.
     record: Record,
-    /// Epochs whose record failed and is tried again.
-    record_failed: BTreeSet<(u32, u64, bool)>,
+    /// Extents and epochs that could not be recorded as committed, which is tried again.
+    record_failed: BTreeSet<(u32, u64)>,
     /// Power is likely to fail until then: an answer was given that can be taken for more than it says.
     doubtful_until: u64,
     /// Copies of extents in which a change or a sync failed, since the last start.
@@ -108,9 +108,9 @@ struct World {
     /// On whose behalf operations of copies are carried out, from the first that is asked for to their end.
     contexts: BTreeMap<(usize, OperationId), MirrorId>,
     /// What was given up and may still be carried out.
-    ghosts: Vec<Ghost>,
+    orphans: Vec<Orphan>,
     /// What was asked for before the last start and may still be carried out, if that did not wait for it.
-    unfenced: Vec<Ghost>,
+    unfenced: Vec<Orphan>,
     /// Older states of replicas, each whole, by place and extent.
     older: BTreeMap<(usize, u32), OlderState>,
     /// Replicas in an older state that metadata still counts in sync.
@@ -212,7 +212,7 @@ impl World {
             asked: Vec::new(),
             agenda: Agenda::default(),
             contexts: BTreeMap::new(),
-            ghosts: Vec::new(),
+            orphans: Vec::new(),
             unfenced: Vec::new(),
             older: BTreeMap::new(),
             older_in_sync: BTreeSet::new(),
@@ -289,7 +289,7 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         self.drives.iter_mut().for_each(|drive| (drive.is_silent, drive.is_broken) = (false, false));
         self.end_metadata_faults();
-        while !self.pending.is_empty() || !self.ghosts.is_empty() || !self.metadata.is_idle() {
+        while !self.pending.is_empty() || !self.orphans.is_empty() || !self.metadata.is_idle() {
             self.now += 1;
             self.answer_one()?;
             if self.pending.is_empty() {
@@ -355,7 +355,7 @@ impl World {
         let slot = self.random.below(COPIES_MAX as u64) as usize;
         let standings = self.mirror.standings(extent);
         let in_sync = standings.iter().filter(|standing| **standing == Standing::InSync).count();
-        let is_idle = !self.is_haunted(extent, slot) && self.mirror.can_add(extent, slot);
+        let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
         let is_gone = self.stands[extent as usize][slot] == Standing::Absent;
         let is_idle = is_idle && !self.mirror.is_capturing();
         let mut effects = Vec::new();

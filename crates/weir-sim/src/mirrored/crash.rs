@@ -102,9 +102,9 @@ impl World {
         self.report.kills += 1;
         let is_of_one = |pending: &mut Pending| matches!(pending, Pending::Action(..) | Pending::Sync(..));
         let orphaned: Vec<Pending> = self.pending.extract_if(.., is_of_one).collect();
-        orphaned.into_iter().for_each(|work| self.orphan(work));
+        orphaned.into_iter().for_each(|work| self.orphan_of_one(work));
         if self.settings.sabotage == Sabotage::StartsUnfenced {
-            self.unfenced = std::mem::take(&mut self.ghosts);
+            self.unfenced = std::mem::take(&mut self.orphans);
         }
     }
 

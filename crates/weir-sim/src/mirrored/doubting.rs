@@ -9,10 +9,10 @@ use super::{Pending, World};
 const DOUBT_STEPS: u64 = 100;
 
 impl World {
-    /// Power is likely to fail soon, if something was doubtful.
-    pub(super) fn doubt(&mut self, is_doubtful: bool) {
-        self.report.doubtful_answers += u64::from(is_doubtful);
-        if is_doubtful && self.settings.cuts_where_doubtful {
+    /// Power is likely to fail soon: an answer was given that can be taken for more than it says.
+    fn doubt(&mut self) {
+        self.report.doubtful_answers += 1;
+        if self.settings.cuts_where_doubtful {
             self.doubtful_until = self.now + DOUBT_STEPS;
         }
     }
@@ -43,7 +43,7 @@ impl World {
         self.settings.errors_per_mille > 0 && self.random.chance(1, 40)
     }
 
-    /// A sync of an earlier file is answered: somebody may wait for one of the file in its place.
+    /// A sync of an earlier file is answered, perhaps while a sync of the file in its place is under way.
     pub(super) fn note_late_sync(&mut self, slot: usize, extent: u32) {
         let is_waited_for = self.pending.iter().any(|pending| match pending {
             Pending::Sync(at, (of, generation), _) => {
@@ -51,7 +51,18 @@ impl World {
             }
             _ => false,
         });
-        self.doubt(is_waited_for);
+        if is_waited_for {
+            self.doubt();
+        }
+    }
+
+    /// An epoch was recorded as committed, or could not be: an attempt after one that failed is doubtful.
+    pub(super) fn note_recorded(&mut self, extent: u32, epoch: u64, has_failed: bool) {
+        if has_failed {
+            self.record_failed.insert((extent, epoch));
+        } else if self.record_failed.remove(&(extent, epoch)) {
+            self.doubt();
+        }
     }
 
     /// Replica metadata was written, or could not be: then it may be there or not, whatever is read.

@@ -177,7 +177,7 @@ impl World {
                     let given_up: Vec<Pending> = self.pending.extract_if(.., is_meant).collect();
                     for (slot, pending) in slots.iter().zip(given_up) {
                         self.note_doubtful(slot, extent, true);
-                        self.haunt(slot, extent, pending);
+                        self.orphan(slot, extent, pending);
                     }
                 }
                 MetadataAction::Ended { extent, written } => self.metadata_ended(extent, written)?,
@@ -213,11 +213,9 @@ impl World {
         is_committed: bool,
     ) -> Result<(), String> {
         let result = self.record(extent, epoch, is_committed);
-        let is_again = match result {
-            Ok(()) => self.record_failed.remove(&(extent, epoch, is_committed)),
-            Err(_) => !self.record_failed.insert((extent, epoch, is_committed)),
-        };
-        self.doubt(is_again && result.is_ok() && is_committed);
+        if is_committed {
+            self.note_recorded(extent, epoch, result.is_err());
+        }
         let mut actions = Vec::new();
         self.metadata.recorded(self.now_ns(), extent, result, &mut actions);
         self.act_on_metadata(actions)

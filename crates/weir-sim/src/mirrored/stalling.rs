@@ -8,9 +8,9 @@ use weir_volume::{Action, Fault};
 use super::{Pending, Sabotage, World};
 use crate::{Stamp, transfer};
 
-/// Something that was given up.
+/// Orphaned I/O: nobody waits for it any more, and the drive may still carry it out.
 #[derive(Clone, Debug)]
-pub(super) struct Ghost {
+pub(super) struct Orphan {
     slot: usize,
     pub(super) extent: u32,
     work: Pending,
@@ -18,7 +18,7 @@ pub(super) struct Ghost {
     buffer: Vec<Stamp>,
 }
 
-impl Ghost {
+impl Orphan {
     fn is_metadata(&self) -> bool {
         matches!(self.work, Pending::Metadata { .. })
     }
@@ -69,7 +69,7 @@ impl World {
             self.look_for_stalls()?;
             return Ok(true);
         }
-        if !self.ghosts.is_empty() && self.random.chance(1, 400) {
+        if !self.orphans.is_empty() && self.random.chance(1, 400) {
             self.come_back()?;
             return Ok(true);
         }
@@ -83,14 +83,14 @@ impl World {
     }
 
     /// True if something that was given up may still happen to a copy of an extent.
-    pub(super) fn is_haunted(&self, extent: u32, slot: usize) -> bool {
-        let haunts = |ghost: &Ghost| (ghost.slot, ghost.extent) == (slot, extent);
-        self.settings.sabotage != Sabotage::TakesBackEarly && self.ghosts.iter().any(haunts)
+    pub(super) fn has_orphans(&self, extent: u32, slot: usize) -> bool {
+        let is_one = |orphan: &Orphan| (orphan.slot, orphan.extent) == (slot, extent);
+        self.settings.sabotage != Sabotage::TakesBackEarly && self.orphans.iter().any(is_one)
     }
 
     /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
     pub(super) fn touches(&self, extent: u32, slot: usize) -> bool {
-        let touches = self.is_haunted(extent, slot);
+        let touches = self.has_orphans(extent, slot);
         touches
             || self.pending.iter().any(|pending| match pending {
                 Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
@@ -156,7 +156,7 @@ impl World {
                 }
                 _ => None,
             };
-            self.haunt(slot, extent, pending);
+            self.orphan(slot, extent, pending);
             if let Some((owner, answer)) = answer {
                 self.note_fault((slot, extent), owner, &answer);
                 self.mirror.answer(slot, answer, &mut effects);
@@ -169,25 +169,25 @@ impl World {
     fn give_up_in_part(&mut self, pending: Pending) -> Result<(), String> {
         let (extent, slots) = pending.concerns().expect("what drives are asked for concerns them");
         for slot in slots.iter().filter(|slot| self.drives[*slot].is_silent).collect::<Vec<_>>() {
-            self.haunt(slot, extent, pending.clone());
+            self.orphan(slot, extent, pending.clone());
         }
         self.answer(pending)
     }
 
-    pub(super) fn haunt(&mut self, slot: usize, extent: u32, work: Pending) {
+    pub(super) fn orphan(&mut self, slot: usize, extent: u32, work: Pending) {
         let operation = if let Pending::Action(_, _, action) = &work { action.operation() } else { None };
         let buffer = operation.and_then(|operation| self.buffers.get(&(slot, operation)));
         let buffer = buffer.cloned().unwrap_or_default();
         self.report.given_up += 1;
-        self.ghosts.push(Ghost { slot, extent, work, buffer });
+        self.orphans.push(Orphan { slot, extent, work, buffer });
     }
 
     /// Nobody waits any more for what a drive was asked for.
-    pub(super) fn orphan(&mut self, work: Pending) {
+    pub(super) fn orphan_of_one(&mut self, work: Pending) {
         if let Some((extent, slots)) = work.concerns()
             && let Some(slot) = slots.iter().next()
         {
-            self.haunt(slot, extent, work);
+            self.orphan(slot, extent, work);
         }
     }
 
@@ -197,47 +197,47 @@ impl World {
             return;
         }
         let index = self.random.below(self.unfenced.len() as u64) as usize;
-        let ghost = self.unfenced.swap_remove(index);
-        self.carry_out_late(ghost);
+        let orphan = self.unfenced.swap_remove(index);
+        self.carry_out_late(orphan);
     }
 
     /// A drive carries out something that was given up.
     pub(super) fn come_back(&mut self) -> Result<(), String> {
-        if self.ghosts.is_empty() {
+        if self.orphans.is_empty() {
             return Ok(());
         }
-        let index = self.random.below(self.ghosts.len() as u64) as usize;
-        let chosen = &self.ghosts[index];
+        let index = self.random.below(self.orphans.len() as u64) as usize;
+        let chosen = &self.orphans[index];
         // Metadata of a drive is written in the order in which it was asked for.
-        let is_before = |ghost: &Ghost| ghost.slot == chosen.slot && ghost.is_metadata();
-        let first = self.ghosts.iter().position(is_before).filter(|_| chosen.is_metadata());
-        let ghost = self.ghosts.remove(first.unwrap_or(index));
-        self.carry_out_late(ghost);
+        let is_before = |orphan: &Orphan| orphan.slot == chosen.slot && orphan.is_metadata();
+        let first = self.orphans.iter().position(is_before).filter(|_| chosen.is_metadata());
+        let orphan = self.orphans.remove(first.unwrap_or(index));
+        self.carry_out_late(orphan);
         Ok(())
     }
 
     /// A drive answers for metadata. It was asked for whatever was given up before, and one thread does all of it in order:
     /// that has ended, whether it was written or not.
     pub(super) fn end_earlier_metadata(&mut self, slot: usize) {
-        let is_earlier = |ghost: &mut Ghost| ghost.slot == slot && ghost.is_metadata();
-        for ghost in self.ghosts.extract_if(.., is_earlier).collect::<Vec<_>>() {
+        let is_earlier = |orphan: &mut Orphan| orphan.slot == slot && orphan.is_metadata();
+        for orphan in self.orphans.extract_if(.., is_earlier).collect::<Vec<_>>() {
             if self.random.chance(1, 2) {
-                self.carry_out_late(ghost);
+                self.carry_out_late(orphan);
             }
         }
     }
 
     /// The power fails: drives may have carried out what was given up, or not.
     pub(super) fn come_back_or_not(&mut self) {
-        for ghost in std::mem::take(&mut self.ghosts) {
+        for orphan in std::mem::take(&mut self.orphans) {
             if self.random.chance(1, 2) {
-                self.carry_out_late(ghost);
+                self.carry_out_late(orphan);
             }
         }
     }
 
-    fn carry_out_late(&mut self, ghost: Ghost) {
-        let Ghost { slot, extent, work, buffer } = ghost;
+    fn carry_out_late(&mut self, orphan: Orphan) {
+        let Orphan { slot, extent, work, buffer } = orphan;
         if self.drives[slot].is_broken || !self.drives[slot].is_made[extent as usize] {
             return;
         }

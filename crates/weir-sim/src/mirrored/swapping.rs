@@ -93,7 +93,7 @@ impl World {
         for extent in 0..EXTENTS {
             self.swap_for_older(extent, slot);
             let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
-            if !is_known || self.is_haunted(extent, slot) {
+            if !is_known || self.has_orphans(extent, slot) {
                 continue;
             }
             // One that never got metadata is made anew, and lacks everything.

@@ -711,7 +711,7 @@ impl Mirror {
             pending.failed.insert(slot);
         }
         if pending.left == 0 {
-            // Metadata that was refused before is asked for again: a flush does not wait until somebody else does.
+            // Refused metadata is asked for again: a flush that waits for it may be the only request.
             self.failures_unrecorded().into_iter().for_each(|extent| self.note(extent, effects));
         }
         self.finish_flushes(effects);
