@@ -114,6 +114,23 @@ pub(super) async fn measure(
     Ok((StatusCode::ACCEPTED, Tagged(view.into())))
 }
 
+/// Use a drive again that writes were lost on: replicas there are made anew if others have everything, and what nobody else has
+/// is used as it is.
+#[utoipa::path(
+    post, path = "/v1/drives/{name}/accept", tag = "drives", operation_id = "acceptDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 200, description = "It is used again", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn accept(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<Tagged<Drive>, ApiError> {
+    let name = convert::name(&name)?;
+    let view = context.run(move |control| control.accept_drive(&name)).await?;
+    Ok(Tagged(view.into()))
+}
+
 /// Remove a drive. One that holds something is emptied first, while its volumes are used, and goes by itself once it is
 /// empty. Its directory stays; a block device is unmounted and keeps its filesystem.
 #[utoipa::path(

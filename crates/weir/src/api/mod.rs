@@ -140,6 +140,7 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(status::status))
         .routes(routes!(drives::list, drives::create))
         .routes(routes!(drives::inspect, drives::modify, drives::delete))
+        .routes(routes!(drives::accept))
         .routes(routes!(drives::measure))
         .routes(routes!(drives::keep))
         .routes(routes!(pools::list))

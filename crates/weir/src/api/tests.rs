@@ -207,6 +207,11 @@ fn call_measurements(api: &mut World) {
     api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 422);
     api.call("DELETE", DRIVE, "m", None, 204);
     api.call("POST", "/v1/drives/{name}/measure", "m", None, 404);
+    let refused = api.call("POST", "/v1/drives/{name}/accept", "default", None, 409);
+    assert!(
+        refused["error"]["message"].as_str().unwrap().contains("there is nothing to accept"),
+        "{refused}"
+    );
 }
 
 /// Shows, changes and resets the policy of background work.

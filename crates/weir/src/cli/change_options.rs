@@ -21,7 +21,8 @@ const WITHOUT_ANSWER: [&str; 6] = ["serve", "top", "completion", "man", "openapi
 /// Commands that change or remove one object, of which each has a version.
 const OF_ONE_OBJECT: [&str; 7] = ["modify", "resize", "rename", "restore", "reset", "delete", "remove"];
 /// Commands that destroy data: they ask before they do it where a person sits at a terminal.
-const DESTRUCTIVE: [[&str; 2]; 3] = [["volume", "delete"], ["snapshot", "restore"], ["drive", "add"]];
+const DESTRUCTIVE: [[&str; 2]; 4] =
+    [["volume", "delete"], ["snapshot", "restore"], ["drive", "add"], ["drive", "accept"]];
 
 /// How a change is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

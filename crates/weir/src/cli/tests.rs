@@ -246,6 +246,9 @@ fn drives_are_measured_and_classed() {
         assert_eq!((class, no_measurement, no_wait), expected, "{line}");
     }
     for (line, is_understood) in [
+        ("drive accept d1", true),
+        ("drive accept d1 --yes", true),
+        ("drive accept", false),
         ("drive measure d1", true),
         ("drive measure d1 --wait", true),
         ("drive measure d1 --no-wait", true),

@@ -10,7 +10,9 @@ use weir_types::{
 use super::placement::Placement;
 use crate::format::first_reader;
 
-pub use super::drives::{ClassChoice, DatedMeasurement, DeviceRecord, Measured, MeasurementFailure};
+pub use super::drives::{
+    ClassChoice, DatedMeasurement, DeviceRecord, LostWrites, Measured, MeasurementFailure,
+};
 
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
@@ -128,6 +130,9 @@ pub struct DriveRecord {
     /// The rack within the zone that it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Name>,
+    /// Writes to it were lost, and nobody has accepted that yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_writes: Option<LostWrites>,
     /// When it was added.
     pub created_at: Timestamp,
 }

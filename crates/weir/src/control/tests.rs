@@ -5,6 +5,7 @@ mod background;
 mod classes;
 mod formats;
 mod leaving;
+mod lost_writes;
 mod measurements;
 mod policies;
 mod pools;

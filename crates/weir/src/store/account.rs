@@ -225,6 +225,14 @@ pub fn write_anew(path: &Path, account: &Account) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
+/// Has a replica lack everything from now on, durably: its account knows of nothing, not even of which extent it is.
+///
+/// # Errors
+/// Those of [`write_anew`].
+pub fn forget(path: &Path) -> Result<(), StoreError> {
+    write_anew(path, &Account::default()).context("write", path)
+}
+
 /// Makes the file of an account; whoever asks for it makes it durable.
 pub fn write_new(path: &Path, account: &Account) -> io::Result<File> {
     let mut options = OpenOptions::new();

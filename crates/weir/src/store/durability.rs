@@ -55,12 +55,17 @@ impl Store {
         WriteScope::open(self.drive())
     }
 
-    /// Makes everything stable that an earlier daemon wrote here, also what is in the drive's cache alone.
+    /// Makes everything stable that an earlier daemon wrote here, also what is in the drive's cache alone: a client that
+    /// comes back may ask for a flush of writes that were acknowledged before a crash, and volumes no longer know which
+    /// extents those touched.
     ///
     /// `syncfs` writes what is dirty in memory. It need not flush the drive: XFS forces its log, and writes nothing if that
     /// is clean (`xfs_fs_sync_fs`). `fsync` of a regular file does flush the disk that holds its data, whether the file is
     /// dirty or not (`xfs_file_fsync`, `ext4_sync_file`), so one is synced too.
-    pub(super) fn settle_earlier_writes(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// If any of it is lost, or may be. The system tells so once: the next time this succeeds.
+    pub fn settle_earlier_writes(&self) -> Result<(), StoreError> {
         self.begin_writes()?.make_durable()?;
         let marker = self.drive().join(MARKER_FILE);
         let volumes = self.volumes();

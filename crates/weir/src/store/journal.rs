@@ -175,6 +175,26 @@ impl Store {
         Ok(ReadyJournal { id, core, file: direct })
     }
 
+    /// Has replicas of a volume that are behind its journal here, if there is one, lack everything from now on, durably: of
+    /// these, by extent and number, those that are.
+    ///
+    /// # Errors
+    /// Those of the filesystem.
+    pub fn forget_journaled_metadata(
+        &self,
+        volume: VolumeId,
+        replicas: impl Iterator<Item = (u32, usize)>,
+    ) -> Result<(), StoreError> {
+        let journal = self.journal(volume);
+        let paths = replicas.map(|(extent, slot)| journaled_account_path(&journal, extent, slot));
+        for path in paths {
+            if path.try_exists().context("examine", &path)? {
+                super::account::forget(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a volume's journal, if there is one. No copy may be behind it any more.
     pub fn remove_journal(&self, volume: VolumeId) -> Result<(), StoreError> {
         let folder = self.journal(volume);

@@ -76,7 +76,9 @@ impl Store {
     pub fn adopt_directory(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
         rely_on(&directory)?;
         marker.write(&directory)?;
-        Store::open(directory)
+        let store = Store::open(directory)?;
+        store.settle_earlier_writes()?;
+        Ok(store)
     }
 
     /// Opens a directory that was made a drive before.

@@ -121,7 +121,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Opens the drive at `drive`, making its folders if they do not exist.
+    /// Opens the drive at `drive`, making its folders if they do not exist. What an earlier daemon wrote there is not durable
+    /// before [`Store::settle_earlier_writes`].
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
         let volumes = drive.join(VOLUMES_FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
@@ -131,10 +132,26 @@ impl Store {
         sync_folder(&store.drive)?;
         // Only once the folder is there: on a drive that is new it was just made.
         store.look_whether_it_shares();
-        // What an earlier daemon wrote and did not live to flush: a client that comes back may ask for a flush of writes
-        // that were acknowledged before the crash, and the volumes no longer know which extents those touched.
-        store.settle_earlier_writes()?;
         Ok(store)
+    }
+
+    /// Has replicas of these extents of a volume here lack everything from now on, durably. Those behind a write journal have
+    /// their metadata there, and are left alone.
+    ///
+    /// # Errors
+    /// Those of the filesystem, and a damaged marker of a replica behind a journal.
+    pub fn forget_metadata(
+        &self,
+        volume: VolumeId,
+        extents: impl Iterator<Item = u32>,
+    ) -> Result<(), StoreError> {
+        let folder = self.extents(volume);
+        for extent in extents.map(u64::from) {
+            if journal::read_marker(&folder, extent)?.is_none() {
+                account::forget(&account::account_path(&folder, extent))?;
+            }
+        }
+        Ok(())
     }
 
     /// The drive's folder.

@@ -73,6 +73,15 @@ pub enum DriveCommand {
         #[arg(long)]
         no_wait: bool,
     },
+    /// Use a drive again that acknowledged writes may be lost on
+    #[command(
+        after_help = "Replicas there are made anew if others have everything. What nobody else has is used as it is.\n\n\
+                      Example:\n  weir drive accept slow\n  weir drive accept slow --yes"
+    )]
+    Accept {
+        /// The drive
+        name: String,
+    },
     /// Measure what a drive delivers, while it is used
     #[command(after_help = "Example:\n  weir drive measure slow\n  weir drive measure slow --no-wait")]
     Measure {

@@ -49,6 +49,12 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             client.tell(&drive.name)?;
             if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
         }
+        DriveCommand::Accept { name } => {
+            let question =
+                format!("Use drive '{name}' as it is, though acknowledged writes to it may be lost?");
+            client.options().confirm(&question)?;
+            client.post::<Drive>(&format!("{}/accept", path(&name)), &[], &()).map(|_| ())
+        }
         DriveCommand::Measure { name, no_wait, .. } => {
             let drive: Drive = client.post(&format!("{}/measure", path(&name)), &[], &())?;
             if no_wait {

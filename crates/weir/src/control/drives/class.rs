@@ -173,6 +173,7 @@ mod tests {
             pool: PoolSettings::default(),
             zone: None,
             rack: None,
+            lost_writes: None,
             created_at: Timestamp::UNIX_EPOCH,
         }
     }

@@ -9,6 +9,7 @@ mod class;
 mod copy;
 mod device;
 mod leaving;
+mod lost_writes;
 mod measuring;
 mod place;
 mod returning;
@@ -39,6 +40,7 @@ pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
 pub(super) use leaving::Leaving;
 pub use leaving::LeavingView;
+pub use lost_writes::LostWrites;
 pub use measuring::{ClassChange, Measurements};
 
 /// Name of the default drive's folder in the state folder.
@@ -269,9 +271,8 @@ impl Control {
                 count => format!(", {count} more have other copies"),
             };
             let (why, lost) = (drive.unavailable(), lost.len());
-            let message = format!(
-                "{why}; its {lost} volumes are not served{others}: bring it back, and it is used again"
-            );
+            let remedy = lost_writes::remedy(&drive.record);
+            let message = format!("{why}; its {lost} volumes are not served{others}: {remedy}");
             let drive = Some(drive.record.id);
             StandingAlarm { source: AlarmSource::Drive, drive, volume: None, extent: None, message }
         };
@@ -479,7 +480,8 @@ pub fn open_all(
         let mut revision = entry.revision;
         let store = if record.id == DriveId::DEFAULT {
             record.path = state.join(DEFAULT_FOLDER);
-            Ok(Store::open(record.path.clone()).and_then(clean)?)
+            let store = Store::open(record.path.clone()).and_then(clean)?;
+            lost_writes::refuse(&record).and_then(|()| settle(catalogue, &mut record, &mut revision, store))
         } else {
             open_store((state, catalogue), node, &mut record, &mut revision)
         };
@@ -489,17 +491,46 @@ pub fn open_all(
     Ok(drives)
 }
 
-/// Opens a drive that is not the default one, or says why it is missing.
+/// Opens a drive, or says why it is missing.
 fn open_store(
+    places: (&Path, &dyn Catalogue),
+    node: uuid::Uuid,
+    record: &mut DriveRecord,
+    revision: &mut u64,
+) -> Result<Store, String> {
+    lost_writes::refuse(record)?;
+    open_settled(places, node, record, revision)
+}
+
+/// Opens a drive, also one that writes were lost on before, or says why that cannot be.
+fn open_settled(
     (state, catalogue): (&Path, &dyn Catalogue),
     node: uuid::Uuid,
     record: &mut DriveRecord,
     revision: &mut u64,
 ) -> Result<Store, String> {
-    let marker = Marker::new(node, record.id);
-    device::bring(state, catalogue, record, revision)?;
-    let store = Store::open_marked(record.path.clone(), &marker).and_then(clean);
-    store.map_err(|error| error.to_string())
+    let store = if record.id == DriveId::DEFAULT {
+        Store::open(record.path.clone())
+    } else {
+        device::bring(state, catalogue, record, revision)?;
+        Store::open_marked(record.path.clone(), &Marker::new(node, record.id))
+    };
+    let store = store.and_then(clean).map_err(|error| error.to_string())?;
+    settle(catalogue, record, revision, store)
+}
+
+/// Makes durable what an earlier daemon wrote. That it could not be is recorded before the drive is used again, because the
+/// system says it once.
+fn settle(
+    catalogue: &dyn Catalogue,
+    record: &mut DriveRecord,
+    revision: &mut u64,
+    store: Store,
+) -> Result<Store, String> {
+    match store.settle_earlier_writes() {
+        Ok(()) => Ok(store),
+        Err(error) => Err(lost_writes::record(catalogue, record, revision, error.to_string())),
+    }
 }
 
 /// Removes what a crash left behind and is small; space is given back later, in the background.
@@ -536,6 +567,7 @@ fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> Dri
         pool,
         zone: None,
         rack: None,
+        lost_writes: None,
         created_at,
     }
 }

@@ -51,7 +51,7 @@ impl Control {
         missing.map(|(id, _)| *id).collect()
     }
 
-    fn take_drive_back(&self, id: DriveId) {
+    pub(super) fn take_drive_back(&self, id: DriveId) {
         let Some(mut change) = self.try_volume_change(&[ALL_DRIVES], &[]) else { return };
         let known = self.model().drives.get(&id).map(|drive| (drive.record.clone(), drive.revision));
         let Some((mut record, seen)) = known else { return };

@@ -231,15 +231,23 @@ impl Control {
 
 /// True if an extent of a volume has no copy that has everything on another drive that is there.
 fn has_last_copy(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
+    let is_good = has_everything(model, volume);
+    let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
+    extents.any(|extent| !volume.placement.copies_of(extent.into()).any(|copy| is_good(extent, copy)))
+}
+
+/// Tells whether a copy of an extent of a volume has everything, on a drive that is there.
+pub(in crate::control) fn has_everything(
+    model: &Model,
+    volume: &VolumeRecord,
+) -> impl Fn(u32, (usize, DriveId)) -> bool {
     let copies = model.open.get(&volume.id).map(|open| &open.copies);
     let standings = copies.map(|copies| copies.snapshot().standings).unwrap_or_default();
-    let is_good = |extent: u32, (slot, drive): (usize, DriveId)| {
+    move |extent, (slot, drive)| {
         let is_away = || copies.is_none_or(|copies| copies.is_away(extent, slot));
         let stands = standings.get(extent as usize).map(|standings| standings[slot]);
         model.is_there(drive) && stands == Some(Standing::InSync) && !is_away()
-    };
-    let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
-    extents.any(|extent| !volume.placement.copies_of(extent.into()).any(|copy| is_good(extent, copy)))
+    }
 }
 
 #[cfg(test)]
