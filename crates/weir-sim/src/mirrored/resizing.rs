@@ -57,6 +57,7 @@ impl World {
     fn forget_last_extent(&mut self) {
         // What drives still carry out goes to files that have no name any more.
         self.orphans.retain(|orphan| orphan.extent != LAST);
+        self.drives.iter_mut().for_each(|drive| _ = drive.doubtful.remove(&LAST));
         self.fell.retain(|(_, extent)| *extent != LAST);
         self.older_in_sync.retain(|(_, extent)| *extent != LAST);
         self.unknown.retain(|(_, extent)| *extent != LAST);
