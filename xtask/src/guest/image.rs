@@ -1,4 +1,5 @@
-//! The guest's root filesystem: an initramfs with the daemon, this program, and the programs of the system that cases run.
+//! The guest's root filesystem: an initramfs with the daemon, this program, the ring's tests, and the programs of the system
+//! that cases run.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -6,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::commands::{output_of, run};
 use super::kernel::Kernel;
@@ -16,6 +18,7 @@ const PROGRAMS: [&str; 3] = ["dmsetup", "mkfs.ext4", "mkfs.xfs"];
 /// Where the guest has its programs.
 const DAEMON: &str = "weir";
 const SELF: &str = "xtask";
+pub const RING_TESTS: &str = "ring-tests";
 /// What the guest's first process does: the names of the modules come from the kernel's package.
 const INIT: &str = "\
 #!/bin/busybox sh
@@ -32,8 +35,14 @@ for module in $(cat /modules/order); do insmod /modules/$module; done
 poweroff -f
 ";
 
-/// Builds the initramfs at `image`.
-pub fn build(folder: &Path, image: &Path, kernel: &Kernel, weir: &Path) -> Result<()> {
+/// What is built for the guest.
+pub struct Built {
+    weir: PathBuf,
+    ring_tests: PathBuf,
+}
+
+/// Makes the initramfs at `image`.
+pub fn make(folder: &Path, image: &Path, kernel: &Kernel, built: &Built) -> Result<()> {
     let root = folder.join("root");
     if root.exists() {
         fs::remove_dir_all(&root)?;
@@ -43,7 +52,8 @@ pub fn build(folder: &Path, image: &Path, kernel: &Kernel, weir: &Path) -> Resul
     }
     let busybox = tools::find("busybox").context("busybox is not there")?;
     copy_program(&root, &busybox, "busybox")?;
-    copy_stripped(&root, weir, DAEMON)?;
+    copy_stripped(&root, &built.weir, DAEMON)?;
+    copy_stripped(&root, &built.ring_tests, RING_TESTS)?;
     copy_stripped(&root, &std::env::current_exe()?, SELF)?;
     for program in PROGRAMS {
         let path = tools::find(program).with_context(|| format!("{program} is not there"))?;
@@ -108,13 +118,34 @@ fn pack(root: &Path, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The daemon that the guest runs, built as tests build it. `WEIR_BINARY` names another one.
-pub fn daemon(root: &Path) -> Result<PathBuf> {
+/// Builds what the guest runs as tests build it.
+pub fn build(root: &Path) -> Result<Built> {
+    Ok(Built { weir: daemon(root)?, ring_tests: ring_tests(root)? })
+}
+
+/// The daemon. `WEIR_BINARY` names another one.
+fn daemon(root: &Path) -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("WEIR_BINARY") {
         return Ok(PathBuf::from(binary));
     }
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--package=weir", "--bins"]).current_dir(root);
-    ensure!(command.status().context("cannot run cargo")?.success(), "cannot build weir");
+    cargo(root, &["build", "--package=weir", "--bins"])?;
     Ok(super::target(root).join("debug/weir"))
+}
+
+/// The program that the ring's tests are in, where cargo says that it is.
+fn ring_tests(root: &Path) -> Result<PathBuf> {
+    let told =
+        cargo(root, &["test", "--package=weir-reactor", "--test=ring", "--no-run", "--message-format=json"])?;
+    let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
+    programs.next().context("cargo names no program with the ring's tests")
+}
+
+/// Runs cargo, whose progress is shown; what it printed otherwise.
+fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments).current_dir(root).stderr(Stdio::inherit());
+    let output = command.output().context("cannot run cargo")?;
+    ensure!(output.status.success(), "cargo {}: {}", arguments.join(" "), output.status);
+    Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask guest`: cases that need a kernel whose drives fail, delay writes and count flushes on demand.
 //!
-//! Each case boots its own guest: Debian's kernel, an initramfs with the daemon and this program, two empty disks. In
-//! the guest this program runs the case (`guest-case`) and prints whether it holds.
+//! Each case boots its own guest: Debian's kernel, an initramfs with the daemon, the ring's tests and this program, two
+//! empty disks. In the guest this program runs the case (`guest-case`) and prints whether it holds.
 
 mod cases;
 mod client;
@@ -35,7 +35,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let kernel = kernel::ready(&folder)?;
     let image = folder.join("initramfs");
-    image::build(&folder, &image, &kernel, &image::daemon(&root)?)?;
+    image::make(&folder, &image, &kernel, &image::build(&root)?)?;
     let mut failures = 0;
     for name in &names {
         let start = Instant::now();
