@@ -114,8 +114,8 @@ pub(super) async fn measure(
     Ok((StatusCode::ACCEPTED, Tagged(view.into())))
 }
 
-/// Use a drive again that writes were lost on: replicas there are made anew if others have everything, and what nobody else has
-/// is used as it is.
+/// Use a drive again that writes were lost on: replicas there are resynced if others have everything, and extents that no
+/// other replica has are used as they are.
 #[utoipa::path(
     post, path = "/v1/drives/{name}/accept", tag = "drives", operation_id = "acceptDrive",
     params(("name" = String, Path, description = "The drive")),

@@ -25,6 +25,8 @@ pub enum AlarmSource {
     Catalogue,
     /// The look whether drives are where they should be.
     Drive,
+    /// A drive whose earlier writes could not be made durable.
+    LostWrites,
     /// The look at extent files, which is taken every second, or more rarely where there are very many.
     ExtentCheck,
     /// An I/O that failed.

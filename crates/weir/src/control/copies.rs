@@ -142,9 +142,7 @@ impl Control {
             return Ok(Vec::new());
         }
         let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
-        let stores = self.stores_there(volume);
-        let folders = stores.into_iter().map(|(drive, store)| (drive, store.extents(volume.id))).collect();
-        let mut look = Look { folders, journaled: self.journaled_accounts(volume), ..Look::default() };
+        let mut look = self.look_at(volume);
         let (mut beginnings, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
         for (extent, witness) in (0..).zip(witnesses) {
             let found = look.at(extent, volume.placement.copies_of(extent.into()));
@@ -167,6 +165,24 @@ impl Control {
             more => format!(" (and {more} further extents cannot be served)"),
         };
         Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
+    }
+
+    /// The extents of a volume with copies that those on drives that are there could serve, as their files say.
+    pub(super) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<u32>> {
+        let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
+        let mut look = self.look_at(volume);
+        let mut is_servable = |(extent, witness): &(u32, Witness)| {
+            let found = look.at(*extent, volume.placement.copies_of((*extent).into()));
+            !witness.is_failed && Beginning::find(found, *witness).is_ok()
+        };
+        let servable = (0..).zip(witnesses).filter(|extent| is_servable(extent));
+        Ok(servable.map(|(extent, _)| extent).collect())
+    }
+
+    fn look_at(&self, volume: &VolumeRecord) -> Look {
+        let stores = self.stores_there(volume);
+        let folders = stores.into_iter().map(|(drive, store)| (drive, store.extents(volume.id))).collect();
+        Look { folders, journaled: self.journaled_accounts(volume), ..Look::default() }
     }
 
     /// The accounts of a volume's copies that are behind journals, as far as those are ready.

@@ -10,9 +10,7 @@ use weir_types::{
 use super::placement::Placement;
 use crate::format::first_reader;
 
-pub use super::drives::{
-    ClassChoice, DatedMeasurement, DeviceRecord, LostWrites, Measured, MeasurementFailure,
-};
+pub use super::drives::{ClassChoice, DatedMeasurement, DeviceRecord, Measured, MeasurementFailure};
 
 /// Name of the drive in the state folder, which always exists.
 pub const DEFAULT_DRIVE: &str = "default";
@@ -130,9 +128,6 @@ pub struct DriveRecord {
     /// The rack within the zone that it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Name>,
-    /// Writes to it were lost, and nobody has accepted that yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_writes: Option<LostWrites>,
     /// When it was added.
     pub created_at: Timestamp,
 }
@@ -324,6 +319,8 @@ pub mod keys {
     pub const TEMPLATES: &str = "template/";
     /// Prefix of all drives.
     pub const DRIVES: &str = "drive/";
+    /// Prefix of drives on which writes were lost.
+    pub const LOST_WRITES: &str = "lost-writes/";
     /// Prefix of the policies of background work that are not the built-in ones.
     pub const BACKGROUND_POLICIES: &str = "background-policy/";
     /// Prefix of filesystems that were begun on block devices and are no drive's yet.
@@ -357,6 +354,11 @@ pub mod keys {
     /// Key of the policy of a kind of background work.
     pub fn background_policy(kind: BackgroundKind) -> String {
         format!("{BACKGROUND_POLICIES}{kind}")
+    }
+
+    /// Key of that writes to a drive were lost.
+    pub fn lost_writes(id: DriveId) -> String {
+        format!("{LOST_WRITES}{id}")
     }
 
     /// Key of how the last scrub of a volume ended.

@@ -55,6 +55,24 @@ impl Store {
         WriteScope::open(self.drive())
     }
 
+    /// Opens what an earlier daemon wrote here. Nothing of it is durable before [`EarlierWrites::settle`].
+    ///
+    /// # Errors
+    /// If the drive's folder cannot be opened.
+    pub fn earlier_writes(self) -> Result<EarlierWrites, StoreError> {
+        Ok(EarlierWrites { scope: self.begin_writes()?, store: self })
+    }
+}
+
+/// A drive whose earlier writes may not be durable. If several are on one filesystem, each must be opened before any of
+/// them is settled, or only the first learns of a failure.
+#[derive(Debug)]
+pub struct EarlierWrites {
+    scope: WriteScope,
+    store: Store,
+}
+
+impl EarlierWrites {
     /// Makes everything stable that an earlier daemon wrote here, also what is in the drive's cache alone: a client that
     /// comes back may ask for a flush of writes that were acknowledged before a crash, and volumes no longer know which
     /// extents those touched.
@@ -65,15 +83,17 @@ impl Store {
     ///
     /// # Errors
     /// If any of it is lost, or may be. The system tells so once: the next time this succeeds.
-    pub fn settle_earlier_writes(&self) -> Result<(), StoreError> {
-        self.begin_writes()?.make_durable()?;
-        let marker = self.drive().join(MARKER_FILE);
-        let volumes = self.volumes();
+    pub fn settle(self) -> Result<Store, StoreError> {
+        self.scope.make_durable()?;
+        let marker = self.store.drive().join(MARKER_FILE);
+        let volumes = self.store.volumes();
         let path =
             if marker.is_file() { Some(marker) } else { first_file(&volumes).context("read", &volumes)? };
         // A drive without any file is a new one, to which nothing was written.
-        let Some(path) = path else { return Ok(()) };
-        File::open(&path).and_then(|file| file.sync_all()).context("make durable", &path)
+        if let Some(path) = path {
+            File::open(&path).and_then(|file| file.sync_all()).context("make durable", &path)?;
+        }
+        Ok(self.store)
     }
 }
 

@@ -76,9 +76,7 @@ impl Store {
     pub fn adopt_directory(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
         rely_on(&directory)?;
         marker.write(&directory)?;
-        let store = Store::open(directory)?;
-        store.settle_earlier_writes()?;
-        Ok(store)
+        Store::open(directory)?.earlier_writes()?.settle()
     }
 
     /// Opens a directory that was made a drive before.

@@ -40,7 +40,7 @@ pub use check::check_extents;
 pub use check::{ExtentFault, Faults, extent_fault};
 pub use condemned::{Condemned, Given, Survey};
 use condemned::{index_of, surplus};
-pub use durability::WriteScope;
+pub use durability::{EarlierWrites, WriteScope};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use record::{RECORD_FILE, RecordUpdate};
 use sharing::Sharing;
@@ -122,7 +122,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
 
 impl Store {
     /// Opens the drive at `drive`, making its folders if they do not exist. What an earlier daemon wrote there is not durable
-    /// before [`Store::settle_earlier_writes`].
+    /// before [`EarlierWrites::settle`].
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
         let volumes = drive.join(VOLUMES_FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
@@ -136,22 +136,22 @@ impl Store {
     }
 
     /// Has replicas of these extents of a volume here lack everything from now on, durably. Those behind a write journal have
-    /// their metadata there, and are left alone.
+    /// their metadata there, and are left alone, as are those that are damaged: these are not used.
     ///
     /// # Errors
-    /// Those of the filesystem, and a damaged marker of a replica behind a journal.
+    /// Those of the filesystem.
     pub fn forget_metadata(
         &self,
         volume: VolumeId,
         extents: impl Iterator<Item = u32>,
     ) -> Result<(), StoreError> {
         let folder = self.extents(volume);
-        for extent in extents.map(u64::from) {
-            if journal::read_marker(&folder, extent)?.is_none() {
-                account::forget(&account::account_path(&folder, extent))?;
-            }
-        }
-        Ok(())
+        let is_whole = |extent: &u32| {
+            let is_behind_none = || matches!(journal::read_marker(&folder, (*extent).into()), Ok(None));
+            extent_fault(&folder, *extent).is_none() && is_behind_none()
+        };
+        let mut whole = extents.filter(is_whole);
+        whole.try_for_each(|extent| account::forget(&account::account_path(&folder, extent.into())))
     }
 
     /// The drive's folder.

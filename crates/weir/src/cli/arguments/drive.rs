@@ -75,7 +75,7 @@ pub enum DriveCommand {
     },
     /// Use a drive again that acknowledged writes may be lost on
     #[command(
-        after_help = "Replicas there are made anew if others have everything. What nobody else has is used as it is.\n\n\
+        after_help = "Replicas there are resynced if others have everything. Extents that no other replica has are used as they are:\nbring other missing drives back first.\n\n\
                       Example:\n  weir drive accept slow\n  weir drive accept slow --yes"
     )]
     Accept {

@@ -81,6 +81,11 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
             "volumes with their only replica there answer EIO; others have fewer replicas",
             "bring the drive back: it is used again without a restart",
         ),
+        AlarmSource::LostWrites => (
+            Critical,
+            "writes that were acknowledged; volumes with their only replica there answer EIO",
+            "examine the drive, then decide as the message says",
+        ),
         AlarmSource::ExtentCheck | AlarmSource::DataPlane => (
             Critical,
             "the data in these extents, unless the volume has another replica",

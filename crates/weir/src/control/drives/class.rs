@@ -173,7 +173,6 @@ mod tests {
             pool: PoolSettings::default(),
             zone: None,
             rack: None,
-            lost_writes: None,
             created_at: Timestamp::UNIX_EPOCH,
         }
     }

@@ -232,6 +232,7 @@ impl Control {
         let key = keys::drive(id);
         let cleanups = self.model().cleaned_up_only_on(id);
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
+        let removal = removal.delete(keys::lost_writes(id));
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
         self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
         // Nothing new comes there any more.

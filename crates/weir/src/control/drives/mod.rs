@@ -33,7 +33,7 @@ use super::spread::Domain;
 use super::{Change, Control, DatedUsage};
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
-use crate::store::{DriveUsage, Marker, Store, StoreError};
+use crate::store::{DriveUsage, EarlierWrites, Marker, Store, StoreError};
 pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use copy::{DRIVES_FILE, restore_lost};
@@ -58,6 +58,8 @@ pub struct Drive {
     pub revision: u64,
     /// Its files, or why they are not there.
     pub store: Result<Store, String>,
+    /// Writes to it were lost, and nobody has accepted that yet.
+    pub lost_writes: Option<LostWrites>,
     /// When it was added, last looked for by a daemon that started, or found again.
     pub scanned_at: Timestamp,
 }
@@ -271,10 +273,11 @@ impl Control {
                 count => format!(", {count} more have other copies"),
             };
             let (why, lost) = (drive.unavailable(), lost.len());
-            let remedy = lost_writes::remedy(&drive.record);
+            let remedy = lost_writes::remedy(drive, lost);
             let message = format!("{why}; its {lost} volumes are not served{others}: {remedy}");
-            let drive = Some(drive.record.id);
-            StandingAlarm { source: AlarmSource::Drive, drive, volume: None, extent: None, message }
+            let source =
+                if drive.lost_writes.is_some() { AlarmSource::LostWrites } else { AlarmSource::Drive };
+            StandingAlarm { source, drive: Some(drive.record.id), volume: None, extent: None, message }
         };
         missing.map(alarm).collect()
     }
@@ -365,7 +368,7 @@ impl Control {
         let name = record.name.clone();
         let files = store.clone();
         let scanned_at = record.created_at;
-        let drive = Drive { record, revision, store: Ok(store), scanned_at };
+        let drive = Drive { record, revision, store: Ok(store), lost_writes: None, scanned_at };
         self.update(|model| model.drives.insert(id, drive));
         if request.measure {
             self.measure_new_drive(id);
@@ -462,7 +465,7 @@ impl Control {
 /// Opens all drives that the catalogue knows; makes the default one first, if there is to be one.
 ///
 /// # Errors
-/// If the default drive cannot be used; any other is missing then.
+/// If the folder of the default drive cannot be used; any other is missing then.
 pub fn open_all(
     state: &Path,
     catalogue: &dyn Catalogue,
@@ -472,65 +475,76 @@ pub fn open_all(
     if has_default {
         make_default_drive(state, catalogue)?;
     }
-    let mut drives = BTreeMap::new();
     let entries = catalogue.range(keys::DRIVES)?;
     let records: Vec<DriveRecord> = entries.iter().map(|entry| entry.decode()).collect::<Result<_, _>>()?;
     device::release_strangers(state, &records.iter().map(|record| record.id).collect());
+    let mut opened = Vec::new();
     for (mut record, entry) in records.into_iter().zip(entries) {
         let mut revision = entry.revision;
-        let store = if record.id == DriveId::DEFAULT {
+        if record.id == DriveId::DEFAULT {
             record.path = state.join(DEFAULT_FOLDER);
-            let store = Store::open(record.path.clone()).and_then(clean)?;
-            lost_writes::refuse(&record).and_then(|()| settle(catalogue, &mut record, &mut revision, store))
-        } else {
-            open_store((state, catalogue), node, &mut record, &mut revision)
+            Store::open(record.path.clone())?;
+        }
+        let found = match lost_writes::known(catalogue, record.id)? {
+            Some(lost) => Err(Unused::Lost(lost)),
+            None => open_store((state, catalogue), node, &mut record, &mut revision),
         };
-        let scanned_at = Timestamp::now();
-        drives.insert(record.id, Drive { record, revision, store, scanned_at });
+        opened.push((record, revision, found));
     }
-    Ok(drives)
+    // Only once all are open: whoever opens a filesystem after a failure there was told learns nothing of it.
+    let settled = opened.into_iter().map(|(record, revision, found)| {
+        let (store, lost_writes) = match found.and_then(settle) {
+            Ok(store) => (Ok(store), None),
+            Err(unused) => (Err(unused.to_string()), unused.lost_writes()),
+        };
+        if let Some(lost) = &lost_writes {
+            lost_writes::record(catalogue, &record, lost);
+        }
+        (record.id, Drive { record, revision, store, lost_writes, scanned_at: Timestamp::now() })
+    });
+    Ok(settled.collect())
 }
 
-/// Opens a drive, or says why it is missing.
+/// Why a drive is not used.
+#[derive(Debug, thiserror::Error)]
+enum Unused {
+    /// It cannot be found, or not be opened.
+    #[error("{0}")]
+    Missing(String),
+    /// Writes to it were lost.
+    #[error("{0}")]
+    Lost(LostWrites),
+}
+
+impl Unused {
+    fn lost_writes(self) -> Option<LostWrites> {
+        match self {
+            Unused::Missing(_) => None,
+            Unused::Lost(lost) => Some(lost),
+        }
+    }
+}
+
+/// Opens a drive, on which what was written before is not durable yet.
 fn open_store(
-    places: (&Path, &dyn Catalogue),
-    node: uuid::Uuid,
-    record: &mut DriveRecord,
-    revision: &mut u64,
-) -> Result<Store, String> {
-    lost_writes::refuse(record)?;
-    open_settled(places, node, record, revision)
-}
-
-/// Opens a drive, also one that writes were lost on before, or says why that cannot be.
-fn open_settled(
     (state, catalogue): (&Path, &dyn Catalogue),
     node: uuid::Uuid,
     record: &mut DriveRecord,
     revision: &mut u64,
-) -> Result<Store, String> {
+) -> Result<EarlierWrites, Unused> {
     let store = if record.id == DriveId::DEFAULT {
         Store::open(record.path.clone())
     } else {
-        device::bring(state, catalogue, record, revision)?;
+        device::bring(state, catalogue, record, revision).map_err(Unused::Missing)?;
         Store::open_marked(record.path.clone(), &Marker::new(node, record.id))
     };
-    let store = store.and_then(clean).map_err(|error| error.to_string())?;
-    settle(catalogue, record, revision, store)
+    let store = store.and_then(clean).and_then(|store| store.earlier_writes());
+    store.map_err(|error| Unused::Missing(error.to_string()))
 }
 
-/// Makes durable what an earlier daemon wrote. That it could not be is recorded before the drive is used again, because the
-/// system says it once.
-fn settle(
-    catalogue: &dyn Catalogue,
-    record: &mut DriveRecord,
-    revision: &mut u64,
-    store: Store,
-) -> Result<Store, String> {
-    match store.settle_earlier_writes() {
-        Ok(()) => Ok(store),
-        Err(error) => Err(lost_writes::record(catalogue, record, revision, error.to_string())),
-    }
+/// Makes durable what an earlier daemon wrote.
+fn settle(earlier: EarlierWrites) -> Result<Store, Unused> {
+    earlier.settle().map_err(|error| Unused::Lost(LostWrites::found(&error)))
 }
 
 /// Removes what a crash left behind and is small; space is given back later, in the background.
@@ -567,7 +581,6 @@ fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> Dri
         pool,
         zone: None,
         rack: None,
-        lost_writes: None,
         created_at,
     }
 }

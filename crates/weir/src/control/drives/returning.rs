@@ -14,11 +14,11 @@ use weir_volume::mirror::Account;
 
 use super::super::error::Outcome;
 use super::super::journals::{Copy, Place};
-use super::super::records::{VolumeRecord, VolumeState};
-use super::super::{ALL_DRIVES, Control};
-use super::open_store;
+use super::super::records::{DriveRecord, VolumeRecord, VolumeState};
+use super::super::{ALL_DRIVES, Change, Control};
+use super::{Drive, Unused, lost_writes, open_store, settle};
 use crate::store::account::{self, account_file_name};
-use crate::store::{extent_fault, extent_file_name};
+use crate::store::{Store, extent_fault, extent_file_name};
 
 /// Whether a copy that could not be reached can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,33 @@ enum State {
     Waiting,
     /// Its files, or its journal, are damaged or gone.
     Damaged,
+}
+
+/// A drive that was looked for.
+pub(super) struct Found {
+    /// The revision of its record before that.
+    seen: u64,
+    /// Its record now, and the revision of that.
+    record: DriveRecord,
+    revision: u64,
+    /// Its files, or why it is not used.
+    pub store: Result<Store, Unused>,
+}
+
+impl Found {
+    fn same(drive: &Drive, store: Store) -> Found {
+        Found {
+            seen: drive.revision,
+            record: drive.record.clone(),
+            revision: drive.revision,
+            store: Ok(store),
+        }
+    }
+
+    fn missing(drive: &Drive, why: String) -> Found {
+        let (record, revision) = (drive.record.clone(), drive.revision);
+        Found { seen: revision, record, revision, store: Err(Unused::Missing(why)) }
+    }
 }
 
 impl Control {
@@ -51,36 +78,57 @@ impl Control {
         missing.map(|(id, _)| *id).collect()
     }
 
-    pub(super) fn take_drive_back(&self, id: DriveId) {
+    fn take_drive_back(&self, id: DriveId) {
         let Some(mut change) = self.try_volume_change(&[ALL_DRIVES], &[]) else { return };
-        let known = self.model().drives.get(&id).map(|drive| (drive.record.clone(), drive.revision));
-        let Some((mut record, seen)) = known else { return };
-        let mut revision = seen;
-        let store = change.beside(|| {
-            let store = match self.absences.of(id) {
-                Some(store) if self.absence(id, &store).is_none() => Ok(store),
-                Some(store) if id == DriveId::DEFAULT => Err(self.absence(id, &store).unwrap_or_default()),
-                _ => {
-                    let places = (self.state.as_path(), &*self.catalogue);
-                    open_store(places, self.node, &mut record, &mut revision)
-                }
-            };
-            store.iter().for_each(|store| self.note_space(id, store));
-            store
+        let Some(drive) = self.model().drives.get(&id).cloned() else { return };
+        if let Some(lost) = &drive.lost_writes {
+            // That it could not be before was logged.
+            let _ = lost_writes::put(&*self.catalogue, id, lost);
+            return;
+        }
+        let found = change.beside(|| match self.absences.of(id) {
+            Some(store) if self.absence(id, &store).is_none() => Found::same(&drive, store),
+            Some(store) if id == DriveId::DEFAULT => {
+                Found::missing(&drive, self.absence(id, &store).unwrap_or_default())
+            }
+            _ => self.open_settled(&drive),
         });
+        self.use_again(change, found);
+    }
+
+    /// Opens a drive whose record may be changed meanwhile.
+    pub(super) fn open_settled(&self, drive: &Drive) -> Found {
+        let (mut record, mut revision) = (drive.record.clone(), drive.revision);
+        let places = (self.state.as_path(), &*self.catalogue);
+        let store = open_store(places, self.node, &mut record, &mut revision).and_then(settle);
+        Found { seen: drive.revision, record, revision, store }
+    }
+
+    /// Uses a drive that was looked for, if it was found.
+    pub(super) fn use_again(&self, mut change: Change<'_>, found: Found) {
+        let Found { seen, record, revision, store } = found;
+        let (id, name) = (record.id, record.name.clone());
+        change.beside(|| store.iter().for_each(|store| self.note_space(id, store)));
         let is_back = store.is_ok();
+        let (store, lost_writes) = match store {
+            Ok(store) => (Ok(store), None),
+            Err(unused) => (Err(unused.to_string()), unused.lost_writes()),
+        };
+        if let Some(lost) = &lost_writes {
+            lost_writes::record(&*self.catalogue, &record, lost);
+        }
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
                 // Whoever changed its record meanwhile is right.
                 if drive.revision == seen {
-                    (drive.record, drive.revision) = (record.clone(), revision);
+                    (drive.record, drive.revision) = (record, revision);
                 }
-                (drive.store, drive.scanned_at) = (store, Timestamp::now());
+                (drive.store, drive.lost_writes, drive.scanned_at) = (store, lost_writes, Timestamp::now());
             }
         });
+        drop(change);
         if is_back {
-            tracing::info!(drive = %record.name, "the drive is back");
-            drop(change);
+            tracing::info!(drive = %name, "the drive is back");
             self.go_on_with(id);
             self.serve_again(id);
         }

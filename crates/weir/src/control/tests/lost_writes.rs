@@ -8,8 +8,8 @@ use weir_volume::mirror::Standing;
 
 use super::*;
 use crate::control::catalogue::{Catalogue, Transaction};
-use crate::control::drives::{AddDrive, LostWrites};
-use crate::control::records::DriveRecord;
+use crate::control::drives::{AddDrive, LostWrites, ModifyDrive};
+use crate::control::records::VolumeRecord;
 use crate::store::journal::read_marker;
 use crate::store::{MARKER_FILE, extent_file_name};
 
@@ -51,18 +51,18 @@ fn drive_whose_first_sync_failed_stays_out_of_use_until_it_is_accepted() {
     assert_eq!(why_missing(&World::start(&state).control, "default"), None);
 }
 
+/// Makes a volume with replicas on drives of class high.
+fn make(world: &World, extents: u64, replicas: u8) -> VolumeRecord {
+    let request = CreateVolume { replicas: Some(replicas), ..volume(None, "vol1", extents * GIB) };
+    let request = CreateVolume { io_priority: Some(Class::High), ..request };
+    world.control.create_volume(request).unwrap().record
+}
+
 /// Has the catalogue say that writes to a drive were lost.
-fn lose_writes(state: &Path, drive: &str) {
+fn lose_writes(state: &Path, drive: DriveId) {
     let catalogue = SqliteCatalogue::open(&state.join("catalogue.sqlite")).unwrap();
-    let entries = catalogue.range(keys::DRIVES).unwrap();
-    for entry in entries {
-        let mut record: DriveRecord = entry.decode().unwrap();
-        if record.name == name(drive) {
-            let lost = LostWrites { message: "input/output error".to_owned(), found_at: Timestamp::now() };
-            record.lost_writes = Some(lost);
-            catalogue.commit(Transaction::default().put(&entry.key, &record).unwrap()).unwrap();
-        }
-    }
+    let lost = LostWrites { message: "input/output error".to_owned(), found_at: Timestamp::now() };
+    catalogue.commit(Transaction::default().put(keys::lost_writes(drive), &lost).unwrap()).unwrap();
 }
 
 /// Adds drives and answers their identities.
@@ -75,61 +75,106 @@ fn add(world: &World, state: &Path, names: &[&str], class: Class) -> Vec<DriveId
     names.iter().map(add).collect()
 }
 
-fn file_on(world: &World, drive: DriveId, volume: VolumeId) -> PathBuf {
-    world.control.store(drive).unwrap().extents(volume).join(extent_file_name(0))
+fn file_on(world: &World, drive: DriveId, volume: VolumeId, extent: u32) -> PathBuf {
+    world.control.store(drive).unwrap().extents(volume).join(extent_file_name(extent.into()))
 }
 
-/// Loses writes to a drive while the daemon is down, and changes a replica: what it has is not what was written last, and
-/// nothing but a copy of all of it finds that. Answers the daemon that starts then.
-fn lose(world: World, state: &Path, drive: &str, path: &Path) -> World {
-    drop(world);
+fn name_of(world: &World, drive: DriveId) -> Name {
+    world.control.model().drives[&drive].record.name.clone()
+}
+
+/// Changes a replica: what it has is not what was written last, and nothing but a copy of all of it finds that.
+fn change(path: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&[7; BLOCK], STALE_OFFSET).unwrap();
-    lose_writes(state, drive);
-    World::start(state)
 }
 
-fn accept_and_wait_until_alike(world: &World, drive: &str, volume: VolumeId, path: &Path) {
-    assert!(world.exports.find("vol1").is_some(), "others serve the volume");
-    world.control.accept_drive(&name(drive)).unwrap();
+fn is_changed(path: &Path) -> bool {
+    let mut block = [1; BLOCK];
+    let file = std::fs::File::open(path);
+    !file.is_ok_and(|file| file.read_exact_at(&mut block, STALE_OFFSET).is_ok()) || block != [0; BLOCK]
+}
+
+fn wait_until_in_sync(world: &World, volume: VolumeId, is_done: impl Fn() -> bool) {
     wait_until("all replicas are in sync again, and alike", || {
         world.control.look_for_returns();
         world.control.settle_moves();
-        let open = world.control.model().open.get(&volume).cloned().unwrap();
-        let is_there = |standing: &&Standing| **standing != Standing::Absent;
-        let standings = open.copies.snapshot().standings;
-        let are_in_sync = standings[0].iter().filter(is_there).all(|standing| *standing == Standing::InSync);
-        let mut block = [1; BLOCK];
-        let file = std::fs::File::open(path);
-        let is_read = file.is_ok_and(|file| file.read_exact_at(&mut block, STALE_OFFSET).is_ok());
-        are_in_sync && is_read && block == [0; BLOCK]
+        let open = world.control.model().open.get(&volume).cloned();
+        let standings = open.map(|open| open.copies.snapshot().standings).unwrap_or_default();
+        let is_settled = |standing: &Standing| matches!(standing, Standing::InSync | Standing::Absent);
+        !standings.is_empty() && standings.iter().flatten().all(is_settled) && is_done()
     });
 }
 
 #[test]
-fn replicas_on_a_drive_that_lost_writes_are_made_anew_once_it_is_accepted() {
+fn replica_on_an_accepted_drive_that_lost_writes_is_resynced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = add(&world, &state, &["one", "two", "three"], Class::High);
-    let request = CreateVolume { replicas: Some(3), ..volume(None, "vol1", GIB) };
-    let request = CreateVolume { io_priority: Some(Class::High), ..request };
-    let made = world.control.create_volume(request).unwrap().record;
-    let path = file_on(&world, drives[1], made.id);
-    let world = lose(world, &state, "two", &path);
-    accept_and_wait_until_alike(&world, "two", made.id, &path);
+    let made = make(&world, 1, 3);
+    let path = file_on(&world, drives[1], made.id, 0);
+    drop(world);
+    change(&path);
+    lose_writes(&state, drives[1]);
+    let world = World::start(&state);
+    assert!(world.exports.find("vol1").is_some(), "others serve the volume");
+    // Whatever is changed of its record says nothing of its writes.
+    let change = ModifyDrive { rack: Some(Some(name("r1"))), ..ModifyDrive::default() };
+    world.control.modify_drive(&name("two"), change).unwrap();
+    world.control.look_for_returns();
+    assert!(why_missing(&world.control, "two").is_some());
+    world.control.accept_drive(&name("two")).unwrap();
+    wait_until_in_sync(&world, made.id, || !is_changed(&path));
 }
 
 #[test]
-fn replicas_behind_a_journal_that_lost_writes_are_made_anew_once_its_drive_is_accepted() {
+fn replica_behind_a_journal_on_an_accepted_drive_is_resynced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     add(&world, &state, &["f1", "f2", "f3"], Class::High);
     let slow = add(&world, &state, &["s1", "s2"], Class::Low);
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, "vol1", GIB) };
     let made = world.control.create_volume(request).unwrap().record;
-    let path = file_on(&world, slow[0], made.id);
+    let path = file_on(&world, slow[0], made.id, 0);
     let behind = read_marker(path.parent().unwrap(), 0).unwrap().expect("it is behind a journal");
-    let drive = world.control.model().drives[&behind.drive].record.name.to_string();
-    let world = lose(world, &state, &drive, &path);
-    accept_and_wait_until_alike(&world, &drive, made.id, &path);
+    drop(world);
+    change(&path);
+    lose_writes(&state, behind.drive);
+    let world = World::start(&state);
+    assert!(world.exports.find("vol1").is_some(), "others serve the volume");
+    world.control.accept_drive(&name_of(&world, behind.drive)).unwrap();
+    wait_until_in_sync(&world, made.id, || !is_changed(&path));
+}
+
+/// The drives of an extent, of which both replicas are in sync.
+fn homes(volume: &VolumeRecord, extent: u32) -> Vec<DriveId> {
+    volume.placement.copies_of(extent.into()).map(|(_, drive)| drive).collect()
+}
+
+#[test]
+fn replica_is_resynced_though_another_extent_of_its_volume_is_not_served() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    add(&world, &state, &["one", "two", "three"], Class::High);
+    let made = make(&world, 6, 2);
+    // One extent is on both drives that lost writes, and nowhere else; one is on one of them, and elsewhere.
+    let both = homes(&made, 0);
+    let shared =
+        (1..6).find(|extent| homes(&made, *extent).iter().filter(|home| both.contains(home)).count() == 1);
+    let shared = shared.expect("extents are spread");
+    let lost = homes(&made, shared).into_iter().find(|home| both.contains(home)).unwrap();
+    let (path, alone) = (file_on(&world, lost, made.id, shared), file_on(&world, lost, made.id, 0));
+    drop(world);
+    change(&path);
+    change(&alone);
+    both.iter().for_each(|drive| lose_writes(&state, *drive));
+    let world = World::start(&state);
+    assert!(world.exports.find("vol1").is_none(), "nobody has one of its extents");
+    world.control.accept_drive(&name_of(&world, lost)).unwrap();
+    assert!(world.exports.find("vol1").is_some());
+    let other = both.iter().find(|drive| **drive != lost).unwrap();
+    world.control.accept_drive(&name_of(&world, *other)).unwrap();
+    let other = file_on(&world, *other, made.id, 0);
+    wait_until_in_sync(&world, made.id, || !is_changed(&path) && is_changed(&other));
+    assert!(is_changed(&alone), "nobody else has it");
 }
