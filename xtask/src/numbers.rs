@@ -13,6 +13,14 @@ pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The number that this part of some numbers, from 0 to 1, is below or at; 0 if there are none.
+pub fn quantile(numbers: &[f64], part: f64) -> f64 {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_by(f64::total_cmp);
+    let rank = (numbers.len() as f64 * part).ceil().max(1.0) as usize;
+    numbers.get(rank - 1).copied().unwrap_or(0.0)
+}
+
 /// Completions in `[from_ms, to_ms)`; they are in order.
 pub fn between(completions: &[Completion], from_ms: u64, to_ms: u64) -> &[Completion] {
     let start = completions.partition_point(|completion| completion.at_ms < from_ms);
