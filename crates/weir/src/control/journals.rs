@@ -433,6 +433,14 @@ impl Control {
         if is_ready && !is_lost { Place::Journaled(behind.drive, account) } else { Place::Lost }
     }
 
+    /// The replicas of a volume that are behind its journal on a drive, as the markers beside them say.
+    pub(super) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<Copy> {
+        let signs = self.signs(volume).into_iter();
+        let behind =
+            signs.filter(|(_, sign)| matches!(sign, Sign::Behind(_, behind) if behind.drive == drive));
+        behind.map(|(copy, _)| copy).collect()
+    }
+
     /// Gives up journals of a volume that nothing is behind any more. False if one is still in use for a moment.
     pub(super) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
         let VolumeJournals { ready, seats } = self.journals.of(volume.id);

@@ -13,7 +13,7 @@ use weir_types::{DriveId, Name, VolumeId};
 use super::super::alarms::{AlarmSource, StandingAlarm};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
-use super::super::model::Model;
+use super::super::model::{Model, list_names};
 use super::super::record_copies::Tickets;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::super::{ALL_DRIVES, Change, Control};
@@ -227,6 +227,7 @@ impl Control {
         let known = |drive: &Drive| (drive.record.clone(), drive.revision, drive.store.clone());
         let known = self.model().drives.get(&id).map(known);
         let Some((record, revision, store)) = known else { return Ok(()) };
+        change.beside(|| self.refuse_last_journals(&record))?;
         let name = &record.name;
         self.measurements.stop(id, name)?;
         let key = keys::drive(id);
@@ -256,6 +257,37 @@ impl Control {
         self.bring_drive_copy_up_to_date();
         tracing::info!(drive = %name, "the drive is removed");
         Ok(())
+    }
+
+    /// Refuses a drive that is missing while a write journal on it is known to be the only one that has everything of an
+    /// extent.
+    fn refuse_last_journals(&self, drive: &DriveRecord) -> Outcome<()> {
+        if self.store(drive.id).is_ok() {
+            return Ok(());
+        }
+        let volumes: Vec<VolumeRecord> = {
+            let model = self.model();
+            let all = model.volumes.values().map(|volume| &volume.record);
+            all.filter(|volume| volume.placement.has_copies()).cloned().collect()
+        };
+        let mut last = Vec::new();
+        for volume in volumes {
+            let mut behind = self.replicas_behind(&volume, drive.id);
+            if !behind.is_empty() {
+                let replaceable = self.replaceable(&volume)?;
+                replaceable.iter().for_each(|(extent, (slot, _))| _ = behind.remove(&(*extent, *slot)));
+            }
+            last.extend((!behind.is_empty()).then(|| volume.export_name()));
+        }
+        if last.is_empty() {
+            return Ok(());
+        }
+        Err(ControlError::refused(format!(
+            "drive '{}' is missing, and no replica has everything without the write journal on it, of: {}; bring it back \
+             first",
+            drive.name,
+            list_names(last.iter())
+        )))
     }
 
     /// Why a drive that is to be removed is not empty yet, if something is in the way.

@@ -13,10 +13,9 @@ use weir_types::{DriveId, Name};
 use super::super::Control;
 use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
-use super::super::moves::has_everything;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::{Drive, DriveView};
-use crate::store::{Store, StoreError, extent_count};
+use crate::store::{Store, StoreError};
 
 /// That writes to a drive were lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,9 +27,15 @@ pub struct LostWrites {
 }
 
 impl LostWrites {
-    /// They were lost just now, or that was found.
+    /// Earlier writes could not be made durable.
     pub(super) fn found(error: &StoreError) -> LostWrites {
         LostWrites { message: error.to_string(), found_at: Timestamp::now() }
+    }
+
+    /// The filesystem had shut itself down before the daemon started. Mounted again, it knows nothing of that.
+    pub(super) fn shut_down() -> LostWrites {
+        let message = "its filesystem had shut itself down, or its device was gone".to_owned();
+        LostWrites { message, found_at: Timestamp::now() }
     }
 }
 
@@ -130,28 +135,4 @@ impl Control {
         }
         Ok(())
     }
-
-    /// The replicas of a volume that others stand in for, on drives that are there.
-    fn replaceable(&self, volume: &VolumeRecord) -> Outcome<Vec<Replica>> {
-        let replicas =
-            |extent: u64| volume.placement.copies_of(extent).map(move |copy| (extent as u32, copy));
-        let all = (0..extent_count(volume.size_bytes)).flat_map(replicas);
-        {
-            let model = self.model();
-            if model.open.contains_key(&volume.id) {
-                let is_good = has_everything(&model, volume);
-                let others_have = |(extent, (slot, _)): &Replica| {
-                    let others = volume.placement.copies_of((*extent).into());
-                    others.filter(|(other, _)| other != slot).any(|other| is_good(*extent, other))
-                };
-                return Ok(all.filter(others_have).collect());
-            }
-        }
-        // One that is not served for another extent tells by its files.
-        let servable = self.servable_extents(volume)?;
-        Ok(all.filter(|(extent, _)| servable.contains(extent)).collect())
-    }
 }
-
-/// A replica of an extent: the extent, its number and its drive.
-type Replica = (u32, (usize, DriveId));

@@ -15,6 +15,7 @@ use crate::control::error::{ControlError, Outcome};
 use crate::control::model::{Model, list_names};
 use crate::control::records::{DriveRecord, VolumeRecord};
 use crate::control::spread::Room;
+use crate::store::extent_count;
 
 /// Filesystems by the system's number of them.
 type Filesystems = BTreeSet<u64>;
@@ -227,7 +228,31 @@ impl Control {
             Size(used_bytes - available_bytes)
         ))
     }
+
+    /// The replicas of a volume that others stand in for, on drives that are there.
+    pub(in crate::control) fn replaceable(&self, volume: &VolumeRecord) -> Outcome<Vec<Replica>> {
+        let replicas =
+            |extent: u64| volume.placement.copies_of(extent).map(move |copy| (extent as u32, copy));
+        let all = (0..extent_count(volume.size_bytes)).flat_map(replicas);
+        {
+            let model = self.model();
+            if model.open.contains_key(&volume.id) {
+                let is_good = has_everything(&model, volume);
+                let others_have = |(extent, (slot, _)): &Replica| {
+                    let others = volume.placement.copies_of((*extent).into());
+                    others.filter(|(other, _)| other != slot).any(|other| is_good(*extent, other))
+                };
+                return Ok(all.filter(others_have).collect());
+            }
+        }
+        // One that is not served for another extent tells by its files.
+        let servable = self.servable_extents(volume)?;
+        Ok(all.filter(|(extent, _)| servable.contains(extent)).collect())
+    }
 }
+
+/// A replica of an extent: the extent, its number and its drive.
+type Replica = (u32, (usize, DriveId));
 
 /// True if an extent of a volume has no copy that has everything on another drive that is there.
 fn has_last_copy(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
@@ -237,10 +262,7 @@ fn has_last_copy(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool 
 }
 
 /// Tells whether a copy of an extent of a volume has everything, on a drive that is there.
-pub(in crate::control) fn has_everything(
-    model: &Model,
-    volume: &VolumeRecord,
-) -> impl Fn(u32, (usize, DriveId)) -> bool {
+fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
     let copies = model.open.get(&volume.id).map(|open| &open.copies);
     let standings = copies.map(|copies| copies.snapshot().standings).unwrap_or_default();
     move |extent, (slot, drive)| {

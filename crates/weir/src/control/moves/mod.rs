@@ -27,7 +27,6 @@ use super::record_copies::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::store::{extent_count, witness};
-pub(super) use evacuation::has_everything;
 use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move

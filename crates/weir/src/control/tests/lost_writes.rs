@@ -178,3 +178,24 @@ fn replica_is_resynced_though_another_extent_of_its_volume_is_not_served() {
     wait_until_in_sync(&world, made.id, || !is_changed(&path) && is_changed(&other));
     assert!(is_changed(&alone), "nobody else has it");
 }
+
+#[test]
+fn missing_drive_with_the_only_journal_that_has_everything_is_not_removed() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let fast = add(&world, &state, &["f1", "f2", "f3"], Class::High);
+    add(&world, &state, &["s1", "s2"], Class::Low);
+    let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, "vol1", GIB) };
+    let made = world.control.create_volume(request).unwrap().record;
+    let home = homes(&made, 0).into_iter().find(|home| fast.contains(home)).expect("one is fast");
+    let journaled = fast.iter().find(|drive| **drive != home).unwrap();
+    let journal = name_of(&world, *journaled);
+    drop(world);
+    fast.iter().for_each(|drive| lose_writes(&state, *drive));
+    let world = World::start(&state);
+    let (kind, message) = error(world.control.remove_drive(&journal, None));
+    assert_eq!(kind, ErrorKind::Refused, "{message}");
+    assert!(message.contains("without the write journal on it, of: vol1"), "{message}");
+    world.control.accept_drive(&name_of(&world, home)).unwrap();
+    assert!(world.control.remove_drive(&journal, None).unwrap().is_none(), "another replica has everything");
+}
