@@ -425,7 +425,9 @@ fn replica_whose_metadata_is_older_than_what_was_written_there_is_resynchronised
         let volume = || daemon.json(&["volume", "inspect", "vol1"])["replication"].clone();
         wait_until("the replicas to be in sync", || volume()["in_sync"] == 6 && volume()["stale"] == 0);
         for drive in ["two", "three"] {
-            fs::remove_dir_all(daemon.state().beside(drive)).unwrap();
+            // The daemon may write there at this moment.
+            fs::rename(daemon.state().beside(drive), daemon.state().beside(&format!("gone-{drive}")))
+                .unwrap();
             wait_for_drive(&daemon, drive, "missing");
         }
         assert_eq!(client.read(0, 4096).unwrap(), [2; 4096]);

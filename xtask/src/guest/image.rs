@@ -14,7 +14,7 @@ use super::kernel::Kernel;
 use crate::world::tools;
 
 /// Programs of the system that cases run, with the libraries that they need.
-const PROGRAMS: [&str; 4] = ["dmsetup", "mkfs.ext4", "mkfs.xfs", "wipefs"];
+const PROGRAMS: [&str; 3] = ["dmsetup", "mkfs.ext4", "mkfs.xfs"];
 /// Where the guest has its programs.
 const DAEMON: &str = "weir";
 const SELF: &str = "xtask";

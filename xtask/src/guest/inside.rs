@@ -136,14 +136,6 @@ pub fn mount_xfs_with_data_on(data: &Disk) -> Result<()> {
     )
 }
 
-/// Where a filesystem of a kind is mounted, of which there is one.
-pub fn mount_point(kind: &str) -> Result<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/mounts")?;
-    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let found = lines.find(|words| words.get(2) == Some(&kind));
-    Ok(PathBuf::from(found.with_context(|| format!("no {kind} is mounted"))?[1]))
-}
-
 /// Starts the daemon.
 pub fn start() -> Result<Daemon> {
     Daemon::start_detached(Path::new(DAEMON), Path::new(STATE), &["--reactors", "1"])

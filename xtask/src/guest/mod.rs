@@ -21,8 +21,8 @@ use crate::repository::repository_root;
 use crate::world::tools;
 
 /// Programs that building and running guests needs.
-const PROGRAMS: [&str; 9] =
-    ["qemu-system-x86_64", "busybox", "cpio", "dmsetup", "mkfs.ext4", "mkfs.xfs", "strip", "wipefs", "xz"];
+const PROGRAMS: [&str; 8] =
+    ["qemu-system-x86_64", "busybox", "cpio", "dmsetup", "mkfs.ext4", "mkfs.xfs", "strip", "xz"];
 
 /// Runs all cases, or the one that is named, each in a guest of its own.
 pub fn run(mut arguments: Arguments) -> Result<()> {

@@ -1,6 +1,5 @@
 //! What a killed daemon wrote and the drive never got.
 
-use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -39,33 +38,6 @@ pub fn remembered() -> Result<()> {
     daemon.run("drive accept two --yes")?;
     ensure!(refused(&daemon)? == DRIVES.len() - 1, "an accepted drive is used");
     ensure!(inside::attach("on-two")?.read(0, 4096)?.len() == 4096, "its volume is served");
-    Ok(())
-}
-
-/// A filesystem that shut itself down is mounted anew, and then knows nothing of what it lost.
-pub fn shut_down() -> Result<()> {
-    let data = Disk::mapped("data", "vdb")?;
-    let daemon = inside::start()?;
-    daemon
-        .run(&format!("drive add {} --format --yes --name drive --no-measurement", data.path().display()))?;
-    daemon.run("volume create vol1 --size 1 --drive drive")?;
-    inside::attach("vol1")?.write(0, &[1; 4096])?;
-    inside::kill(daemon);
-    let mounted = inside::mount_point("xfs")?;
-    data.fail_writes()?;
-    std::fs::write(mounted.join("unsynced"), [1; 4096])?;
-    let folder = File::open(&mounted)?;
-    ensure!(inside::sync(&folder).is_err(), "the log of a disk that fails cannot be written");
-    drop(folder);
-    data.heal()?;
-    ensure!(
-        std::fs::metadata(&mounted).is_err(),
-        "a filesystem whose log cannot be written shuts itself down"
-    );
-    let daemon = inside::start()?;
-    ensure!(refused(&daemon)? == 1, "a drive is used though its filesystem had shut down");
-    daemon.run("drive accept drive --yes")?;
-    ensure!(inside::attach("vol1")?.read(0, 4096)?.len() == 4096, "an accepted drive is used");
     Ok(())
 }
 

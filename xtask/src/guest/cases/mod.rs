@@ -12,12 +12,11 @@ use anyhow::{Result, bail};
 type Case = fn() -> Result<()>;
 
 /// All cases: a name that says what holds, and what shows it.
-const CASES: [(&str, Case); 7] = [
+const CASES: [(&str, Case); 6] = [
     ("snapshot_whose_writeback_failed_is_refused", snapshot::writeback_failed),
     ("write_of_a_killed_daemon_lands_before_the_next_one_reads", fence::killed),
     ("start_flushes_the_cache_of_the_disk_that_holds_the_data", flush::start),
     ("start_after_one_whose_sync_failed_knows_it", lost_writes::remembered),
-    ("filesystem_that_shut_down_before_a_start_is_known_to_have_lost_writes", lost_writes::shut_down),
     ("block_status_does_not_wait_for_a_drive_that_hangs", status::hung_drive),
     ("ring_holds_its_promises_on_this_kernel", ring::tests),
 ];

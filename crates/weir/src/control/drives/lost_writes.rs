@@ -31,12 +31,6 @@ impl LostWrites {
     pub(super) fn found(error: &StoreError) -> LostWrites {
         LostWrites { message: error.to_string(), found_at: Timestamp::now() }
     }
-
-    /// The filesystem had shut itself down before the daemon started. Mounted again, it knows nothing of that.
-    pub(super) fn shut_down() -> LostWrites {
-        let message = "its filesystem had shut itself down, or its device was gone".to_owned();
-        LostWrites { message, found_at: Timestamp::now() }
-    }
 }
 
 impl fmt::Display for LostWrites {

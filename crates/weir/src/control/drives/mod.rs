@@ -487,7 +487,6 @@ pub fn open_all(
         }
         let found = match lost_writes::known(catalogue, record.id)? {
             Some(lost) => Err(Unused::Lost(lost)),
-            None if device::has_given_up(state, &record) => Err(Unused::Lost(LostWrites::shut_down())),
             None => open_store((state, catalogue), node, &mut record, &mut revision),
         };
         opened.push((record, revision, found));

@@ -28,7 +28,7 @@ use super::super::records::{DriveRecord, PoolSettings, keys};
 use super::{AddDrive, Drive, DriveView, NewDrive, place};
 pub use formats::Formats;
 use formats::UnfinishedFormat;
-pub use mount::{has_given_up, release, release_strangers};
+pub use mount::{release, release_strangers};
 use probe::{BlockDevice, KnownDrive};
 use program::MKFS_XFS;
 

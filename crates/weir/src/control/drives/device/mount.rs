@@ -120,11 +120,6 @@ pub fn bring(state: &Path, record: &mut DriveRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// True if the filesystem of a drive is mounted and only answers errors: nobody knows what was on its way there.
-pub fn has_given_up(state: &Path, record: &DriveRecord) -> bool {
-    record.device.is_some() && matches!(look(&folder(state, record.id)), Place::Dead)
-}
-
 /// What is mounted at a place: it is on another device than the folder around it then.
 fn look(folder: &Path) -> Place {
     let outside = folder.parent().and_then(|parent| parent.metadata().ok()).map(|found| found.dev());
