@@ -5,6 +5,7 @@ mod capturing;
 mod crash;
 mod doubting;
 mod drive;
+mod faults;
 mod metadata;
 mod moving;
 mod resizing;
@@ -117,6 +118,8 @@ struct World {
     older_in_sync: BTreeSet<(usize, u32)>,
     /// When a copy of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
+    /// Regions of extents in which a change failed since the last start: copies in sync may differ there.
+    differing: BTreeSet<(u32, u32)>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
@@ -217,6 +220,7 @@ impl World {
             older: BTreeMap::new(),
             older_in_sync: BTreeSet::new(),
             short_at: BTreeMap::new(),
+            differing: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -640,7 +644,7 @@ impl World {
         let flying = flying.ok_or_else(|| format!("{id:?} ended, which nobody waits for"))?;
         let Ok(content) = result else {
             self.report.failed += 1;
-            return self.check_fault(&flying, result);
+            return self.check_failed(&flying, result);
         };
         self.report.acknowledged += 1;
         match flying.request.kind {
@@ -660,51 +664,6 @@ impl World {
                 }
                 Ok(())
             }
-        }
-    }
-
-    /// Takes note of why a request may be told to have failed.
-    fn note_fault(&mut self, copy: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
-        let (Answer::Opened(_, _, Err(fault))
-        | Answer::Refused(_, _, _, fault)
-        | Answer::Completed(_, Err(fault))) = answer
-        else {
-            return;
-        };
-        if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
-            self.short_at.insert(copy, self.now);
-        }
-        let (slot, extent) = copy;
-        let is_in_sync = self.mirror.standings(extent)[slot] == Standing::InSync;
-        let flying = owner.and_then(|owner| self.in_flight.get_mut(&owner));
-        if let Some(flying) = flying.filter(|_| is_in_sync && *fault == Fault::Broken) {
-            flying.failed_at = self.now;
-        }
-    }
-
-    /// No error reaches the client while a copy is left that can serve it: all that are left must have been short of
-    /// something since the request came, and since another copy failed it.
-    fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
-        let extent = flying.request.extent;
-        // It could not be told durably what it leaves behind.
-        if self.refused_at.get(&extent).is_some_and(|at| *at >= flying.began) {
-            return Ok(());
-        }
-        let standings = self.mirror.standings(extent);
-        let is_left = |slot: &usize| {
-            let is_well = self.reachable[*slot] && !self.drives[*slot].is_broken;
-            standings[*slot] == Standing::InSync && is_well && !self.fell.contains(&(*slot, extent))
-        };
-        let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
-        let since = flying.began.max(flying.failed_at);
-        let was_short =
-            |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);
-        let is_unsupported = !self.settings.can_all_place() && result == Err(Fault::Unsupported);
-        match (0..COPIES_MAX).filter(is_left).find(|slot| !was_short(slot)) {
-            Some(slot) if !is_unsupported => {
-                Err(format!("{flying:?} failed with {result:?} though copy {slot} is left"))
-            }
-            _ => Ok(()),
         }
     }
 

@@ -95,7 +95,8 @@ type Kind = fn(u64) -> Settings;
 /// removed went while a read of it was under way, which found nothing. In 2746 a replica became in sync that could not take
 /// metadata, the other one took that and then that it is stale itself, and the next start served neither. In 5384 the
 /// replica that had taken metadata was removed, and the only one that was left was given up for it; the world then carried
-/// out its late write over the next one, which it never asks a drive for before that has ended.
+/// out its late write over the next one, which it never asks a drive for before that has ended. In 19402 the world took two
+/// replicas for equal in a region where a change had failed, and the one whose word counts there was short of memory.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),
@@ -109,6 +110,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::moved, 73),
     (Settings::stalled, 2746),
     (Settings::stalled, 5384),
+    (Settings::mixed, 19402),
 ];
 
 #[test]

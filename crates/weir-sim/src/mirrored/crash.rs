@@ -72,6 +72,7 @@ impl World {
         self.fell.clear();
         self.metadata_failed.clear();
         self.unknown.clear();
+        self.differing.clear();
         // What was asked for just now is nobody's any more.
         self.pending.clear();
         self.metadata = MetadataWrites::default();

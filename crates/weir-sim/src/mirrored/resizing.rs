@@ -63,6 +63,7 @@ impl World {
         self.unknown.retain(|(_, extent)| *extent != LAST);
         self.metadata_failed.retain(|(_, extent)| *extent != LAST);
         self.refused_at.remove(&LAST);
+        self.differing.retain(|(extent, _)| *extent != LAST);
         self.relied_on.remove(&LAST);
         self.history.cut(u64::from(LAST) * EXTENT_BYTES / u64::from(SECTOR_BYTES));
     }

@@ -1,0 +1,80 @@
+//! What clients of the imagined machine may be told to have failed: no error reaches one while a copy is left that can serve
+//! it.
+
+use weir_types::bounds::COPIES_MAX;
+use weir_volume::mirror::{Answer, MirrorId, Standing, regions_of};
+use weir_volume::{Content, Fault, Kind, Request};
+
+use super::{InFlight, World};
+
+impl World {
+    /// Takes note of why a request may be told to have failed.
+    pub(super) fn note_fault(&mut self, copy: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
+        let (Answer::Opened(_, _, Err(fault))
+        | Answer::Refused(_, _, _, fault)
+        | Answer::Completed(_, Err(fault))) = answer
+        else {
+            return;
+        };
+        if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
+            self.short_at.insert(copy, self.now);
+        }
+        let (slot, extent) = copy;
+        let is_in_sync = self.mirror.standings(extent)[slot] == Standing::InSync;
+        let flying = owner.and_then(|owner| self.in_flight.get_mut(&owner));
+        if let Some(flying) = flying.filter(|_| is_in_sync && *fault == Fault::Broken) {
+            flying.failed_at = self.now;
+        }
+    }
+
+    /// Checks that a request might fail so.
+    pub(super) fn check_failed(
+        &mut self,
+        flying: &InFlight,
+        result: Result<Content, Fault>,
+    ) -> Result<(), String> {
+        if flying.request.kind != Kind::Read {
+            self.differing.extend(places(&flying.request));
+        }
+        self.check_fault(flying, result)
+    }
+
+    /// All copies that are left must have been short of something since the request came, and since another copy failed it;
+    /// where they may differ, the one whose word counts.
+    fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
+        let extent = flying.request.extent;
+        // It could not be told durably what it leaves behind.
+        if self.refused_at.get(&extent).is_some_and(|at| *at >= flying.began) {
+            return Ok(());
+        }
+        let standings = self.mirror.standings(extent);
+        let is_left = |slot: &usize| {
+            let is_well = self.reachable[*slot] && !self.drives[*slot].is_broken;
+            standings[*slot] == Standing::InSync && is_well && !self.fell.contains(&(*slot, extent))
+        };
+        let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
+        let since = flying.began.max(flying.failed_at);
+        let was_short =
+            |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);
+        let left = || (0..COPIES_MAX).filter(is_left);
+        let is_unsupported = !self.settings.can_all_place() && result == Err(Fault::Unsupported);
+        let is_only_one_short = self.may_differ(&flying.request) && left().any(|slot| was_short(&slot));
+        match left().find(|slot| !was_short(slot)) {
+            Some(slot) if !is_unsupported && !is_only_one_short => {
+                Err(format!("{flying:?} failed with {result:?} though copy {slot} is left"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True for a read of what copies may differ in, because a change failed there.
+    fn may_differ(&self, request: &Request) -> bool {
+        request.kind == Kind::Read && places(request).any(|place| self.differing.contains(&place))
+    }
+}
+
+/// The regions of an extent that a request touches.
+fn places(request: &Request) -> impl Iterator<Item = (u32, u32)> {
+    let extent = request.extent;
+    regions_of(request.offset, request.length).map(move |region| (extent, region))
+}
