@@ -167,6 +167,13 @@ impl Control {
         Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
     }
 
+    /// All volumes with copies.
+    pub(super) fn copied_volumes(&self) -> Vec<VolumeRecord> {
+        let model = self.model();
+        let all = model.volumes.values().map(|volume| &volume.record);
+        all.filter(|volume| volume.placement.has_copies()).cloned().collect()
+    }
+
     /// The extents of a volume with copies that those on drives that are there could serve, as their files say.
     pub(super) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<u32>> {
         let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;

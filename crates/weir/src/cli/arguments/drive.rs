@@ -73,7 +73,7 @@ pub enum DriveCommand {
         #[arg(long)]
         no_wait: bool,
     },
-    /// Use a drive again that acknowledged writes may be lost on
+    /// Use a drive again whose acknowledged writes may be lost
     #[command(
         after_help = "Replicas there are resynced if others have everything. Extents that no other replica has are used as they are:\nbring other missing drives back first.\n\n\
                       Example:\n  weir drive accept slow\n  weir drive accept slow --yes"

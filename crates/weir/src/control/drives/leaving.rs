@@ -265,13 +265,8 @@ impl Control {
         if self.store(drive.id).is_ok() {
             return Ok(());
         }
-        let volumes: Vec<VolumeRecord> = {
-            let model = self.model();
-            let all = model.volumes.values().map(|volume| &volume.record);
-            all.filter(|volume| volume.placement.has_copies()).cloned().collect()
-        };
         let mut last = Vec::new();
-        for volume in volumes {
+        for volume in self.copied_volumes() {
             let mut behind = self.replicas_behind(&volume, drive.id);
             if !behind.is_empty() {
                 let replaceable = self.replaceable(&volume)?;

@@ -13,8 +13,8 @@ use weir_types::{DriveId, Name};
 use super::super::Control;
 use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
-use super::super::records::{DriveRecord, VolumeRecord, keys};
-use super::{Drive, DriveView};
+use super::super::records::{DriveRecord, keys};
+use super::{Drive, DriveView, Unused};
 use crate::store::{Store, StoreError};
 
 /// That writes to a drive were lost.
@@ -46,19 +46,36 @@ pub(super) fn known(catalogue: &dyn Catalogue, drive: DriveId) -> Outcome<Option
     Ok(entry.map(|entry| entry.decode()).transpose()?)
 }
 
-/// Records that writes to a drive were lost. Where it cannot be, it is tried again for as long as the daemon runs: the disk
-/// that lost them may be the one that has the catalogue.
-pub(super) fn record(catalogue: &dyn Catalogue, drive: &DriveRecord, lost: &LostWrites) {
-    if let Err(error) = put(catalogue, drive.id, lost) {
+/// A drive's files or why it is not used in words, and the writes that were lost there, which are recorded. Where they cannot
+/// be, it is tried again for as long as the daemon runs: the disk that lost them may be the one that has the catalogue.
+pub(super) fn recorded(
+    catalogue: &dyn Catalogue,
+    drive: &DriveRecord,
+    found: Result<Store, Unused>,
+) -> (Result<Store, String>, Option<LostWrites>) {
+    let lost = match found {
+        Ok(store) => return (Ok(store), None),
+        Err(Unused::Missing(why)) => return (Err(why), None),
+        Err(Unused::Lost(lost)) => lost,
+    };
+    if let Err(error) = put(catalogue, drive.id, &lost) {
         tracing::error!(
             drive = %drive.name, %error,
-            "that writes to the drive may be lost is not recorded yet: a start before it is will not know it"
+            "lost writes of the drive are not recorded yet: the daemon must not be restarted before the catalogue can be written"
         );
+    }
+    (Err(lost.to_string()), Some(lost))
+}
+
+/// Records the lost writes of a drive that could not be recorded before, which was logged then.
+pub(super) fn record_again(catalogue: &dyn Catalogue, drive: &Drive) {
+    if let Some(lost) = &drive.lost_writes {
+        let _ = put(catalogue, drive.record.id, lost);
     }
 }
 
-/// Records it, unless it is recorded.
-pub(super) fn put(catalogue: &dyn Catalogue, drive: DriveId, lost: &LostWrites) -> Outcome<()> {
+/// Records them, unless they are recorded.
+fn put(catalogue: &dyn Catalogue, drive: DriveId, lost: &LostWrites) -> Outcome<()> {
     if known(catalogue, drive)?.is_none() {
         catalogue.commit(Transaction::freeing_space().put(keys::lost_writes(drive), lost)?)?;
     }
@@ -76,7 +93,7 @@ pub(super) fn remedy(drive: &Drive, volumes_lost: usize) -> String {
         None => "bring it back, and it is used again".to_owned(),
         // Nobody else has what is there.
         Some(_) if volumes_lost > 0 || drive.record.id == DriveId::DEFAULT => accept,
-        Some(_) => format!("'weir drive remove {name}' has its replicas made elsewhere; {accept}"),
+        Some(_) => format!("'weir drive remove {name}' rebuilds its replicas elsewhere; {accept}"),
     }
 }
 
@@ -98,14 +115,16 @@ impl Control {
         let found = change.beside(|| {
             let found = self.open_settled(&drive);
             let store = found
-                .store
+                .files
                 .as_ref()
                 .map_err(|why| ControlError::refused(format!("drive '{name}': {why}")))?;
             self.forget_replicas(id, store)?;
             Ok::<_, ControlError>(found)
         })?;
         self.catalogue.commit(Transaction::freeing_space().delete(keys::lost_writes(id)))?;
-        self.use_again(change, found);
+        let back = self.note_found(&mut change, found);
+        drop(change);
+        back.into_iter().for_each(|drive| self.use_again(drive));
         self.drive(name)
     }
 
@@ -113,12 +132,7 @@ impl Control {
     /// One on the drive that is behind a journal elsewhere keeps what it has: what is not known to be durable is still in the
     /// journal, or in regions that are marked.
     fn forget_replicas(&self, drive: DriveId, store: &Store) -> Outcome<()> {
-        let copied: Vec<VolumeRecord> = {
-            let model = self.model();
-            let all = model.volumes.values().map(|volume| &volume.record);
-            all.filter(|volume| volume.placement.has_copies()).cloned().collect()
-        };
-        for volume in copied {
+        for volume in self.copied_volumes() {
             let replicas = self.replaceable(&volume)?;
             let here = replicas.iter().filter(|(_, (_, home))| *home == drive);
             store.forget_metadata(volume.id, here.map(|(extent, _)| *extent))?;

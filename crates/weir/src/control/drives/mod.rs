@@ -493,13 +493,7 @@ pub fn open_all(
     }
     // Only once all are open: whoever opens a filesystem after a failure there was told learns nothing of it.
     let settled = opened.into_iter().map(|(record, revision, found)| {
-        let (store, lost_writes) = match found.and_then(settle) {
-            Ok(store) => (Ok(store), None),
-            Err(unused) => (Err(unused.to_string()), unused.lost_writes()),
-        };
-        if let Some(lost) = &lost_writes {
-            lost_writes::record(catalogue, &record, lost);
-        }
+        let (store, lost_writes) = lost_writes::recorded(catalogue, &record, found.and_then(settle));
         (record.id, Drive { record, revision, store, lost_writes, scanned_at: Timestamp::now() })
     });
     Ok(settled.collect())
@@ -514,15 +508,6 @@ enum Unused {
     /// Writes to it were lost.
     #[error("{0}")]
     Lost(LostWrites),
-}
-
-impl Unused {
-    fn lost_writes(self) -> Option<LostWrites> {
-        match self {
-            Unused::Missing(_) => None,
-            Unused::Lost(lost) => Some(lost),
-        }
-    }
 }
 
 /// Opens a drive, on which what was written before is not durable yet.

@@ -18,7 +18,7 @@ use super::super::records::{DriveRecord, VolumeRecord, VolumeState};
 use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, Unused, lost_writes, open_store, settle};
 use crate::store::account::{self, account_file_name};
-use crate::store::{Store, extent_fault, extent_file_name};
+use crate::store::{EarlierWrites, Store, extent_fault, extent_file_name};
 
 /// Whether a copy that could not be reached can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,92 +31,97 @@ enum State {
     Damaged,
 }
 
-/// A drive that was looked for.
-pub(super) struct Found {
+/// A drive that was looked for, with its files or why it is not used.
+pub(super) struct Found<Files = Store> {
     /// The revision of its record before that.
     seen: u64,
     /// Its record now, and the revision of that.
     record: DriveRecord,
     revision: u64,
-    /// Its files, or why it is not used.
-    pub store: Result<Store, Unused>,
+    pub files: Result<Files, Unused>,
 }
 
-impl Found {
-    fn same(drive: &Drive, store: Store) -> Found {
-        Found {
-            seen: drive.revision,
-            record: drive.record.clone(),
-            revision: drive.revision,
-            store: Ok(store),
-        }
-    }
+/// What is in the place of a drive.
+enum Returned {
+    /// What was there before it was away.
+    Unchanged(Store),
+    /// What an earlier daemon wrote.
+    Opened(EarlierWrites),
+}
 
-    fn missing(drive: &Drive, why: String) -> Found {
-        let (record, revision) = (drive.record.clone(), drive.revision);
-        Found { seen: revision, record, revision, store: Err(Unused::Missing(why)) }
+impl<Files> Found<Files> {
+    fn and_then<Next>(self, next: impl FnOnce(Files) -> Result<Next, Unused>) -> Found<Next> {
+        let Found { seen, record, revision, files } = self;
+        Found { seen, record, revision, files: files.and_then(next) }
     }
 }
 
 impl Control {
     /// Uses drives that are back, and copies that are.
     pub fn look_for_returns(&self) {
-        for drive in self.missing_drives() {
-            self.take_drive_back(drive);
-        }
-        let volumes: Vec<VolumeRecord> = {
-            let model = self.model();
-            let all = model.volumes.values().map(|volume| &volume.record);
-            all.filter(|volume| volume.placement.has_copies()).cloned().collect()
-        };
-        volumes.iter().for_each(|volume| self.take_copies_back(volume));
+        self.take_drives_back();
+        self.copied_volumes().iter().for_each(|volume| self.take_copies_back(volume));
     }
 
-    fn missing_drives(&self) -> Vec<DriveId> {
-        let model = self.model();
-        let missing = model.drives.iter().filter(|(_, drive)| drive.store.is_err());
-        missing.map(|(id, _)| *id).collect()
-    }
-
-    fn take_drive_back(&self, id: DriveId) {
+    fn take_drives_back(&self) {
         let Some(mut change) = self.try_volume_change(&[ALL_DRIVES], &[]) else { return };
-        let Some(drive) = self.model().drives.get(&id).cloned() else { return };
-        if let Some(lost) = &drive.lost_writes {
-            // That it could not be before was logged.
-            let _ = lost_writes::put(&*self.catalogue, id, lost);
-            return;
+        let (lost, missing): (Vec<Drive>, Vec<Drive>) = {
+            let model = self.model();
+            let away = model.drives.values().filter(|drive| drive.store.is_err());
+            away.cloned().partition(|drive| drive.lost_writes.is_some())
+        };
+        lost.iter().for_each(|drive| lost_writes::record_again(&*self.catalogue, drive));
+        let found = change.beside(|| self.find(&missing));
+        let back: Vec<_> =
+            found.into_iter().filter_map(|found| self.note_found(&mut change, found)).collect();
+        drop(change);
+        back.into_iter().for_each(|drive| self.use_again(drive));
+    }
+
+    /// Looks for drives. All are opened before any is settled: whoever opens a filesystem after a failure there was told
+    /// learns nothing of it.
+    fn find(&self, missing: &[Drive]) -> Vec<Found> {
+        let returned: Vec<_> = missing.iter().map(|drive| self.look_for(drive)).collect();
+        let settled = |returned| match returned {
+            Returned::Unchanged(store) => Ok(store),
+            Returned::Opened(earlier) => settle(earlier),
+        };
+        returned.into_iter().map(|found| found.and_then(settled)).collect()
+    }
+
+    fn look_for(&self, drive: &Drive) -> Found<Returned> {
+        let id = drive.record.id;
+        let unchanged = |files| {
+            let (record, revision) = (drive.record.clone(), drive.revision);
+            Found { seen: revision, record, revision, files }
+        };
+        match self.absences.of(id).map(|store| (self.absence(id, &store), store)) {
+            Some((None, store)) => unchanged(Ok(Returned::Unchanged(store))),
+            Some((Some(why), _)) if id == DriveId::DEFAULT => unchanged(Err(Unused::Missing(why))),
+            _ => self.open(drive).and_then(|earlier| Ok(Returned::Opened(earlier))),
         }
-        let found = change.beside(|| match self.absences.of(id) {
-            Some(store) if self.absence(id, &store).is_none() => Found::same(&drive, store),
-            Some(store) if id == DriveId::DEFAULT => {
-                Found::missing(&drive, self.absence(id, &store).unwrap_or_default())
-            }
-            _ => self.open_settled(&drive),
-        });
-        self.use_again(change, found);
     }
 
     /// Opens a drive whose record may be changed meanwhile.
-    pub(super) fn open_settled(&self, drive: &Drive) -> Found {
+    fn open(&self, drive: &Drive) -> Found<EarlierWrites> {
         let (mut record, mut revision) = (drive.record.clone(), drive.revision);
         let places = (self.state.as_path(), &*self.catalogue);
-        let store = open_store(places, self.node, &mut record, &mut revision).and_then(settle);
-        Found { seen: drive.revision, record, revision, store }
+        let files = open_store(places, self.node, &mut record, &mut revision);
+        Found { seen: drive.revision, record, revision, files }
     }
 
-    /// Uses a drive that was looked for, if it was found.
-    pub(super) fn use_again(&self, mut change: Change<'_>, found: Found) {
-        let Found { seen, record, revision, store } = found;
-        let (id, name) = (record.id, record.name.clone());
-        change.beside(|| store.iter().for_each(|store| self.note_space(id, store)));
+    /// The same, and makes durable what an earlier daemon wrote there.
+    pub(super) fn open_settled(&self, drive: &Drive) -> Found {
+        self.open(drive).and_then(settle)
+    }
+
+    /// Takes note of a drive that was looked for; answers which it is if it was found.
+    pub(super) fn note_found(&self, change: &mut Change<'_>, found: Found) -> Option<DriveId> {
+        let Found { seen, record, revision, files } = found;
+        let id = record.id;
+        change.beside(|| files.iter().for_each(|store| self.note_space(id, store)));
+        let (store, lost_writes) = lost_writes::recorded(&*self.catalogue, &record, files);
         let is_back = store.is_ok();
-        let (store, lost_writes) = match store {
-            Ok(store) => (Ok(store), None),
-            Err(unused) => (Err(unused.to_string()), unused.lost_writes()),
-        };
-        if let Some(lost) = &lost_writes {
-            lost_writes::record(&*self.catalogue, &record, lost);
-        }
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
                 // Whoever changed its record meanwhile is right.
@@ -126,12 +131,16 @@ impl Control {
                 (drive.store, drive.lost_writes, drive.scanned_at) = (store, lost_writes, Timestamp::now());
             }
         });
-        drop(change);
-        if is_back {
-            tracing::info!(drive = %name, "the drive is back");
-            self.go_on_with(id);
-            self.serve_again(id);
+        is_back.then_some(id)
+    }
+
+    /// Serves what is on a drive that was found.
+    pub(super) fn use_again(&self, drive: DriveId) {
+        if let Some(drive) = self.model().drives.get(&drive) {
+            tracing::info!(drive = %drive.record.name, "the drive is back");
         }
+        self.go_on_with(drive);
+        self.serve_again(drive);
     }
 
     /// Serves volumes that a drive was missing for, and gives back what has to go there.

@@ -234,20 +234,19 @@ impl Control {
         let replicas =
             |extent: u64| volume.placement.copies_of(extent).map(move |copy| (extent as u32, copy));
         let all = (0..extent_count(volume.size_bytes)).flat_map(replicas);
-        {
-            let model = self.model();
-            if model.open.contains_key(&volume.id) {
-                let is_good = has_everything(&model, volume);
-                let others_have = |(extent, (slot, _)): &Replica| {
-                    let others = volume.placement.copies_of((*extent).into());
-                    others.filter(|(other, _)| other != slot).any(|other| is_good(*extent, other))
-                };
-                return Ok(all.filter(others_have).collect());
-            }
+        let model = self.model();
+        if !model.open.contains_key(&volume.id) {
+            drop(model);
+            // One that is not served for another extent tells by its files.
+            let servable = self.servable_extents(volume)?;
+            return Ok(all.filter(|(extent, _)| servable.contains(extent)).collect());
         }
-        // One that is not served for another extent tells by its files.
-        let servable = self.servable_extents(volume)?;
-        Ok(all.filter(|(extent, _)| servable.contains(extent)).collect())
+        let is_good = has_everything(&model, volume);
+        let others_have = |(extent, (slot, _)): &Replica| {
+            let others = volume.placement.copies_of((*extent).into());
+            others.filter(|(other, _)| other != slot).any(|other| is_good(*extent, other))
+        };
+        Ok(all.filter(others_have).collect())
     }
 }
 
