@@ -9,14 +9,13 @@ mod machine;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::rc::Rc;
 
-use weir_journal::{Block, FileId, FileKey, Geometry, Journal, Pin, Ticket};
-use weir_types::{JournalId, VolumeId};
+use weir_journal::{FileId, FileKey, Geometry, Journal, Pin, Ticket};
 
 use crate::Stamp;
 use crate::disk::File;
 use crate::history::History;
+use crate::journal_file;
 use crate::random::Random;
 
 use client::InFlight;
@@ -134,17 +133,7 @@ pub struct Report {
 }
 
 /// A block of the journal's file.
-#[derive(Clone, Debug, PartialEq)]
-enum Cell {
-    Data(Stamp),
-    Bytes(Rc<Block>),
-}
-
-impl Default for Cell {
-    fn default() -> Cell {
-        Cell::Data(0)
-    }
-}
+type Cell = journal_file::Cell<Stamp>;
 
 /// A file behind the journal.
 #[derive(Debug)]
@@ -195,12 +184,6 @@ struct World {
     report: Report,
 }
 
-const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
-
-fn journal_id(identity: u8) -> JournalId {
-    JournalId::from_bytes([identity; 16])
-}
-
 fn file_key(index: usize) -> FileKey {
     FileKey { extent: index as u32 / 2, copy: index as u8 % 2 }
 }
@@ -227,7 +210,7 @@ impl World {
     fn new(settings: Settings) -> Result<World, String> {
         let geometry = Geometry::tiny(settings.log_blocks).absorbing(settings.absorbing_per_mille);
         let mut journal_file = File::default();
-        let journal = crash::make_journal(&mut journal_file, geometry, 1)?;
+        let journal = journal_file::make(&mut journal_file, geometry, 1)?;
         let mut world = World {
             settings,
             random: Random::new(settings.seed),

@@ -9,6 +9,7 @@
 
 pub mod disk;
 pub mod history;
+mod journal_file;
 pub mod journaled;
 pub mod mirrored;
 pub mod random;

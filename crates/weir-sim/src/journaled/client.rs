@@ -3,9 +3,10 @@
 use weir_journal::{Action, Fault, Kind, Part, Request, Ticket};
 use weir_types::bounds::{BLOCK_BYTES, JOURNAL_BYPASS_BYTES};
 
-use super::machine::{Pending, payload_bytes};
+use super::machine::Pending;
 use super::{FILE_BLOCKS, FILES, Read, Sabotage, World};
 use crate::Stamp;
+use crate::journal_file::{self, block_at};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 const LARGE_BLOCKS: u32 = JOURNAL_BYPASS_BYTES / BLOCK;
@@ -77,7 +78,7 @@ impl World {
             18 => Kind::Zero,
             19 => Kind::Release,
             _ => {
-                let checksum = weir_journal::checksum(&payload_bytes(stamp, blocks));
+                let checksum = journal_file::checksum(std::iter::repeat_n(stamp, blocks as usize));
                 Kind::Write { is_durable: self.random.chance(1, 5), checksum }
             }
         };
@@ -107,7 +108,7 @@ impl World {
         for part in parts {
             let length = match part {
                 Part::Journal { position_bytes, length } => {
-                    let from = (position_bytes / BLOCK_BYTES) as u32;
+                    let from = block_at(position_bytes);
                     read.parts.push((at, None, from, length / BLOCK));
                     length
                 }

@@ -1,72 +1,13 @@
 //! Power cuts, kills, and the recovery from them.
 
-use std::rc::Rc;
-
-use weir_journal::{Geometry, Journal, Recovery, Step};
 use weir_types::bounds::BLOCK_BYTES;
 
 use super::client::InFlight;
-use super::machine::{Pending, payload_bytes};
-use super::{Cell, FILE_BLOCKS, Sabotage, VOLUME, World, journal_id};
-use crate::Stamp;
-use crate::disk::File;
-use crate::random::Random;
+use super::machine::Pending;
+use super::{Cell, FILE_BLOCKS, Sabotage, World};
+use crate::{Stamp, journal_file};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
-
-/// Makes a journal in a file, whatever is there.
-pub(super) fn make_journal(
-    file: &mut File<Cell>,
-    geometry: Geometry,
-    identity: u8,
-) -> Result<Journal, String> {
-    let superblocks = weir_journal::superblock::format(journal_id(identity), VOLUME, geometry);
-    for (block, bytes) in (0..).zip(superblocks) {
-        file.write(block, Cell::Bytes(Rc::new(bytes)), true);
-    }
-    let found = recover(file, geometry, identity, |_, _| true)?;
-    found.ok_or_else(|| "nothing interrupts this recovery".to_owned())
-}
-
-/// Recovers the journal in a file, unless it is interrupted before a superblock is written.
-fn recover(
-    file: &mut File<Cell>,
-    geometry: Geometry,
-    identity: u8,
-    mut writes: impl FnMut(&mut File<Cell>, u32) -> bool,
-) -> Result<Option<Journal>, String> {
-    let mut recovery = Recovery::with_geometry(journal_id(identity), VOLUME, geometry);
-    loop {
-        match recovery.step() {
-            Step::Sync => {
-                file.sync(file.sync_point());
-                recovery.synced();
-            }
-            Step::Read { position_bytes, length } => {
-                let first = (position_bytes / BLOCK_BYTES) as u32;
-                let mut bytes = Vec::with_capacity(length as usize);
-                for block in first..first + length / BLOCK {
-                    match file.read(block) {
-                        Cell::Data(stamp) => bytes.extend(payload_bytes(stamp, 1)),
-                        Cell::Bytes(content) => bytes.extend(&content[..]),
-                    }
-                }
-                recovery.read(&bytes).map_err(|error| error.to_string())?;
-            }
-            Step::WriteSuperblock { position_bytes } => {
-                let block = (position_bytes / BLOCK_BYTES) as u32;
-                if !writes(file, block) {
-                    return Ok(None);
-                }
-                let mut bytes = [0; BLOCK as usize];
-                recovery.encode_superblock(&mut bytes);
-                file.write(block, Cell::Bytes(Rc::new(bytes)), true);
-                recovery.superblock_written();
-            }
-            Step::Ready => return Ok(Some(recovery.finish())),
-        }
-    }
-}
 
 impl World {
     /// The power fails, and what was not stable may be gone; or the daemon is killed, and only what was under
@@ -82,7 +23,12 @@ impl World {
         if self.has_journal_failed {
             return self.replace_journal();
         }
-        self.journal = self.recover()?;
+        self.journal = journal_file::recover_at_last(
+            &mut self.journal_file,
+            self.geometry,
+            self.identity,
+            &mut self.random,
+        )?;
         for index in 0..self.slow.len() {
             self.slow[index].id = self.open(index)?;
             self.slow[index].is_forgetting = false;
@@ -118,27 +64,6 @@ impl World {
         }
     }
 
-    /// Recovers, sometimes at the second or third try.
-    fn recover(&mut self) -> Result<Journal, String> {
-        let random = &mut self.random;
-        loop {
-            let interrupt = |random: &mut Random| random.chance(1, 6);
-            let found = recover(&mut self.journal_file, self.geometry, self.identity, |file, block| {
-                if !interrupt(random) {
-                    return true;
-                }
-                if random.chance(1, 2) {
-                    // Written in part, it is none.
-                    file.write(block, Cell::Data(Stamp::MAX), true);
-                }
-                false
-            });
-            if let Some(journal) = found? {
-                return Ok(journal);
-            }
-        }
-    }
-
     /// What was under way may have been done, or not, or some of it.
     fn carry_out_in_part(&mut self, pending: Pending) {
         if self.random.chance(1, 3) {
@@ -147,9 +72,8 @@ impl World {
         let is_part = self.random.chance(2, 3);
         match pending {
             Pending::Record { block, cells, .. } => self.write_record(block, cells, false, is_part),
-            Pending::Superblock { block, bytes } => {
-                let torn = Cell::Data(Stamp::MAX);
-                self.journal_file.write(block, if is_part { torn } else { Cell::Bytes(bytes) }, false);
+            Pending::Superblock { block, cell } => {
+                self.journal_file.write(block, if is_part { Cell::torn() } else { cell }, false);
             }
             Pending::DestageWrite { file, block, stamps, is_placement, .. } => {
                 if !(is_placement && self.settings.is_without_placement) {
@@ -234,7 +158,7 @@ impl World {
         self.unfenced.clear();
         self.identity += 1;
         self.journal_file.crash(&mut self.random);
-        self.journal = make_journal(&mut self.journal_file, self.geometry, self.identity)?;
+        self.journal = journal_file::make(&mut self.journal_file, self.geometry, self.identity)?;
         self.has_journal_failed = false;
         (0..self.slow.len()).try_for_each(|index| self.renew(index))
     }

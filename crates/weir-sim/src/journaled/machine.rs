@@ -1,14 +1,13 @@
 //! The imagined executor: what is under way on the files, and its answers, in any order.
 
-use std::rc::Rc;
-
-use weir_journal::{Action, Block, DestageContent, DestageFault, DestageId, SlowFault, Ticket};
+use weir_journal::{Action, DestageContent, DestageFault, DestageId, SlowFault, Ticket};
 use weir_types::bounds::BLOCK_BYTES;
 
 use super::client::What;
 use super::{Cell, Read, Sabotage, World};
 use crate::Stamp;
 use crate::disk::SyncPoint;
+use crate::journal_file::{self, block_at};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 
@@ -22,7 +21,7 @@ pub(super) enum Pending {
     },
     Superblock {
         block: u32,
-        bytes: Rc<Block>,
+        cell: Cell,
     },
     JournalSync(SyncPoint),
     /// Sources are block and number.
@@ -53,11 +52,6 @@ pub(super) enum Pending {
     Read(Read),
 }
 
-/// The bytes of blocks that all have one stamp.
-pub(super) fn payload_bytes(stamp: Stamp, blocks: u32) -> Vec<u8> {
-    stamp.to_le_bytes().repeat((blocks * BLOCK) as usize / 8)
-}
-
 impl Pending {
     /// The slow file that it changes.
     pub fn slow_file(&self) -> Option<usize> {
@@ -74,15 +68,15 @@ impl World {
         let pending = match action {
             Action::WriteRecord { position_bytes, length, is_durable } => {
                 self.report.records += 1;
-                let cells = self.record_cells();
+                let payload = |ticket, blocks| vec![self.stamp_of(ticket); blocks as usize];
+                let cells = journal_file::record_cells(&self.journal, payload);
                 assert_eq!(cells.len() as u32 * BLOCK, length, "a record has the length that was told");
-                Pending::Record { block: (position_bytes / BLOCK_BYTES) as u32, cells, is_durable }
+                Pending::Record { block: block_at(position_bytes), cells, is_durable }
             }
             Action::SyncJournal => Pending::JournalSync(self.journal_file.sync_point()),
             Action::WriteSuperblock { position_bytes } => {
-                let mut bytes = [0; BLOCK as usize];
-                self.journal.encode_superblock(&mut bytes);
-                Pending::Superblock { block: (position_bytes / BLOCK_BYTES) as u32, bytes: Rc::new(bytes) }
+                let cell = journal_file::superblock(&self.journal);
+                Pending::Superblock { block: block_at(position_bytes), cell }
             }
             Action::Destage { operation, file, offset, length, content } => {
                 let (file, block, blocks) = (self.index_of(file), offset / BLOCK, length / BLOCK);
@@ -90,7 +84,7 @@ impl World {
                 match content {
                     DestageContent::Data(sources) => {
                         let source = |source: &weir_journal::Source| {
-                            ((source.position_bytes / BLOCK_BYTES) as u32, source.length / BLOCK)
+                            (block_at(source.position_bytes), source.length / BLOCK)
                         };
                         let sources: Vec<(u32, u32)> = sources.iter().map(source).collect();
                         let sum: u32 = sources.iter().map(|(_, blocks)| blocks).sum();
@@ -133,17 +127,6 @@ impl World {
         }
     }
 
-    fn record_cells(&self) -> Vec<Cell> {
-        let mut header = [0; BLOCK as usize];
-        self.journal.encode_record(&mut header);
-        let mut cells = vec![Cell::Bytes(Rc::new(header))];
-        for (ticket, length) in self.journal.record_payloads() {
-            let cell = Cell::Data(self.stamp_of(ticket));
-            cells.extend(std::iter::repeat_n(cell, (length / BLOCK) as usize));
-        }
-        cells
-    }
-
     /// Answers something that is under way.
     pub(super) fn answer_one(&mut self) -> Result<(), String> {
         if self.pending.is_empty() {
@@ -182,10 +165,10 @@ impl World {
                 self.write_record(block, cells, is_durable && result.is_ok() && !is_lie, result.is_err());
                 self.journal.record_written(result, actions);
             }
-            Pending::Superblock { block, bytes } => {
+            Pending::Superblock { block, cell } => {
                 let is_durable = self.settings.sabotage != Sabotage::SuperblockLate;
                 if result.is_ok() {
-                    self.journal_file.write(block, Cell::Bytes(bytes), is_durable);
+                    self.journal_file.write(block, cell, is_durable);
                 }
                 self.report.tail_moves += 1;
                 self.journal.superblock_written(result, actions);
