@@ -20,9 +20,9 @@ fn main() -> Result<(), String> {
         Some("mixed") => Settings::mixed,
         Some("resized") => Settings::resized,
         Some("doubtful") => Settings::doubtful,
+        Some("journaled") => Settings::journaled,
         Some(other) => {
-            let kinds =
-                "all, scrubbed, rotting, captured, stalled, moved, killed, mixed, resized and doubtful";
+            let kinds = "all, scrubbed, rotting, captured, stalled, moved, killed, mixed, resized, doubtful and journaled";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };
@@ -47,6 +47,9 @@ fn main() -> Result<(), String> {
         sum.moves += report.moves;
         sum.metadata_refused += report.metadata_refused;
         sum.doubtful_answers += report.doubtful_answers;
+        sum.spent += report.spent;
+        sum.journals_failed += report.journals_failed;
+        sum.brought += report.brought;
         sum.given_up += report.given_up;
         sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
@@ -79,7 +82,14 @@ fn tell(count: u64, sum: &Report) {
         sum.metadata_refused, sum.moves, sum.given_up, sum.late_writes, sum.doubtful_answers
     );
     println!(
-        "{} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
-        sum.sections_scrubbed, sum.sections_sealed, sum.blocks_found, sum.blocks_repaired, sum.blocks_damaged
+        "{} pieces brought from journals, {} copies spent, {} journals failed; {} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
+        sum.brought,
+        sum.spent,
+        sum.journals_failed,
+        sum.sections_scrubbed,
+        sum.sections_sealed,
+        sum.blocks_found,
+        sum.blocks_repaired,
+        sum.blocks_damaged
     );
 }

@@ -6,6 +6,7 @@ mod crash;
 mod doubting;
 mod drive;
 mod faults;
+mod journaling;
 mod metadata;
 mod moving;
 mod resizing;
@@ -33,6 +34,7 @@ use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use capturing::{Capturing, Piece};
 use drive::Drive;
+use journaling::{Journaling, Work};
 use metadata::Record;
 use moving::Control;
 use rest::{Scrubs, SumsFile};
@@ -63,6 +65,7 @@ enum Pending {
     BeginCapture,
     Capture(Piece),
     Keep(u32, Box<Keep>),
+    Journal(Work),
 }
 
 /// What the client waits for.
@@ -127,6 +130,7 @@ struct World {
     reachable: [bool; COPIES_MAX],
     flushes: BTreeMap<u32, u64>,
     capturing: Option<Capturing>,
+    journaling: Option<Journaling>,
     control: Control,
     history: History,
     next_stamp: Stamp,
@@ -227,6 +231,7 @@ impl World {
             reachable: [true; COPIES_MAX],
             flushes: BTreeMap::new(),
             capturing: None,
+            journaling: Journaling::new(settings),
             control,
             history: History::default(),
             next_stamp: 1,
@@ -263,6 +268,7 @@ impl World {
             return self.change_copies();
         }
         self.carry_out_unfenced();
+        self.look_at_journal()?;
         if self.settings.stalls_per_ten_thousand > 0 && self.stall()? || self.resize_sometimes()? {
             return Ok(());
         }
@@ -293,16 +299,24 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         self.drives.iter_mut().for_each(|drive| (drive.is_silent, drive.is_broken) = (false, false));
         self.end_metadata_faults();
-        while !self.pending.is_empty() || !self.orphans.is_empty() || !self.metadata.is_idle() {
+        while self.pending.iter().any(|pending| !self.is_parked(pending))
+            || !self.orphans.is_empty()
+            || !self.metadata.is_idle()
+        {
             self.now += 1;
             self.answer_one()?;
             if self.pending.is_empty() {
                 self.come_back()?;
                 self.retry_metadata()?;
             }
+            self.renew_spent()?;
         }
         let left = self.in_flight.len() + self.flushes.len() + self.steps.len();
-        if left > 0 { Err(format!("{left} requests were never answered")) } else { Ok(()) }
+        if left > 0 && !self.is_journal_jammed() {
+            Err(format!("{left} requests were never answered"))
+        } else {
+            Ok(())
+        }
     }
 
     fn send(&mut self) -> Result<(), String> {
@@ -359,26 +373,33 @@ impl World {
         let slot = self.random.below(COPIES_MAX as u64) as usize;
         let standings = self.mirror.standings(extent);
         let in_sync = standings.iter().filter(|standing| **standing == Standing::InSync).count();
-        let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
-        let is_gone = self.stands[extent as usize][slot] == Standing::Absent;
-        let is_idle = is_idle && !self.mirror.is_capturing();
         let mut effects = Vec::new();
         match standings[slot] {
-            // The files of a copy go only once that is durable.
-            Standing::Absent if is_gone && is_idle && !self.drives[slot].is_broken => {
-                self.drives[slot].files[extent as usize] = File::default();
-                self.drives[slot].sums[extent as usize] = SumsFile::default();
-                self.unknown.remove(&(slot, extent));
-                self.mirror.add(extent, slot, &mut effects);
-                // All places are recorded here.
-                self.mirror.confirm_added(extent, slot);
-            }
+            Standing::Absent => self.add_copy((slot, extent), &mut effects),
             Standing::InSync | Standing::Stale if in_sync > 1 => {
                 _ = self.mirror.remove(extent, slot, &mut effects);
             }
             _ => {}
         }
         self.take(effects)
+    }
+
+    /// Adds a copy of an extent, if that can be now.
+    fn add_copy(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
+        // The files of a copy go only once that is durable.
+        let is_gone = self.stands[extent as usize][slot] == Standing::Absent;
+        let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
+        let is_idle = is_idle && self.can_sit_anew((slot, extent)) && !self.mirror.is_capturing();
+        if !is_gone || !is_idle || self.drives[slot].is_broken {
+            return;
+        }
+        self.drives[slot].files[extent as usize] = File::default();
+        self.drives[slot].sums[extent as usize] = SumsFile::default();
+        self.unknown.remove(&(slot, extent));
+        self.sit_down((slot, extent));
+        self.mirror.add(extent, slot, effects);
+        // All places are recorded here.
+        self.mirror.confirm_added(extent, slot);
     }
 
     /// Takes over what the mirror wants, and carries it out in its turn.
@@ -396,6 +417,11 @@ impl World {
     fn take_one(&mut self, effect: Effect) -> Result<(), String> {
         self.note(&effect);
         match effect {
+            Effect::Act { slot, action: Action::Sync { extent, generation }, .. }
+                if self.is_behind(slot) && self.settings.sabotage != Sabotage::SyncsFilesAlone =>
+            {
+                self.sync_journaled(extent, generation)?;
+            }
             Effect::Act { slot, action: Action::Sync { extent, generation }, .. } => {
                 let point = self.drives[slot].files[extent as usize].sync_point();
                 self.pending.push(Pending::Sync(slot, (extent, generation), point));
@@ -438,13 +464,14 @@ impl World {
                 self.older_in_sync.retain(|(slot, of)| *of != extent || standings[*slot] == Standing::InSync);
                 let mirror = &self.mirror;
                 self.control.hear(extent, &standings, |slot| mirror.has_answered(extent, slot));
+                self.forget_journaled(extent)?;
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
             Effect::Fell { slot, extent, .. } => {
                 self.fell.insert((slot, extent));
                 let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                 let is_last = !self.mirror.has_other(extent, slot);
-                if !self.drives[slot].has_failed && (is_last || !lacks_metadata) {
+                if !self.has_failed(slot) && (is_last || !lacks_metadata) {
                     return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
                 }
             }
@@ -484,7 +511,8 @@ impl World {
             return Ok(());
         }
         let index = self.random.below(self.pending.len() as u64) as usize;
-        if self.is_silent(&self.pending[index]) || self.is_slow(index) {
+        let is_parked = self.is_parked(&self.pending[index]);
+        if is_parked || self.is_silent(&self.pending[index]) || self.is_slow(index) {
             return Ok(());
         }
         let pending = self.pending.swap_remove(index);
@@ -516,6 +544,7 @@ impl World {
                 }
                 self.mirror.answer(slot, Answer::Synced(extent, generation, result), &mut effects);
             }
+            Pending::Journal(work) => self.answer_journal(work)?,
             Pending::Action(slot, owner, action) => {
                 let context = action.operation().map(|operation| (slot, operation));
                 if let Some(context) = context.filter(|context| !self.contexts.contains_key(context)) {
@@ -523,6 +552,10 @@ impl World {
                 }
                 self.prepare(slot, owner, &action);
                 let extent = action.extent().expect("ends are not carried out");
+                let is_of_file = matches!(action, Action::Open { .. } | Action::Allocate { .. });
+                if self.is_behind(slot) && !is_of_file {
+                    return self.ask_journal(owner, &action);
+                }
                 let answer = self.carry_out(slot, owner, action);
                 self.note_unknown(slot, &action, &answer);
                 self.note_fault((slot, extent), owner, &answer);
@@ -720,7 +753,7 @@ impl World {
     }
 
     /// All copies in sync have the same.
-    fn compare(&self) -> Result<(), String> {
+    fn compare(&mut self) -> Result<(), String> {
         self.look_for_foreign_bytes()?;
         for extent in 0..EXTENTS {
             let standings = self.mirror.standings(extent);
@@ -732,11 +765,12 @@ impl World {
                 ));
             }
             let good: Vec<usize> = self.mirror.readable(extent, 0, EXTENT_BYTES as u32).iter().collect();
-            let files: Vec<&File> =
-                good.iter().map(|slot| &self.drives[*slot].files[extent as usize]).collect();
-            let blocks: BTreeSet<u32> = files.iter().flat_map(|file| file.data_blocks()).collect();
+            let blocks: BTreeSet<u32> =
+                good.iter().flat_map(|slot| self.blocks_of((*slot, extent))).collect();
             for block in blocks {
-                let contents: BTreeSet<Block> = files.iter().map(|file| file.read(block)).collect();
+                let contents: Result<BTreeSet<Block>, String> =
+                    good.iter().map(|slot| self.content((*slot, extent), block)).collect();
+                let contents = contents?;
                 if contents.len() > 1 {
                     return Err(format!("block {block} of extent {extent} differs on copies {good:?}"));
                 }

@@ -34,10 +34,27 @@ pub(crate) fn write_from(buffer: &[Stamp], file: &mut File, range: Range, is_dur
     }
 }
 
+/// The blocks of a buffer that a transfer is about.
+pub(crate) fn contents(buffer: &[Stamp], range: Range) -> Vec<Block> {
+    let block = |at: usize| buffer[at..at + BLOCK_SECTORS].try_into().expect("a block has so many sectors");
+    blocks(range).map(|(_, at)| block(at)).collect()
+}
+
+/// Puts blocks into a buffer, from an offset in bytes on.
+pub(crate) fn fill(buffer: &mut [Stamp], offset: u32, contents: &[Block]) {
+    let first = (offset / SECTOR_BYTES) as usize;
+    let places = buffer[first..].chunks_exact_mut(BLOCK_SECTORS);
+    places.zip(contents).for_each(|(place, content)| place.copy_from_slice(content));
+}
+
 /// Takes those sectors of an edge's block over that a request does not cover.
 pub(crate) fn merge_edge(buffer: &mut [Stamp], file: &File, request: &Request, edge: EdgeRead) {
+    merge_content(buffer, file.read(edge.block_offset / BLOCK_BYTES as u32), request, edge);
+}
+
+/// The same, with what was read of the block.
+pub(crate) fn merge_content(buffer: &mut [Stamp], content: Block, request: &Request, edge: EdgeRead) {
     let covered = request.offset..request.offset + request.length;
-    let content = file.read(edge.block_offset / BLOCK_BYTES as u32);
     for (sector, stamp) in content.into_iter().enumerate() {
         let offset = edge.block_offset + sector as u32 * SECTOR_BYTES;
         if !covered.contains(&offset) {

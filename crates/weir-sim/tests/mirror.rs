@@ -80,6 +80,14 @@ fn answer_is_never_taken_for_more_than_it_says() {
     assert!(doubtful > 200, "only {doubtful} answers could be taken for more than they said");
 }
 
+#[test]
+fn copy_behind_a_write_journal_is_as_good_as_any_other() {
+    let reports = check(150, Settings::journaled);
+    let (brought, spent) = (sum(&reports, |report| report.brought), sum(&reports, |report| report.spent));
+    assert!(brought > 2000, "only {brought} pieces were brought from journals");
+    assert!(spent > 50, "only {spent} copies lost what was acknowledged with their journals");
+}
+
 type Kind = fn(u64) -> Settings;
 
 /// Worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client was told of
@@ -142,6 +150,9 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         (Sabotage::BeginsEpochsAnew, Settings::resized),
         (Sabotage::RecordsFirst, Settings::moved),
         (Sabotage::GivesBackEarly, Settings::moved),
+        (Sabotage::ServesWithoutJournal, Settings::journaled),
+        (Sabotage::SyncsFilesAlone, Settings::journaled),
+        (Sabotage::MapsFilesAlone, Settings::journaled),
     ];
     for (sabotage, settings) in all {
         let is_noticed = |seed| run(Settings { sabotage, ..settings(seed) }).is_err();

@@ -41,6 +41,7 @@ impl World {
                     self.write_metadata_or_not(pending)
                 }
                 Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
+                Pending::Journal(work) => self.end_journal_work(work),
                 Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
             }
         }
@@ -55,6 +56,7 @@ impl World {
         self.is_resizing = false;
         self.control.restart();
         let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
+        self.stop_journal(is_kill);
         for drive in &mut self.drives {
             for file in &mut drive.files {
                 match is_kill && !drive.has_failed {
@@ -82,6 +84,7 @@ impl World {
         let begun = self.find()?;
         self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        self.start_journal()?;
         if self.accept_failures(&failed)? {
             return self.crash();
         }
@@ -101,7 +104,12 @@ impl World {
     /// is left that drives may still carry out.
     fn leave_under_way(&mut self) {
         self.report.kills += 1;
-        let is_of_one = |pending: &mut Pending| matches!(pending, Pending::Action(..) | Pending::Sync(..));
+        let behind = self.journaled_slot();
+        // What was not handed to a journal yet no drive was asked for.
+        let is_of_one = |pending: &mut Pending| match pending {
+            Pending::Action(slot, ..) | Pending::Sync(slot, ..) => Some(*slot) != behind,
+            _ => false,
+        };
         let orphaned: Vec<Pending> = self.pending.extract_if(.., is_of_one).collect();
         orphaned.into_iter().for_each(|work| self.orphan_of_one(work));
         if self.settings.sabotage == Sabotage::StartsUnfenced {
@@ -118,6 +126,7 @@ impl World {
         self.reachable = std::array::from_fn(|slot| {
             is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
         });
+        self.reach_journal(only);
         if let Ok(found) = self.control.beginnings(&self.drives, &self.reachable, &self.witness) {
             return Ok(found);
         }
@@ -144,8 +153,9 @@ impl World {
             if !readable.iter().any(|slot| is_well(&slot)) {
                 continue;
             }
-            for slot in readable.iter().filter(is_well) {
-                stamps.insert(self.drives[slot].files[extent as usize].read(block)[index]);
+            let well: Vec<usize> = readable.iter().filter(is_well).collect();
+            for slot in well {
+                stamps.insert(self.content((slot, extent), block)?[index]);
             }
             if stamps.len() != 1 {
                 return Err(format!(

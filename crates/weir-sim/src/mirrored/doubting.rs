@@ -3,7 +3,7 @@
 
 use weir_volume::mirror::MetadataFault;
 
-use super::{Pending, World};
+use super::{Pending, Work, World};
 
 /// How long what follows from an answer may take, in steps.
 const DOUBT_STEPS: u64 = 100;
@@ -20,7 +20,8 @@ impl World {
     /// True if what is under way is a sync that takes longer.
     pub(super) fn is_slow(&mut self, index: usize) -> bool {
         let slow = self.settings.slow_syncs_per_mille;
-        let is_sync = matches!(self.pending[index], Pending::Sync(0, ..));
+        let is_sync =
+            matches!(self.pending[index], Pending::Sync(0, ..) | Pending::Journal(Work::SyncSlow { .. }));
         slow > 0 && !self.is_resting && is_sync && self.random.chance(slow, 1000)
     }
 

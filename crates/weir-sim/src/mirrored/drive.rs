@@ -44,7 +44,9 @@ impl World {
     /// Where a file holds data, as its filesystem tells.
     pub(super) fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
         let is_exact = self.settings.abilities[slot].tells_holes;
-        transfer::allocation_map(&self.drives[slot].files[extent as usize], is_exact)
+        let mut map = transfer::allocation_map(&self.drives[slot].files[extent as usize], is_exact);
+        self.add_journaled_pieces((slot, extent), &mut map);
+        map
     }
 
     /// Zeroes a range or gives it back, as the filesystem of its drive can.

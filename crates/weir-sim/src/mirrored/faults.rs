@@ -49,8 +49,9 @@ impl World {
         }
         let standings = self.mirror.standings(extent);
         let is_left = |slot: &usize| {
-            let is_well = self.reachable[*slot] && !self.drives[*slot].is_broken;
-            standings[*slot] == Standing::InSync && is_well && !self.fell.contains(&(*slot, extent))
+            standings[*slot] == Standing::InSync
+                && self.is_well(*slot)
+                && !self.fell.contains(&(*slot, extent))
         };
         let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
         let since = flying.began.max(flying.failed_at);

@@ -287,7 +287,7 @@ impl World {
         account: &Arc<Account>,
     ) -> Result<(), String> {
         self.end_earlier_metadata(slot);
-        let drive = &self.drives[slot];
+        let drive = &self.drives[self.metadata_home(slot)];
         let fault = if drive.is_broken { Some(MetadataFault::Broken) } else { drive.metadata_fault };
         let is_torn = fault == Some(MetadataFault::Broken) && !drive.is_broken && self.random.chance(1, 2);
         self.note_doubtful(slot, extent, fault.is_some());
@@ -330,7 +330,7 @@ impl World {
                 self.drives[slot].accounts[extent as usize] = None;
             }
             Pending::Metadata { slot, extent, account, .. }
-                if !self.drives[slot].is_broken && self.random.chance(1, 2) =>
+                if !self.drives[self.metadata_home(slot)].is_broken && self.random.chance(1, 2) =>
             {
                 self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
             }

@@ -50,6 +50,12 @@ pub enum Sabotage {
     RecordsFirst,
     /// The file of a copy that is to go does so before another one has everything.
     GivesBackEarly,
+    /// A copy behind a write journal whose drive was not found is served without it.
+    ServesWithoutJournal,
+    /// What a copy behind a write journal is to make durable is synced in its file, and not in the journal.
+    SyncsFilesAlone,
+    /// What a journal has of a copy is a hole if the file has nothing there.
+    MapsFilesAlone,
 }
 
 /// What the filesystem of a drive can do.
@@ -115,6 +121,10 @@ pub struct Settings {
     pub rot: Rot,
     /// What the filesystem of each drive can do.
     pub abilities: [Abilities; COPIES_MAX],
+    /// The copies of this number are behind a write journal.
+    pub journaled_slot: Option<usize>,
+    /// Blocks of its log.
+    pub journal_blocks: u32,
     /// Of ten crashes, in how many the daemon alone ends, and what it has asked drives for goes on.
     pub kills_per_ten: u64,
     /// Of 1000 times that the first drive could answer a sync, in how many it does not yet.
@@ -162,6 +172,8 @@ impl Settings {
             scrubs_per_mille: 0,
             rot: Rot::None,
             abilities: [Abilities::ALL; COPIES_MAX],
+            journaled_slot: None,
+            journal_blocks: 0,
             kills_per_ten: 0,
             slow_syncs_per_mille: 0,
             errors_per_mille: 0,
@@ -251,6 +263,24 @@ impl Settings {
             _ => Settings::all_at_once(seed),
         };
         Settings { resizes_per_ten_thousand: 60, ..base }
+    }
+
+    /// One copy is behind a write journal that is soon full, beside power cuts, kills and failing drives, that of the journal
+    /// too; copies come and go.
+    pub fn journaled(seed: u64) -> Settings {
+        let base = match seed % 3 {
+            0 => Settings::quiet(seed),
+            _ => Settings { swaps_per_mille: 0, ..Settings::all_at_once(seed) },
+        };
+        let copies = 2 + (seed / 3 % 2) as usize;
+        Settings {
+            copies,
+            journaled_slot: Some(seed as usize % copies),
+            journal_blocks: [264, 400, 700][(seed / 9 % 3) as usize],
+            kills_per_ten: 4,
+            steps: 3000,
+            ..base
+        }
     }
 
     /// Drives fail and come back before they answer syncs, writes of metadata and epoch records fail and are tried again,
@@ -346,6 +376,12 @@ pub struct Report {
     pub sections_scrubbed: u64,
     /// Sections that were sealed after that.
     pub sections_sealed: u64,
+    /// Copies that lost with a write journal, or by what it held, what was acknowledged.
+    pub spent: u64,
+    /// Write journals that failed.
+    pub journals_failed: u64,
+    /// Pieces that a write journal brought to files behind it.
+    pub brought: u64,
     /// Replicas that came back with metadata that was not what was last written there.
     pub swapped: u64,
     /// Blocks of copies that were found bad where others were good.

@@ -33,7 +33,9 @@ impl Pending {
             Pending::Metadata { slot, extent, .. } => Some((*extent, std::iter::once(*slot).collect())),
             Pending::Keep(extent, work) => Some((*extent, slots_of(work))),
             Pending::Capture(piece) => Some((piece.extent, piece.slots)),
-            Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } => None,
+            Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } | Pending::Journal(_) => {
+                None
+            }
         }
     }
 
@@ -99,7 +101,7 @@ impl World {
                 | Pending::Record { extent: of, .. }
                 | Pending::Metadata { extent: of, .. }
                 | Pending::Keep(of, _) => *of == extent,
-                Pending::BeginCapture => false,
+                Pending::BeginCapture | Pending::Journal(_) => false,
                 Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
             })
     }
@@ -136,6 +138,7 @@ impl World {
             Pending::Metadata { .. } | Pending::Failure(_) | Pending::Record { .. } => false,
             Pending::Keep(_, work) => !matches!(**work, Keep::Seal(_)) || slots.iter().any(has_it),
             Pending::Capture(_) | Pending::BeginCapture => true,
+            Pending::Journal(_) => false,
         }
     }
 
@@ -248,7 +251,8 @@ impl World {
                 self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
             }
             Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
-            Pending::Capture(_) | Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } => {}
+            Pending::Capture(_) | Pending::BeginCapture | Pending::Failure(_) => {}
+            Pending::Record { .. } | Pending::Journal(_) => {}
         }
     }
 

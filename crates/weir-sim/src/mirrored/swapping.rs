@@ -93,7 +93,7 @@ impl World {
         for extent in 0..EXTENTS {
             self.swap_for_older(extent, slot);
             let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
-            if !is_known || self.has_orphans(extent, slot) {
+            if !is_known || self.has_orphans(extent, slot) || !self.can_sit((slot, extent)) {
                 continue;
             }
             // One that never got metadata is made anew, and lacks everything.
@@ -101,6 +101,7 @@ impl World {
             let is_foreign = self.mirror.is_foreign(extent, slot, &found);
             if self.mirror.rejoin(extent, slot, &found, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
+                self.sit_down((slot, extent));
                 self.report.swapped += u64::from(is_foreign);
                 self.fell.remove(&(slot, extent));
                 self.unknown.remove(&(slot, extent));

@@ -1,0 +1,476 @@
+//! Copies behind a write journal in the imagined machine: what is asked of them goes to a journal on another drive, as the
+//! data plane has it. [`Journal`] decides what is written where and when; here are the files, and answers in any order.
+
+mod asking;
+mod working;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_journal::{
+    Action as JournalAction, DestageContent, DestageId, Fault as JournalFault, FileId, FileKey, Geometry,
+    Journal, Part, Pin, Ticket,
+};
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, COPIES_MAX};
+use weir_volume::mirror::{MirrorId, Standing};
+use weir_volume::{AllocationMap, EdgeRead, Generation, OperationId};
+
+use super::{Sabotage, Settings, World};
+use crate::disk::{Block, File, SyncPoint};
+use crate::journal_file::{self, Cell, block_at};
+use crate::requests::EXTENTS;
+
+const BLOCK: u32 = BLOCK_BYTES as u32;
+/// Where the journal lies: no copy of the volume begins there.
+const JOURNAL_DRIVE: usize = COPIES_MAX - 1;
+/// Steps after which the journal is told that time has passed.
+const INTERVAL: u64 = 64;
+
+/// A copy of an extent.
+type Copy = (usize, u32);
+
+/// The journal, and who is behind it.
+#[derive(Debug)]
+pub(in crate::mirrored) struct Journaling {
+    /// The copies of this number are behind it.
+    slot: usize,
+    geometry: Geometry,
+    file: File<Cell<Block>>,
+    core: Journal,
+    /// Its drive was not found at the start, or it has failed: it is not used.
+    is_away: bool,
+    /// The slow drive was found at the start, or since.
+    is_slow_found: bool,
+    /// What was asked for and has not ended.
+    asked: BTreeMap<Ticket, Asked>,
+    last_ticket: u64,
+    /// Extents whose copies have lost what was acknowledged.
+    spent: BTreeSet<u32>,
+    /// Extents that the journal was told to forget.
+    forgetting: BTreeSet<u32>,
+    /// What keeps what reads were told, by number.
+    pins: BTreeMap<u64, Pin>,
+    last_pin: u64,
+}
+
+/// What a copy asked for.
+#[derive(Clone, Debug)]
+struct Asked {
+    extent: u32,
+    asker: Asker,
+    /// What is written.
+    payload: Vec<Block>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    /// An operation that is about so many bytes, of a request or step.
+    Operation(OperationId, Option<MirrorId>, u32),
+    Sync(Generation),
+}
+
+/// What is under way for the journal. Blocks of its file are counted from its beginning.
+#[derive(Clone, Debug)]
+pub(in crate::mirrored) enum Work {
+    Record {
+        block: u32,
+        cells: Vec<Cell<Block>>,
+        is_durable: bool,
+    },
+    Superblock {
+        block: u32,
+        cell: Cell<Block>,
+    },
+    SyncJournal(SyncPoint),
+    /// Sources are block and number.
+    Fetch {
+        operation: DestageId,
+        extent: u32,
+        block: u32,
+        sources: Vec<(u32, u32)>,
+    },
+    Bring {
+        operation: DestageId,
+        extent: u32,
+        block: u32,
+        contents: Vec<Block>,
+    },
+    Place {
+        operation: DestageId,
+        extent: u32,
+        range: (u32, u32),
+        is_zero: bool,
+    },
+    PassBy {
+        ticket: Ticket,
+        extent: u32,
+        block: u32,
+        contents: Vec<Block>,
+        is_durable: bool,
+    },
+    SyncSlow {
+        file: FileId,
+        extent: u32,
+        point: SyncPoint,
+    },
+    Read(Reading),
+    /// Something that a copy asked for has ended.
+    Answer {
+        ticket: Ticket,
+        result: Result<(), JournalFault>,
+    },
+}
+
+/// A read, piece by piece.
+#[derive(Clone, Debug)]
+pub(in crate::mirrored) struct Reading {
+    extent: u32,
+    operation: OperationId,
+    owner: Option<MirrorId>,
+    target: Target,
+    /// What is still to be read.
+    parts: Vec<Part>,
+    contents: Vec<Block>,
+    /// Its number among those that are under way.
+    pin: u64,
+}
+
+/// Where what is read goes.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Buffer(u32),
+    Edge(EdgeRead),
+}
+
+impl Work {
+    /// The extent whose slow file it is done with.
+    fn slow_extent(&self) -> Option<u32> {
+        match self {
+            Work::Fetch { extent, .. }
+            | Work::Bring { extent, .. }
+            | Work::Place { extent, .. }
+            | Work::PassBy { extent, .. }
+            | Work::SyncSlow { extent, .. } => Some(*extent),
+            Work::Record { .. } | Work::Superblock { .. } | Work::SyncJournal(_) => None,
+            Work::Read(_) | Work::Answer { .. } => None,
+        }
+    }
+}
+
+impl Journaling {
+    /// That of a new volume, if it has one.
+    pub(in crate::mirrored) fn new(settings: Settings) -> Option<Journaling> {
+        let slot = settings.journaled_slot?;
+        let geometry = Geometry::tiny(settings.journal_blocks);
+        let mut file = File::default();
+        let core = journal_file::make(&mut file, geometry, 1).expect("nothing fails in a new file");
+        Some(Journaling {
+            slot,
+            geometry,
+            file,
+            core,
+            is_away: false,
+            is_slow_found: true,
+            asked: BTreeMap::new(),
+            last_ticket: 0,
+            spent: BTreeSet::new(),
+            forgetting: BTreeSet::new(),
+            pins: BTreeMap::new(),
+            last_pin: 0,
+        })
+    }
+
+    fn key(&self, extent: u32) -> FileKey {
+        FileKey { extent, copy: self.slot as u8 }
+    }
+
+    fn file_of(&mut self, extent: u32) -> FileId {
+        self.core.open(self.key(extent)).expect("a journal takes more files")
+    }
+
+    fn known(&self, extent: u32) -> Option<FileId> {
+        let key = self.key(extent);
+        self.core.files().find(|(known, _)| *known == key).map(|(_, file)| file)
+    }
+
+    fn extent_of(&self, file: FileId) -> u32 {
+        let (key, _) = self.core.files().find(|(_, id)| *id == file).expect("a journal names what it knows");
+        key.extent
+    }
+
+    fn enter(&mut self, asked: Asked) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.asked.insert(ticket, asked);
+        ticket
+    }
+
+    /// True if a copy of an extent can be behind it.
+    fn has_room_for(&self, extent: u32) -> bool {
+        !self.is_away && !self.spent.contains(&extent) && !self.forgetting.contains(&extent)
+    }
+
+    /// Blocks of a file of which it has data.
+    fn blocks(&self, extent: u32) -> Vec<u32> {
+        let live = self.known(extent).into_iter().flat_map(|file| self.core.live(file));
+        live.flat_map(|(offset, length)| offset / BLOCK..(offset + length) / BLOCK).collect()
+    }
+
+    /// What it was asked for and is to be begun.
+    fn work_of(&self, action: &JournalAction, slow: impl Fn(u32) -> SyncPoint) -> Work {
+        match action {
+            JournalAction::WriteRecord { position_bytes, is_durable, .. } => {
+                let payload = |ticket: Ticket, _| self.asked[&ticket].payload.clone();
+                let cells = journal_file::record_cells(&self.core, payload);
+                Work::Record { block: block_at(*position_bytes), cells, is_durable: *is_durable }
+            }
+            JournalAction::SyncJournal => Work::SyncJournal(self.file.sync_point()),
+            JournalAction::WriteSuperblock { position_bytes } => {
+                let cell = journal_file::superblock(&self.core);
+                Work::Superblock { block: block_at(*position_bytes), cell }
+            }
+            JournalAction::Destage { operation, file, offset, length, content } => {
+                self.destage(*operation, self.extent_of(*file), (*offset, *length), content)
+            }
+            JournalAction::PassBy { ticket, file, offset, is_durable, .. } => Work::PassBy {
+                ticket: *ticket,
+                extent: self.extent_of(*file),
+                block: offset / BLOCK,
+                contents: self.asked[ticket].payload.clone(),
+                is_durable: *is_durable,
+            },
+            JournalAction::SyncSlow { file } => {
+                let extent = self.extent_of(*file);
+                Work::SyncSlow { file: *file, extent, point: slow(extent) }
+            }
+            JournalAction::Done { ticket, result } => Work::Answer { ticket: *ticket, result: *result },
+            action => unreachable!("{action:?} is not carried out"),
+        }
+    }
+
+    fn destage(
+        &self,
+        operation: DestageId,
+        extent: u32,
+        (offset, length): (u32, u32),
+        content: &DestageContent,
+    ) -> Work {
+        let block = offset / BLOCK;
+        match content {
+            DestageContent::Data(sources) => {
+                let source =
+                    |source: &weir_journal::Source| (block_at(source.position_bytes), source.length / BLOCK);
+                Work::Fetch { operation, extent, block, sources: sources.iter().map(source).collect() }
+            }
+            DestageContent::Zeroes => {
+                let contents = vec![Block::default(); (length / BLOCK) as usize];
+                Work::Bring { operation, extent, block, contents }
+            }
+            DestageContent::Zero => Work::Place { operation, extent, range: (offset, length), is_zero: true },
+            DestageContent::Release => {
+                Work::Place { operation, extent, range: (offset, length), is_zero: false }
+            }
+        }
+    }
+
+    /// A block of its file, taken for data.
+    fn content(&self, block: u32) -> Block {
+        match self.file.read(block) {
+            Cell::Data(content) => content,
+            Cell::Bytes(_) => [crate::requests::FOREIGN; crate::BLOCK_SECTORS],
+        }
+    }
+}
+
+impl World {
+    fn journal(&mut self) -> &mut Journaling {
+        self.journaling.as_mut().expect("there is a journal, or nothing is asked of it")
+    }
+
+    /// The number of the copies that are behind the journal.
+    pub(in crate::mirrored) fn journaled_slot(&self) -> Option<usize> {
+        let is_mistaken = self.settings.sabotage == Sabotage::ServesWithoutJournal;
+        let journal = self.journaling.as_ref().filter(|journal| !(journal.is_away && is_mistaken));
+        journal.map(|journal| journal.slot)
+    }
+
+    pub(in crate::mirrored) fn is_behind(&self, slot: usize) -> bool {
+        self.journaled_slot() == Some(slot)
+    }
+
+    /// True if a copy of an extent is behind no journal, or could be behind the one that there is.
+    pub(in crate::mirrored) fn can_sit(&self, (slot, extent): Copy) -> bool {
+        let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
+        behind.is_none_or(|journal| journal.has_room_for(extent))
+    }
+
+    /// True if a copy of an extent could be made there: what a journal has of one before it is forgotten.
+    pub(in crate::mirrored) fn can_sit_anew(&self, (slot, extent): Copy) -> bool {
+        let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
+        behind.is_none_or(|journal| !journal.is_away && journal.known(extent).is_none())
+    }
+
+    /// The drive where replica metadata of a copy lies.
+    pub(in crate::mirrored) fn metadata_home(&self, slot: usize) -> usize {
+        if self.is_behind(slot) { JOURNAL_DRIVE } else { slot }
+    }
+
+    /// True if a drive failed that a copy needs.
+    pub(in crate::mirrored) fn has_failed(&self, slot: usize) -> bool {
+        self.drives[slot].has_failed || self.drives[self.metadata_home(slot)].has_failed
+    }
+
+    /// True if nothing is the matter with the drives that a copy needs.
+    pub(in crate::mirrored) fn is_well(&self, slot: usize) -> bool {
+        let home = self.metadata_home(slot);
+        self.reachable[slot] && !self.drives[slot].is_broken && !self.drives[home].is_broken
+    }
+
+    /// A journal whose drive is not there takes those behind it along.
+    pub(in crate::mirrored) fn reach_journal(&mut self, only: Option<usize>) {
+        let Some(Journaling { slot, .. }) = self.journaling else { return };
+        if only == Some(slot) {
+            self.reachable[JOURNAL_DRIVE] = true;
+        }
+        let is_mistaken = self.settings.sabotage == Sabotage::ServesWithoutJournal;
+        self.reachable[slot] &= self.reachable[JOURNAL_DRIVE] || is_mistaken;
+    }
+
+    /// Time passes for the journal, and nobody writes to it now and then.
+    pub(in crate::mirrored) fn look_at_journal(&mut self) -> Result<(), String> {
+        if self.journaling.as_ref().is_none_or(|journal| journal.is_away) {
+            return Ok(());
+        }
+        let mut actions = Vec::new();
+        if self.now.is_multiple_of(INTERVAL) {
+            self.journal().core.interval_passed(&mut actions);
+        }
+        if self.random.chance(1, 200) {
+            let is_draining = self.random.chance(1, 3);
+            self.journal().core.set_draining(is_draining, &mut actions);
+        }
+        self.take_from_journal(actions)?;
+        if self.settings.breaks_per_ten_thousand > 0 && self.random.chance(1, 300) {
+            self.lose_path()?;
+        }
+        if self.random.chance(1, 50) { self.renew_spent() } else { Ok(()) }
+    }
+
+    /// The path of the slow drive vanishes: copies there that others stand in for are out of service until they are taken
+    /// back. What the journal asks of files there waits, or was asked before.
+    pub(in crate::mirrored) fn lose_path(&mut self) -> Result<(), String> {
+        let Some(slot) = self.journaled_slot() else { return Ok(()) };
+        let mut effects = Vec::new();
+        for extent in 0..EXTENTS {
+            if self.mirror.is_there(extent, slot) && self.mirror.has_other(extent, slot) {
+                self.drives[slot].has_failed = true;
+                self.mirror.retire(extent, slot, &mut effects);
+            }
+        }
+        self.take(effects)
+    }
+
+    /// True if nothing may go on behind the journal until the next start: it holds what is left of an extent whose last copy
+    /// failed, and has no room beside that.
+    pub(in crate::mirrored) fn is_journal_jammed(&self) -> bool {
+        let Some(journal) = &self.journaling else { return false };
+        journal.core.usage().waiting > 0 && journal.spent.iter().any(|extent| self.mirror.is_lost(*extent))
+    }
+
+    /// Copies that have lost what was acknowledged are made anew: what the journal holds of them may fill it, and others
+    /// behind it wait for its space.
+    pub(in crate::mirrored) fn renew_spent(&mut self) -> Result<(), String> {
+        let Some(journal) = &self.journaling else { return Ok(()) };
+        let (slot, spent) = (journal.slot, journal.spent.clone());
+        let mut effects = Vec::new();
+        for extent in spent {
+            match self.mirror.standings(extent)[slot] {
+                Standing::Absent => self.add_copy((slot, extent), &mut effects),
+                _ if self.mirror.has_other(extent, slot) => {
+                    _ = self.mirror.remove(extent, slot, &mut effects);
+                }
+                _ => {}
+            }
+        }
+        self.take(effects)
+    }
+
+    /// It is durable which copies of an extent there are: the journal forgets what it has of one that is gone.
+    pub(in crate::mirrored) fn forget_journaled(&mut self, extent: u32) -> Result<(), String> {
+        let Some(journal) = &mut self.journaling else { return Ok(()) };
+        let is_gone = self.stands[extent as usize][journal.slot] == Standing::Absent;
+        let file = journal.known(extent).filter(|_| is_gone && !journal.is_away);
+        let Some(file) = file.filter(|_| journal.forgetting.insert(extent)) else { return Ok(()) };
+        let mut actions = Vec::new();
+        journal.core.forget(file, &mut actions);
+        self.take_from_journal(actions)
+    }
+
+    /// The file of a copy of an extent is there, as it was or made anew.
+    pub(in crate::mirrored) fn sit_down(&mut self, (slot, extent): Copy) {
+        if let Some(journal) = self.journaling.as_mut().filter(|journal| journal.slot == slot) {
+            journal.is_slow_found = true;
+            journal.spent.remove(&extent);
+        }
+    }
+
+    /// Adds what the journal has of a copy to what its file has.
+    pub(in crate::mirrored) fn add_journaled_pieces(&self, (slot, extent): Copy, map: &mut AllocationMap) {
+        let is_mistaken = self.settings.sabotage == Sabotage::MapsFilesAlone;
+        let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot && !is_mistaken);
+        let blocks = behind.into_iter().flat_map(|journal| journal.blocks(extent));
+        blocks.for_each(|block| map.set(block / (ALLOCATION_BYTES / BLOCK_BYTES) as u32));
+    }
+
+    /// The power fails, or the daemon alone ends: then nothing is lost of what was written.
+    pub(in crate::mirrored) fn stop_journal(&mut self, is_kill: bool) {
+        let has_failed = self.drives[JOURNAL_DRIVE].has_failed;
+        let Some(journal) = &mut self.journaling else { return };
+        match is_kill && !has_failed {
+            true => journal.file.sync(journal.file.sync_point()),
+            false => journal.file.crash(&mut self.random),
+        }
+    }
+
+    /// The journal is recovered, if its drive is there.
+    pub(in crate::mirrored) fn start_journal(&mut self) -> Result<(), String> {
+        let (is_away, reachable) = (!self.reachable[JOURNAL_DRIVE], self.reachable);
+        let Some(journal) = &mut self.journaling else { return Ok(()) };
+        journal.asked.clear();
+        journal.pins.clear();
+        (journal.spent.clear(), journal.forgetting.clear());
+        (journal.is_away, journal.is_slow_found) = (is_away, reachable[journal.slot]);
+        if is_away {
+            return Ok(());
+        }
+        let (file, geometry) = (&mut journal.file, journal.geometry);
+        journal.core = journal_file::recover_at_last(file, geometry, 1, &mut self.random)?;
+        (0..EXTENTS).try_for_each(|extent| self.forget_journaled(extent))
+    }
+
+    /// A block of a copy, wherever it lies.
+    pub(in crate::mirrored) fn content(&mut self, (slot, extent): Copy, block: u32) -> Result<Block, String> {
+        let in_file = self.drives[slot].files[extent as usize].read(block);
+        let behind = self.journaling.as_mut().filter(|journal| journal.slot == slot && !journal.is_away);
+        let Some(journal) = behind else { return Ok(in_file) };
+        let Some(file) = journal.known(extent) else { return Ok(in_file) };
+        let (mut parts, mut actions) = (Vec::new(), Vec::new());
+        let pin =
+            journal.core.read(file, block * BLOCK, BLOCK, &mut parts).map_err(|fault| fault.to_string())?;
+        let content = match parts[..] {
+            [Part::Journal { position_bytes, .. }] => journal.content(block_at(position_bytes)),
+            [Part::Zero { .. }] => Block::default(),
+            _ => in_file,
+        };
+        journal.core.read_ended(pin, &mut actions);
+        self.take_from_journal(actions)?;
+        Ok(content)
+    }
+
+    /// Blocks of a copy that may hold something other than zeroes.
+    pub(in crate::mirrored) fn blocks_of(&self, (slot, extent): Copy) -> BTreeSet<u32> {
+        let mut blocks = self.drives[slot].files[extent as usize].data_blocks();
+        let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
+        blocks.extend(behind.into_iter().flat_map(|journal| journal.blocks(extent)));
+        blocks
+    }
+}
