@@ -288,7 +288,8 @@ impl World {
         if self.random.chance(1, self.settings.steps_between_background) {
             return self.work_in_the_background();
         }
-        if self.in_flight.len() + self.flushes.len() < self.settings.depth && self.random.chance(1, 2) {
+        let has_room = self.in_flight.len() + self.flushes.len() < self.settings.depth;
+        if has_room && !self.is_journal_left_alone() && self.random.chance(1, 2) {
             return self.send();
         }
         self.answer_one()

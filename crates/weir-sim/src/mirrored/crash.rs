@@ -69,12 +69,7 @@ impl World {
             (drive.is_broken, drive.is_silent, drive.has_failed) = (false, false, false);
             drive.doubtful.clear();
         }
-        self.record_failed.clear();
-        self.doubtful_until = 0;
-        self.fell.clear();
-        self.metadata_failed.clear();
-        self.unknown.clear();
-        self.differing.clear();
+        self.forget_what_failed();
         // What was asked for just now is nobody's any more.
         self.pending.clear();
         self.metadata = MetadataWrites::default();
@@ -98,6 +93,16 @@ impl World {
         }
         self.settle()?;
         self.check_after_crash()
+    }
+
+    /// What is known since the start alone.
+    fn forget_what_failed(&mut self) {
+        self.record_failed.clear();
+        self.doubtful_until = 0;
+        self.fell.clear();
+        self.metadata_failed.clear();
+        self.unknown.clear();
+        self.differing.clear();
     }
 
     /// The daemon is killed: drives carry out what it has asked for, or never got it. The next start waits until nothing

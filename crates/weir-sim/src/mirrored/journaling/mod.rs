@@ -24,6 +24,8 @@ const BLOCK: u32 = BLOCK_BYTES as u32;
 const JOURNAL_DRIVE: usize = COPIES_MAX - 1;
 /// Steps after which the journal is told that time has passed.
 const INTERVAL: u64 = 64;
+/// Of three times so many steps nobody writes in the last third.
+const QUIET_STEPS: u64 = 100;
 
 /// A copy of an extent.
 type Copy = (usize, u32);
@@ -344,8 +346,10 @@ impl World {
         if self.now.is_multiple_of(INTERVAL) {
             self.journal().core.interval_passed(&mut actions);
         }
-        if self.random.chance(1, 200) {
-            let is_draining = self.random.chance(1, 3);
+        // It is emptied while nobody writes, and at other times too, as before it is given up.
+        let is_left_alone = self.is_journal_left_alone();
+        if self.random.chance(1, 200) || self.now.is_multiple_of(QUIET_STEPS) {
+            let is_draining = is_left_alone || self.random.chance(1, 3);
             self.journal().core.set_draining(is_draining, &mut actions);
         }
         self.take_from_journal(actions)?;
@@ -353,6 +357,11 @@ impl World {
             self.lose_path()?;
         }
         if self.random.chance(1, 50) { self.renew_spent() } else { Ok(()) }
+    }
+
+    /// True if nobody writes for now.
+    pub(in crate::mirrored) fn is_journal_left_alone(&self) -> bool {
+        self.journaling.is_some() && (self.now / QUIET_STEPS) % 3 == 2
     }
 
     /// The path of the slow drive vanishes: copies there that others stand in for are out of service until they are taken
@@ -437,7 +446,8 @@ impl World {
         let Some(journal) = &mut self.journaling else { return Ok(()) };
         journal.asked.clear();
         journal.pins.clear();
-        (journal.spent.clear(), journal.forgetting.clear());
+        journal.spent.clear();
+        journal.forgetting.clear();
         (journal.is_away, journal.is_slow_found) = (is_away, reachable[journal.slot]);
         if is_away {
             return Ok(());
