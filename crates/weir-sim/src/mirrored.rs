@@ -300,13 +300,10 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         self.drives.iter_mut().for_each(|drive| (drive.is_silent, drive.is_broken) = (false, false));
         self.end_metadata_faults();
-        while self.pending.iter().any(|pending| !self.is_parked(pending))
-            || !self.orphans.is_empty()
-            || !self.metadata.is_idle()
-        {
+        while !self.is_all_parked() || !self.orphans.is_empty() || !self.metadata.is_idle() {
             self.now += 1;
             self.answer_one()?;
-            if self.pending.is_empty() {
+            if self.is_all_parked() {
                 self.come_back()?;
                 self.retry_metadata()?;
             }

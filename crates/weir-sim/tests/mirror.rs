@@ -104,7 +104,9 @@ type Kind = fn(u64) -> Settings;
 /// metadata, the other one took that and then that it is stale itself, and the next start served neither. In 5384 the
 /// replica that had taken metadata was removed, and the only one that was left was given up for it; the world then carried
 /// out its late write over the next one, which it never asks a drive for before that has ended. In 19402 the world took two
-/// replicas for equal in a region where a change had failed, and the one whose word counts there was short of memory.
+/// replicas for equal in a region where a change had failed, and the one whose word counts there was short of memory. In
+/// 7517 the world never ended: it waited for metadata that it asked for again only when no work was left, and there was
+/// work for a drive that was not found.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),
@@ -119,6 +121,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::stalled, 2746),
     (Settings::stalled, 5384),
     (Settings::mixed, 19402),
+    (Settings::journaled, 7517),
 ];
 
 #[test]

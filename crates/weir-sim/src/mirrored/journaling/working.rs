@@ -58,6 +58,11 @@ impl World {
         is_missing && work.slow_extent().is_some()
     }
 
+    /// True if nothing is under way that something may come of.
+    pub(in crate::mirrored) fn is_all_parked(&self) -> bool {
+        self.pending.iter().all(|pending| self.is_parked(pending))
+    }
+
     /// A drive answers the journal.
     pub(in crate::mirrored) fn answer_journal(&mut self, work: Work) -> Result<(), String> {
         let result = if self.drives[JOURNAL_DRIVE].is_broken { Err(()) } else { Ok(()) };
