@@ -37,6 +37,8 @@ pub(crate) struct File {
     pub wants_synced: u64,
     /// Operations on the slow file.
     pub under_way: u32,
+    /// Its drive may have forgotten what was not synced: nothing is brought there.
+    pub is_suspended: bool,
     /// Its filesystem can neither zero nor release.
     pub is_without_placement: bool,
 }
@@ -54,6 +56,7 @@ impl File {
             syncing: None,
             wants_synced: 0,
             under_way: 0,
+            is_suspended: false,
             is_without_placement: false,
         }
     }
@@ -66,13 +69,19 @@ impl File {
 
     /// True if a sync begins.
     fn begin_sync(&mut self) -> bool {
-        let begins =
-            self.standing == Standing::Open && self.syncing.is_none() && self.wants_synced > self.synced;
+        let may_begin = self.standing == Standing::Open && !self.is_suspended && self.syncing.is_none();
+        let begins = may_begin && self.wants_synced > self.synced;
         if begins {
             self.syncing = Some(self.changes);
             self.under_way += 1;
         }
         begins
+    }
+
+    /// Nothing is asked of the slow file any more, and a sync that runs tells nothing.
+    pub fn suspend(&mut self) {
+        self.is_suspended = true;
+        self.syncing = self.syncing.map(|_| 0);
     }
 
     /// A sync has ended well; true if another one must begin.

@@ -235,6 +235,15 @@ impl Index {
         }
     }
 
+    /// Takes pieces of a file that were written, from records behind one, for not written.
+    pub fn doubt(&mut self, file: FileId, sequence: u64) {
+        let pieces = self.pieces.range_mut(key(file, 0)..=key(file, u32::MAX));
+        let is_meant = |piece: &Piece| piece.state == State::Destaged && piece.sequence > sequence;
+        for (_, piece) in pieces.filter(|(_, piece)| is_meant(piece)) {
+            piece.state = State::Dirty;
+        }
+    }
+
     /// Number of pieces.
     pub fn len(&self) -> usize {
         self.pieces.len()
@@ -254,6 +263,7 @@ mod tests {
     enum Step {
         Insert(Span, u8),
         Advance(Span),
+        Doubt(u64),
         Drop,
         Forget,
     }
@@ -270,6 +280,7 @@ mod tests {
         prop_oneof![
             8 => (span(), 0..3u8).prop_map(|(span, data)| Step::Insert(span, data)),
             2 => span().prop_map(Step::Advance),
+            1 => (0..20u64).prop_map(Step::Doubt),
             2 => Just(Step::Drop),
             1 => Just(Step::Forget),
         ]
@@ -324,6 +335,11 @@ mod tests {
                             prop_assert_eq!(cell.2, State::Dirty);
                             cell.2 = State::Destaged;
                         }
+                    }
+                    Step::Doubt(sequence) => {
+                        index.doubt(FILE, sequence);
+                        let is_meant = |(_, of, _): &&mut (Data, u64, State)| *of > sequence;
+                        oracle.iter_mut().flatten().filter(is_meant).for_each(|cell| cell.2 = State::Dirty);
                     }
                     Step::Drop if !entries.is_empty() => {
                         let (sequence, span) = entries.remove(0);

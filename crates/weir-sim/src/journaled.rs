@@ -25,6 +25,8 @@ use machine::Pending;
 const FILES: u32 = 3;
 /// Blocks of each that are used.
 const FILE_BLOCKS: u32 = 160;
+/// A fullness in thousandths up to which everything goes through the journal: there is none above it.
+const NEVER_PASSED_BY: u32 = 1001;
 /// Steps after which the journal is told that time has passed.
 const INTERVAL: u64 = 64;
 
@@ -47,6 +49,8 @@ pub enum Sabotage {
     ReadsUnpinned,
     /// A start does not wait for what a killed daemon had asked of drives.
     StartsUnfenced,
+    /// The journal is not told that the slow drive may have forgotten something.
+    ForgetsUnnoticed,
 }
 
 /// What a run is made of.
@@ -66,6 +70,8 @@ pub struct Settings {
     pub journal_faults_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a file is given up and made anew.
     pub renewals_per_mille: u64,
+    /// Of 1000 steps, in how many the slow drive goes away, with what was not stable there, or comes back.
+    pub absences_per_mille: u64,
     /// The slow drive's filesystem can neither zero nor release.
     pub is_without_placement: bool,
     /// How full the journal may be, in thousandths, for large writes to go through it.
@@ -85,10 +91,18 @@ impl Settings {
             slow_faults_per_ten_thousand: 0,
             journal_faults_per_ten_thousand: 0,
             renewals_per_mille: 0,
+            absences_per_mille: 0,
             is_without_placement: false,
             absorbing_per_mille: [0, 0, 500][(seed / 9 % 3) as usize],
             sabotage: Sabotage::None,
         }
+    }
+
+    /// The slow drive goes and comes back, and has forgotten what was not stable. Nothing passes by the journal: that would
+    /// be the owner's to write again.
+    pub fn forgetful(seed: u64) -> Settings {
+        let base = if seed.is_multiple_of(2) { Settings::quiet(seed) } else { Settings::all_at_once(seed) };
+        Settings { absences_per_mille: 20, absorbing_per_mille: NEVER_PASSED_BY, ..base }
     }
 
     /// Everything that can happen, in some mixture.
@@ -130,6 +144,8 @@ pub struct Report {
     pub forgotten: u64,
     /// Journals that failed.
     pub journals_failed: u64,
+    /// Times that the slow drive forgot what was not stable in a file.
+    pub absences: u64,
 }
 
 /// A block of the journal's file.
@@ -145,6 +161,8 @@ struct Slow {
     incarnation: u32,
     /// The slow drive has failed it.
     has_failed: bool,
+    /// The slow drive went away, or is not yet known to be back.
+    is_away: bool,
     /// It is durably on record that its content does not count.
     is_condemned: bool,
     /// What that led to is awaited.
@@ -236,6 +254,7 @@ impl World {
                 history: History::default(),
                 incarnation: 0,
                 has_failed: false,
+                is_away: false,
                 is_condemned: false,
                 is_forgetting: false,
             });
@@ -266,6 +285,10 @@ impl World {
             let index = self.random.below(FILES.into()) as usize;
             return self.forget(index);
         }
+        if self.random.chance(self.settings.absences_per_mille, 1000) {
+            let index = self.random.below(FILES.into()) as usize;
+            return self.go_or_come(index);
+        }
         if self.random.chance(1, 200) {
             let is_draining = self.random.chance(1, 3);
             let mut actions = Vec::new();
@@ -288,6 +311,7 @@ impl World {
         for _ in 0..100_000 {
             self.now += 1;
             self.forget_failed()?;
+            self.all_come()?;
             if self.has_journal_failed {
                 self.replace_journal()?;
             } else if !self.pending.is_empty() {
@@ -330,6 +354,31 @@ impl World {
         Ok(())
     }
 
+    /// The slow drive goes away from a file, or is found to be back: without what was not stable in it.
+    fn go_or_come(&mut self, index: usize) -> Result<(), String> {
+        let slow = &mut self.slow[index];
+        if slow.has_failed || slow.is_condemned {
+            return Ok(());
+        }
+        slow.is_away = !slow.is_away;
+        let (is_away, id) = (slow.is_away, slow.id);
+        let mut actions = Vec::new();
+        if !is_away {
+            self.report.absences += 1;
+            self.slow[index].file.crash(&mut self.random);
+            self.journal.resume(id, &mut actions);
+        } else if self.settings.sabotage != Sabotage::ForgetsUnnoticed {
+            self.journal.suspend(id, &mut actions);
+        }
+        self.take(actions)
+    }
+
+    /// The slow drive is found to be back, wherever it was away.
+    fn all_come(&mut self) -> Result<(), String> {
+        let away: Vec<usize> = (0..self.slow.len()).filter(|index| self.slow[*index].is_away).collect();
+        away.into_iter().try_for_each(|index| self.go_or_come(index))
+    }
+
     fn forget(&mut self, index: usize) -> Result<(), String> {
         let slow = &mut self.slow[index];
         if slow.is_forgetting || self.has_journal_failed {
@@ -349,8 +398,8 @@ impl World {
         let slow = &mut self.slow[index];
         let incarnation = slow.incarnation + 1;
         let (file, history) = (File::default(), History::default());
-        let (has_failed, is_condemned, is_forgetting) = (false, false, false);
-        *slow = Slow { id, file, history, incarnation, has_failed, is_condemned, is_forgetting };
+        let (has_failed, is_away, is_condemned, is_forgetting) = (false, false, false, false);
+        *slow = Slow { id, file, history, incarnation, has_failed, is_away, is_condemned, is_forgetting };
         Ok(())
     }
 

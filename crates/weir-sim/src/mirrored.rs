@@ -467,6 +467,7 @@ impl World {
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
             Effect::Fell { slot, extent, .. } => {
                 self.fell.insert((slot, extent));
+                self.suspend_journaled((slot, extent))?;
                 let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                 let is_last = !self.mirror.has_other(extent, slot);
                 if !self.has_failed(slot) && (is_last || !lacks_metadata) {

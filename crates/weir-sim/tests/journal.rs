@@ -31,6 +31,13 @@ fn promises_hold_whatever_drives_do() {
     assert!(sum(&reports, |report| report.acknowledged) > 200_000);
 }
 
+#[test]
+fn what_a_slow_drive_forgot_is_brought_there_again() {
+    let reports = check(400, Settings::forgetful);
+    assert!(sum(&reports, |report| report.absences) > 3000, "slow drives hardly went away");
+    assert!(sum(&reports, |report| report.tail_moves) > 500, "space was hardly used again");
+}
+
 /// Seeds of worlds that once seemed to break a promise. In 2588 a sync failed and the daemon was killed; what was left was
 /// taken for stable, and was then rightly lost when the power failed.
 const ONCE_BROKEN: &[u64] = &[2588];
@@ -64,4 +71,7 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         let first = (0..1000).find(|seed| is_noticed(*seed));
         assert!(first.is_some(), "{sabotage:?} is never noticed");
     }
+    let sabotage = Sabotage::ForgetsUnnoticed;
+    let is_noticed = |seed| run(Settings { sabotage, ..Settings::forgetful(seed) }).is_err();
+    assert!((0..1000).any(is_noticed), "{sabotage:?} is never noticed");
 }

@@ -316,6 +316,31 @@ fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
 }
 
 #[test]
+fn nothing_is_brought_to_a_copy_that_is_out_of_service_until_it_is_back() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    let paths = extent_files(daemon.state()).into_values().flatten().collect::<Vec<_>>();
+    let has_copy = |disk: &&str| paths.iter().any(|path| path.starts_with(daemon.state().beside(disk)));
+    let disk = ["disk1", "disk2", "disk3"].into_iter().find(has_copy).unwrap();
+    hide(daemon.state(), disk);
+    wait_until("its copy to be out of service", || inspect(&daemon)["replication"]["missing"] == 1);
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    // Of two journals nobody writes to either, and what the other one holds was brought to its disk.
+    wait_until("a journal to be empty", || journals(&daemon).iter().any(|one| one["is_empty"] == true));
+    assert!(journals(&daemon).iter().any(|one| one["is_empty"] == false), "something was brought to {disk}");
+    bring_back(daemon.state(), disk);
+    wait_for_copies(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
 fn a_slow_file_that_was_damaged_is_made_anew() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);

@@ -51,14 +51,17 @@ struct Operation {
     span: Span,
     /// Blocks that are being written with zeroes, up to this one, if that is how it is done.
     zeroed_to: Option<u32>,
+    /// It began before its file was suspended: nobody knows what became of it.
+    is_doubtful: bool,
 }
 
 /// The batch and its operations.
 #[derive(Debug)]
 pub(super) struct Destage {
     stage: Stage,
-    /// The last record of the batch.
+    /// The last record of the batch, and how many entries it has.
     through: u64,
+    entries: usize,
     /// The oldest record that recovery can read, or the next one.
     durable_tail: u64,
     /// The generation of the superblock that says so.
@@ -71,7 +74,7 @@ pub(super) struct Destage {
     units: u32,
     brought_units: u32,
     operations: [Option<Operation>; JOURNAL_DESTAGES_MAX],
-    /// Files that were written and not yet synced, sorted, each once.
+    /// Files that were written and not yet synced; sorted, each once, when all is written.
     files: Vec<FileId>,
     /// Those whose sync is waited for, and the changes that it must cover.
     syncing: Vec<(FileId, u64)>,
@@ -86,6 +89,7 @@ impl Destage {
         Destage {
             stage: Stage::Idle,
             through: 0,
+            entries: 0,
             durable_tail: superblock.tail,
             durable_generation: superblock.generation,
             ranges: Vec::new(),
@@ -128,6 +132,13 @@ impl Destage {
     pub fn forget(&mut self, file: FileId) {
         self.files.retain(|other| *other != file);
         self.syncing.retain(|(other, _)| *other != file);
+    }
+
+    /// Takes nothing for done that is being written to a file.
+    fn doubt(&mut self, file: FileId) {
+        let operations = self.operations.iter_mut().flatten();
+        operations.filter(|other| other.span.file == file).for_each(|other| other.is_doubtful = true);
+        self.forget(file);
     }
 
     fn under_way(&self) -> usize {
@@ -175,11 +186,27 @@ impl Journal {
         let Some((through, entries)) = oldest else { return };
         let blocks = self.log.blocks_between(self.log.first() - 1, through);
         let destage = &mut self.destage;
-        (destage.stage, destage.through, destage.cursor) = (Stage::Writing, through, 0);
+        (destage.through, destage.entries) = (through, entries);
         (destage.units, destage.brought_units) = (blocks.max(entries as u32), 0);
+        self.line_batch_up();
+    }
+
+    /// Has all of the batch written that is not yet.
+    fn line_batch_up(&mut self) {
+        let destage = &mut self.destage;
+        (destage.stage, destage.cursor) = (Stage::Writing, 0);
         destage.ranges.clear();
-        destage.ranges.extend(self.log.entries(entries).filter(|span| span.blocks > 0));
+        destage.ranges.extend(self.log.entries(destage.entries).filter(|span| span.blocks > 0));
         destage.ranges.sort_unstable();
+    }
+
+    /// Begins anew with what was written to a file.
+    pub(super) fn doubt_brought(&mut self, file: FileId) {
+        self.index.doubt(file, self.destage.dropping_through());
+        if matches!(self.destage.stage, Stage::Writing | Stage::Syncing) {
+            self.destage.doubt(file);
+            self.line_batch_up();
+        }
     }
 
     /// Begins operations, in the order of the batch, until enough are under way or one has to wait.
@@ -206,14 +233,18 @@ impl Journal {
         }
         if self.destage.cursor == self.destage.ranges.len() && self.destage.under_way() == 0 {
             self.destage.stage = Stage::Syncing;
+            // Some come twice if a file was suspended meanwhile.
+            self.destage.files.sort_unstable();
+            self.destage.files.dedup();
             self.take_in_for_what_was_brought();
         }
     }
 
     /// False if a run has to wait: for whatever else is under way on the slow file in the same place, or for
-    /// its file to be forgotten because it has failed. Both end with an event.
+    /// its file to be forgotten because it has failed, or to be resumed. All of these end with an event.
     fn may_bring(&self, span: &Span) -> bool {
-        let is_open = self.files.get(span.file).standing == Standing::Open;
+        let state = self.files.get(span.file);
+        let is_open = state.standing == Standing::Open && !state.is_suspended;
         let is_brought = self.destage.operations.iter().flatten().any(|other| other.span.overlaps(span));
         let is_written = self.passing_by.iter().any(|other| other.span.overlaps(span));
         is_open && !is_brought && !is_written
@@ -224,7 +255,7 @@ impl Journal {
         self.index.advance(span, State::Dirty, State::Destaging);
         let free = self.destage.operations.iter().position(Option::is_none);
         let number = free.expect("operations are begun while some are free");
-        self.destage.operations[number] = Some(Operation { span, zeroed_to: None });
+        self.destage.operations[number] = Some(Operation { span, zeroed_to: None, is_doubtful: false });
         if self.destage.files.last() != Some(&span.file) {
             self.destage.files.push(span.file);
         }
@@ -277,10 +308,10 @@ impl Journal {
             return;
         }
         let number = operation.0 as usize;
-        let Operation { span, zeroed_to } =
+        let Operation { span, zeroed_to, is_doubtful } =
             self.destage.operations[number].expect("an operation that ends has begun");
         let state = self.files.get_mut(span.file);
-        let is_open = state.standing == Standing::Open;
+        let is_open = state.standing == Standing::Open && !is_doubtful;
         let is_unsupported = result == Err(DestageFault::Slow(SlowFault::Unsupported)) && zeroed_to.is_none();
         let has_more = result.is_ok() && zeroed_to.is_some_and(|end| end < span.end());
         state.is_without_placement |= is_unsupported;
@@ -291,6 +322,10 @@ impl Journal {
         state.changes += 1;
         self.destage.operations[number] = None;
         match result {
+            Ok(()) | Err(DestageFault::Slow(SlowFault::Unsupported)) if is_doubtful => {
+                self.index.advance(span, State::Destaging, State::Dirty);
+                self.line_batch_up();
+            }
             Ok(()) => {
                 self.index.advance(span, State::Destaging, State::Destaged);
                 self.take_in_for_what_was_brought();

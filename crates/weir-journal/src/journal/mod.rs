@@ -4,7 +4,7 @@
 //! is brought to the slow file in batches. Each part of this is a module: [`commit`] records and what is
 //! stable, [`sync`] who waits for that, [`bypass`] what does not go through the log, [`destage`] the way to
 //! the slow files and the tail, [`age`] what is old enough for it, [`allowance`] how much a nearly full log takes in,
-//! [`forget`] the end of files. Here is what they share: reads, and failures.
+//! [`forget`] the end of files, [`suspend`] what drives may have forgotten. Here is what they share: reads, and failures.
 
 mod age;
 mod allowance;
@@ -12,6 +12,7 @@ mod bypass;
 mod commit;
 mod destage;
 mod forget;
+mod suspend;
 mod sync;
 
 use std::collections::VecDeque;

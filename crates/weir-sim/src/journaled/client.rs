@@ -183,7 +183,7 @@ impl World {
         let slow = &self.slow[file];
         let has_reason = match fault {
             Fault::Journal => self.has_journal_failed,
-            Fault::File => slow.has_failed || slow.is_condemned,
+            Fault::File => slow.has_failed || slow.is_condemned || slow.is_away,
             Fault::Slow(_) => self.settings.slow_faults_per_ten_thousand > 0,
         };
         if has_reason {

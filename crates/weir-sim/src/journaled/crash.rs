@@ -31,7 +31,7 @@ impl World {
         )?;
         for index in 0..self.slow.len() {
             self.slow[index].id = self.open(index)?;
-            self.slow[index].is_forgetting = false;
+            (self.slow[index].is_forgetting, self.slow[index].is_away) = (false, false);
         }
         self.check_after_crash(is_power_cut)?;
         self.slow.iter_mut().for_each(|slow| slow.has_failed = false);

@@ -102,6 +102,7 @@ impl World {
             if self.mirror.rejoin(extent, slot, &found, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
                 self.sit_down((slot, extent));
+                self.resume_journaled((slot, extent))?;
                 self.report.swapped += u64::from(is_foreign);
                 self.fell.remove(&(slot, extent));
                 self.unknown.remove(&(slot, extent));

@@ -115,6 +115,7 @@ impl Reactor {
                     volume.publish_away(extent);
                     let size_bytes = volume.size_bytes;
                     self.forget_elsewhere(index, (extent, slot));
+                    self.resume_seat(index, (extent, slot));
                     self.trim_seats(index, size_bytes);
                 }
                 is_back

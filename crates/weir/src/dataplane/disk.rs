@@ -375,8 +375,9 @@ impl Reactor {
 
     /// A copy of an extent failed. It is not taken back before whatever was asked of its file has been answered.
     fn fell(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
+        self.volumes[index].give_up_asked(slot, extent);
+        self.suspend_seat(index, (extent, slot));
         let volume = &mut self.volumes[index];
-        volume.give_up_asked(slot, extent);
         let message = volume.fault_message.take().or_else(|| volume.journal_fault(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
         let path = volume.extent_path(slot, extent);

@@ -386,10 +386,17 @@ impl World {
     }
 
     /// Copies that have lost what was acknowledged are made anew: what the journal holds of them may fill it, and others
-    /// behind it wait for its space.
+    /// behind it wait for its space. So are those out of service that are in the way.
     pub(in crate::mirrored) fn renew_spent(&mut self) -> Result<(), String> {
         let Some(journal) = &self.journaling else { return Ok(()) };
-        let (slot, spent) = (journal.slot, journal.spent.clone());
+        let slot = journal.slot;
+        let in_the_way: Vec<u32> = journal.core.in_the_way().map(|key| key.extent).collect();
+        for extent in in_the_way {
+            if self.mirror.has_other(extent, slot) && !self.journal().spent.contains(&extent) {
+                self.spend(extent)?;
+            }
+        }
+        let spent = self.journal().spent.clone();
         let mut effects = Vec::new();
         for extent in spent {
             match self.mirror.standings(extent)[slot] {
@@ -420,6 +427,28 @@ impl World {
             journal.is_slow_found = true;
             journal.spent.remove(&extent);
         }
+    }
+
+    /// A copy is out of service: its drive may forget what was brought there.
+    pub(in crate::mirrored) fn suspend_journaled(&mut self, (slot, extent): Copy) -> Result<(), String> {
+        let has_other = self.mirror.has_other(extent, slot);
+        let Some(file) = self.behind(slot, extent).filter(|_| has_other) else { return Ok(()) };
+        let mut actions = Vec::new();
+        self.journal().core.suspend(file, &mut actions);
+        self.take_from_journal(actions)
+    }
+
+    /// A copy is back in service.
+    pub(in crate::mirrored) fn resume_journaled(&mut self, (slot, extent): Copy) -> Result<(), String> {
+        let Some(file) = self.behind(slot, extent) else { return Ok(()) };
+        let mut actions = Vec::new();
+        self.journal().core.resume(file, &mut actions);
+        self.take_from_journal(actions)
+    }
+
+    fn behind(&self, slot: usize, extent: u32) -> Option<FileId> {
+        let journal = self.journaling.as_ref().filter(|journal| journal.slot == slot && !journal.is_away)?;
+        journal.known(extent).filter(|_| !journal.forgetting.contains(&extent))
     }
 
     /// Adds what the journal has of a copy to what its file has.

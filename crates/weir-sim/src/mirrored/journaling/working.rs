@@ -39,7 +39,7 @@ impl World {
     }
 
     /// A copy has lost with its journal what was acknowledged: it is out of service, and never taken back.
-    fn spend(&mut self, extent: u32) -> Result<(), String> {
+    pub(super) fn spend(&mut self, extent: u32) -> Result<(), String> {
         self.report.spent += 1;
         let journal = self.journal();
         journal.spent.insert(extent);

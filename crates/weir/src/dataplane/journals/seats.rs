@@ -16,9 +16,6 @@ use super::super::token::VolumeIndex;
 use super::{JournalSpec, NewJournal, Seat, SlowFile, VolumeJournal, VolumeJournals, copy_of, key_of};
 use crate::statistics::JournalUsage;
 
-/// How much of a journal may be in use, in thousandths, while it waits for the file of a copy that cannot be reached.
-const JAMMED_PER_MILLE: u32 = 750;
-
 /// What is told of a copy whose journal, or whose file behind it, has failed.
 const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
 
@@ -97,6 +94,27 @@ impl Reactor {
         for place in volume.journals.places() {
             self.forget_in(index, place, |other| other == key);
         }
+    }
+
+    /// A copy is out of service: if another one stands in for it, what its journal brought there and has not synced does not
+    /// count, because its drive may have forgotten that when it is back.
+    pub(in crate::dataplane) fn suspend_seat(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
+        let volume = &mut self.volumes[index];
+        let Some(Seat { journal: place, file }) = volume.journals.seat(extent, slot) else { return };
+        if volume.mirror.has_other(extent, slot) {
+            let mut actions = Vec::new();
+            volume.journals.at_mut(place).core.suspend(file, &mut actions);
+            self.carry_out_journal(index, place, actions);
+        }
+    }
+
+    /// A copy is back in service: its journal brings there what it holds.
+    pub(in crate::dataplane) fn resume_seat(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
+        let journals = &mut self.volumes[index].journals;
+        let Some(Seat { journal: place, file }) = journals.seat(extent, slot) else { return };
+        let mut actions = Vec::new();
+        journals.at_mut(place).core.resume(file, &mut actions);
+        self.carry_out_journal(index, place, actions);
     }
 
     /// What journals hold of extents from this one on is forgotten.
@@ -311,11 +329,13 @@ impl VolumeJournal {
         self.files.retain(|id, file| !file.is_buried || is_busy(id));
     }
 
-    /// Files that hold up the tail of a journal which has little room left: they are not open, or have failed.
+    /// Files that hold up the tail of a journal which has little room left: they are not open, or their copies are out of
+    /// service.
     pub(super) fn in_the_way(&self) -> Vec<(u32, usize)> {
-        let is_full = self.core.fullness_per_mille() >= JAMMED_PER_MILLE;
+        let is_full = self.core.is_nearly_full();
         let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);
-        if is_full { parked.map(|file| copy_of(file.key)).collect() } else { Vec::new() }
+        let parked = parked.filter(|_| is_full).map(|file| copy_of(file.key));
+        parked.chain(self.core.in_the_way().map(copy_of)).collect()
     }
 
     fn files_that(&self, is_meant: impl Fn(FileKey) -> bool) -> Vec<FileId> {
