@@ -86,12 +86,8 @@ impl Clone {
     /// # Errors
     /// If it cannot be built or started.
     pub fn cargo(&self, arguments: &[String]) -> Result<Outcome> {
-        let own = arguments.iter().take_while(|argument| *argument != "--");
-        let building: Vec<&str> = own.map(String::as_str).map(building).collect();
-        let no_run =
-            if arguments.first().is_some_and(|word| word == "test") { Some("--no-run") } else { None };
         let mut command = self.command("build.log")?;
-        command.args(building).args(no_run);
+        command.args(build_of(arguments));
         if !command.status().context("cannot run cargo")?.success() {
             let log = self.build.with_file_name("build.log");
             bail!("cargo {} does not build: see {}", arguments.join(" "), log.display());
@@ -109,9 +105,14 @@ impl Clone {
     }
 }
 
-/// The word of a cargo command that builds what this word runs.
-fn building(word: &str) -> &str {
-    if word == "run" { "build" } else { word }
+/// The command of cargo that builds what a command runs. What xtask builds by itself is made of the daemon's crates.
+fn build_of(arguments: &[String]) -> Vec<&str> {
+    let own = arguments.iter().map(String::as_str).take_while(|argument| *argument != "--");
+    match arguments.first().map(String::as_str) {
+        Some("xtask") => vec!["build", "--package", "weir", "--package", "xtask"],
+        Some("run") => std::iter::once("build").chain(own.skip(1)).collect(),
+        _ => own.chain(["--no-run"]).collect(),
+    }
 }
 
 fn wait(mut child: Child) -> Result<Outcome> {
@@ -136,4 +137,24 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
         bail!("git {} failed in {}", arguments.join(" "), folder.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(command: &str) -> String {
+        let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+        build_of(&words).join(" ")
+    }
+
+    #[test]
+    fn commands_are_built_without_being_run() {
+        assert_eq!(
+            built("test -p weir-sim --test mirror moves"),
+            "test -p weir-sim --test mirror moves --no-run"
+        );
+        assert_eq!(built("run -p weir-sim --example mirror -- 0 9"), "build -p weir-sim --example mirror");
+        assert_eq!(built("xtask guest run"), "build --package weir --package xtask");
+    }
 }
