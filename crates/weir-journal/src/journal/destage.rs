@@ -141,6 +141,12 @@ impl Destage {
         self.forget(file);
     }
 
+    /// Whose pieces the batch has still to write.
+    pub fn waited_for(&self) -> impl Iterator<Item = FileId> + '_ {
+        let is_writing = self.stage == Stage::Writing;
+        self.ranges.iter().skip(self.cursor).filter(move |_| is_writing).map(|range| range.file)
+    }
+
     fn under_way(&self) -> usize {
         self.operations.iter().flatten().count()
     }
@@ -331,7 +337,12 @@ impl Journal {
                 self.take_in_for_what_was_brought();
             }
             Err(DestageFault::Journal) => return self.fail(actions),
-            Err(DestageFault::Slow(_)) => self.fail_file(span.file, actions),
+            Err(DestageFault::Slow(_)) => {
+                // The batch waits for it until it is forgotten.
+                self.index.advance(span, State::Destaging, State::Dirty);
+                self.line_batch_up();
+                self.fail_file(span.file, actions);
+            }
         }
         self.finish_forgets(actions);
         self.pump(actions);

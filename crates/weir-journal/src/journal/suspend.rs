@@ -1,6 +1,8 @@
 //! Files whose drives may have forgotten what was written and not synced, as one does that lost its power or its path for a
 //! while: nothing that was done there counts until they are resumed. It knows nothing of who says so, and why.
 
+use std::collections::BTreeSet;
+
 use super::Journal;
 use crate::action::{Action, FileId, FileKey};
 use crate::files::Standing;
@@ -10,16 +12,16 @@ const JAMMED_PER_MILLE: u32 = 750;
 
 impl Journal {
     /// Brings nothing to a file until it is resumed, and then everything again that was brought there and not synced: its
-    /// drive may have forgotten that. What waits for the file is refused; syncs and writes that are under way there have
-    /// told nothing when they end. What passed by the journal since the last sync is the owner's to write again. Reads and
-    /// changes go on.
+    /// drive may have forgotten that. Syncs and writes that are under way there tell nothing if they end well. What passed by
+    /// the journal since the last sync is the owner's to write again, so that syncs of the file wait for the journal alone.
+    /// Nothing is done with a file that has failed: what is held of it stays as it is until it is forgotten.
     pub fn suspend(&mut self, file: FileId, actions: &mut Vec<Action>) {
-        if self.has_failed {
+        if self.fault_of(file).is_some() {
             return;
         }
         self.files.get_mut(file).suspend();
         self.doubt_brought(file);
-        self.refuse(file, actions);
+        self.finish_syncs(actions);
         self.pump(actions);
     }
 
@@ -34,16 +36,12 @@ impl Journal {
         self.fullness_per_mille() >= JAMMED_PER_MILLE
     }
 
-    /// Files that are suspended, and are in the way of others: who has what they have better gives them up.
-    pub fn in_the_way(&self) -> impl Iterator<Item = FileKey> + '_ {
+    /// Files that are suspended and that the oldest records wait for, while there is little room left: who has what they
+    /// have better gives them up.
+    pub fn in_the_way(&self) -> BTreeSet<FileKey> {
         let is_jammed = self.is_nearly_full() && !self.has_failed;
-        let files = self.files.iter().filter(move |_| is_jammed);
-        files.filter(|(_, file)| self.holds_up(*file)).map(|(key, _)| key)
-    }
-
-    fn holds_up(&self, file: FileId) -> bool {
-        let state = self.files.get(file);
-        let is_waited_for = state.is_suspended && state.standing == Standing::Open;
-        is_waited_for && self.index.pieces_of(file).next().is_some()
+        let waited_for = self.destage.waited_for().filter(|_| is_jammed).map(|file| self.files.get(file));
+        let suspended = waited_for.filter(|file| file.is_suspended && file.standing == Standing::Open);
+        suspended.map(|file| file.key).collect()
     }
 }

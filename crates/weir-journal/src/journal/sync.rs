@@ -4,7 +4,7 @@
 use weir_types::bounds::JOURNAL_WAITING_MAX;
 
 use super::Journal;
-use crate::action::{Action, Fault, FileId, QueueFull, Ticket};
+use crate::action::{Action, FileId, QueueFull, Ticket};
 use crate::files::Files;
 
 /// A sync that waits.
@@ -20,7 +20,8 @@ pub(super) struct WaitingSync {
 
 impl WaitingSync {
     fn is_served(&self, stable: u64, files: &Files) -> bool {
-        self.sequence <= stable && self.changes <= files.get(self.file).synced
+        let file = files.get(self.file);
+        self.sequence <= stable && (file.is_suspended || self.changes <= file.synced)
     }
 }
 
@@ -38,14 +39,9 @@ impl Journal {
             return Err(QueueFull);
         }
         let state = self.files.get(file);
-        let is_suspended = state.is_suspended;
         let sync = WaitingSync { ticket, file, sequence: state.last_sequence, changes: state.passed_by };
         if sync.is_served(self.stable, &self.files) {
             actions.push(Action::Done { ticket, result: Ok(()) });
-            return Ok(());
-        }
-        if is_suspended {
-            actions.push(Action::Done { ticket, result: Err(Fault::File) });
             return Ok(());
         }
         self.syncs.push(sync);

@@ -183,7 +183,7 @@ impl World {
         let slow = &self.slow[file];
         let has_reason = match fault {
             Fault::Journal => self.has_journal_failed,
-            Fault::File => slow.has_failed || slow.is_condemned || slow.is_away,
+            Fault::File => slow.has_failed || slow.is_condemned,
             Fault::Slow(_) => self.settings.slow_faults_per_ten_thousand > 0,
         };
         if has_reason {
@@ -214,6 +214,10 @@ impl World {
                     if self.settings.slow_faults_per_ten_thousand == 0 {
                         return Err(format!("file {index} failed though its drive is well"));
                     }
+                    // Its copy is out of service with it.
+                    let mut more = Vec::new();
+                    self.journal.suspend(file, &mut more);
+                    self.take(more)?;
                 }
                 Action::JournalFailed => {
                     self.has_journal_failed = true;

@@ -390,7 +390,7 @@ impl World {
     pub(in crate::mirrored) fn renew_spent(&mut self) -> Result<(), String> {
         let Some(journal) = &self.journaling else { return Ok(()) };
         let slot = journal.slot;
-        let in_the_way: Vec<u32> = journal.core.in_the_way().map(|key| key.extent).collect();
+        let in_the_way: Vec<u32> = journal.core.in_the_way().into_iter().map(|key| key.extent).collect();
         for extent in in_the_way {
             if self.mirror.has_other(extent, slot) && !self.journal().spent.contains(&extent) {
                 self.spend(extent)?;

@@ -335,7 +335,7 @@ impl VolumeJournal {
         let is_full = self.core.is_nearly_full();
         let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);
         let parked = parked.filter(|_| is_full).map(|file| copy_of(file.key));
-        parked.chain(self.core.in_the_way().map(copy_of)).collect()
+        parked.chain(self.core.in_the_way().into_iter().map(copy_of)).collect()
     }
 
     fn files_that(&self, is_meant: impl Fn(FileKey) -> bool) -> Vec<FileId> {
