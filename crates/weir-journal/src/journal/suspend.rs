@@ -27,7 +27,12 @@ impl Journal {
 
     /// A file can be relied on again: what is synced from now on is stable.
     pub fn resume(&mut self, file: FileId, actions: &mut Vec<Action>) {
+        if self.has_failed {
+            return;
+        }
         self.files.get_mut(file).is_suspended = false;
+        // Whoever waits for the journal still waits for the slow file too.
+        self.sync_slow(file, 0, actions);
         self.pump(actions);
     }
 
