@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use weir_journal::{Action, DestageContent, DestageFault, Fault, FileId, Kind, Part, SlowFault};
 
 use support::machine::{BLOCK, Machine, key};
@@ -380,4 +382,28 @@ fn a_journal_that_fails_answers_everything_once() {
     machine.with(|journal, actions| journal.journal_synced(Ok::<(), ()>(()), actions));
     assert_eq!(machine.ends.len(), expected.len());
     assert_eq!(machine.journal.read(file, 0, 4096, &mut Vec::new()), Err(Fault::Journal));
+}
+
+#[test]
+fn only_what_the_oldest_records_wait_for_is_in_the_way() {
+    let mut machine = Machine::new(LOG_BLOCKS);
+    let (away, gone, idle) = (machine.file(0), machine.file(1), machine.file(2));
+    for file in [away, gone, idle] {
+        machine.with(|journal, actions| journal.suspend(file, actions));
+    }
+    machine.write(gone, 0, 1, 1, false);
+    machine.write(away, 0, 1, 2, false);
+    machine.run();
+    assert_eq!(machine.journal.in_the_way(), BTreeSet::new(), "there is room");
+    let writes: Vec<u64> = (1..100).map(|n| machine.write(away, n * 8, 8, 2, false)).collect();
+    machine.run();
+    assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(0), key(1)]));
+    // Its entries are still in the records, and it is not any more.
+    machine.with(|journal, actions| journal.forget(gone, actions));
+    machine.run();
+    assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(0)]));
+    machine.with(|journal, actions| journal.resume(away, actions));
+    machine.run();
+    assert!(writes.iter().all(|ticket| machine.is_done(*ticket)));
+    assert_eq!(machine.journal.in_the_way(), BTreeSet::new());
 }

@@ -285,6 +285,7 @@ impl World {
             let index = self.random.below(FILES.into()) as usize;
             return self.forget(index);
         }
+        self.give_up_what_is_in_the_way()?;
         if self.random.chance(self.settings.absences_per_mille, 1000) {
             let index = self.random.below(FILES.into()) as usize;
             return self.go_or_come(index);
@@ -371,6 +372,17 @@ impl World {
             self.journal.suspend(id, &mut actions);
         }
         self.take(actions)
+    }
+
+    /// Files that a nearly full journal waits for are given up now and then: others have what they have.
+    fn give_up_what_is_in_the_way(&mut self) -> Result<(), String> {
+        let in_the_way = self.journal.in_the_way();
+        if in_the_way.is_empty() || !self.random.chance(1, 50) {
+            return Ok(());
+        }
+        let is_meant = |index: &usize| in_the_way.contains(&file_key(*index));
+        let meant: Vec<usize> = (0..self.slow.len()).filter(is_meant).collect();
+        meant.into_iter().try_for_each(|index| self.forget(index))
     }
 
     /// The slow drive is found to be back, wherever it was away.

@@ -141,12 +141,6 @@ impl Destage {
         self.forget(file);
     }
 
-    /// Whose pieces the batch has still to write.
-    pub fn waited_for(&self) -> impl Iterator<Item = FileId> + '_ {
-        let is_writing = self.stage == Stage::Writing;
-        self.ranges.iter().skip(self.cursor).filter(move |_| is_writing).map(|range| range.file)
-    }
-
     fn under_way(&self) -> usize {
         self.operations.iter().flatten().count()
     }
@@ -244,6 +238,15 @@ impl Journal {
             self.destage.files.dedup();
             self.take_in_for_what_was_brought();
         }
+    }
+
+    /// Whose pieces the batch has still to write. A range may be of a file that is gone by now, or that another one has the
+    /// number of: what is left is what the index has.
+    pub(super) fn waited_for(&self) -> impl Iterator<Item = FileId> + '_ {
+        let through = self.destage.through;
+        let is_writing = self.destage.stage == Stage::Writing;
+        let ranges = self.destage.ranges.iter().skip(self.destage.cursor).filter(move |_| is_writing);
+        ranges.filter(move |range| self.index.run(**range, through).is_some()).map(|range| range.file)
     }
 
     /// False if a run has to wait: for whatever else is under way on the slow file in the same place, or for

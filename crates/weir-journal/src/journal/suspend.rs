@@ -45,7 +45,7 @@ impl Journal {
     /// have better gives them up.
     pub fn in_the_way(&self) -> BTreeSet<FileKey> {
         let is_jammed = self.is_nearly_full() && !self.has_failed;
-        let waited_for = self.destage.waited_for().filter(|_| is_jammed).map(|file| self.files.get(file));
+        let waited_for = self.waited_for().take_while(|_| is_jammed).map(|file| self.files.get(file));
         let suspended = waited_for.filter(|file| file.is_suspended && file.standing == Standing::Open);
         suspended.map(|file| file.key).collect()
     }
