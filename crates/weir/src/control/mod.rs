@@ -83,7 +83,7 @@ use captures::Captures;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
-use drives::{Absences, Formats, Leaving, Measurements};
+use drives::{Absences, Formats, Leaving, ListCopy, Measurements};
 pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
@@ -137,6 +137,7 @@ pub struct Control {
     model: Shared<Model>,
     figures: Figures,
     record_copies: RecordCopies,
+    drive_list: ListCopy,
     alarms: Alarms,
     /// Since when alarms stand.
     since: Since,

@@ -206,6 +206,7 @@ impl Control {
     /// Tries again to write copies of records that could not be written.
     pub fn retry_record_copies(&self) {
         self.record_copies.retries().into_iter().for_each(|drive| self.start_copier(drive));
+        self.retry_drive_copy();
     }
 
     fn start_copier(&self, drive: DriveId) {
@@ -256,7 +257,7 @@ impl Control {
         record_copy(&self.model(), volume)
     }
 
-    /// An alarm for each drive on which copies of records are not up to date.
+    /// An alarm for each drive on which copies of records are not up to date, and one if that of the list of drives is not.
     pub(super) fn record_copy_alarms(&self) -> Vec<StandingAlarm> {
         let model = self.model();
         let drives = self.record_copies.drives();
@@ -270,7 +271,7 @@ impl Control {
                 message,
             })
         };
-        drives.iter().filter_map(alarm).collect()
+        drives.iter().filter_map(alarm).chain(self.drive_copy_alarm()).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use super::alarms::{Alarms, Since};
 use super::background::load_policies;
 use super::captures::Captures;
 use super::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
-use super::drives::{Absences, Drive, Formats, Leaving, Measurements};
+use super::drives::{Absences, Drive, Formats, Leaving, ListCopy, Measurements};
 use super::error::{ControlError, Outcome};
 use super::figures::Figures;
 use super::journals::Journals;
@@ -90,6 +90,7 @@ impl Control {
             locks: Locks::default(),
             figures: Figures::default(),
             record_copies: RecordCopies::default(),
+            drive_list: ListCopy::default(),
             alarms: Alarms::default(),
             since: Since::default(),
             classes: config.classes,

@@ -2,9 +2,13 @@
 //! from it, and whose the drives' markers are.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::super::Control;
+use super::super::alarms::{AlarmSource, StandingAlarm};
 use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
 use super::super::records::{DriveRecord, NodeRecord, keys};
@@ -15,6 +19,8 @@ use crate::store::write_file_durably;
 pub const DRIVES_FILE: &str = "drives.json";
 /// Version of the form of [`DrivesCopy`].
 const FORMAT: u32 = 1;
+/// How soon a copy that could not be written is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the copy says.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -26,8 +32,79 @@ struct DrivesCopy {
     drives: Vec<DriveRecord>,
 }
 
+/// What is known of the copy.
+#[derive(Debug, Default)]
+pub struct ListCopy {
+    /// Held while it is written: what an earlier look found never replaces what a later one wrote.
+    writing: Mutex<()>,
+    fault: Mutex<Option<Fault>>,
+}
+
+/// Why the copy is not up to date.
+#[derive(Debug)]
+struct Fault {
+    message: String,
+    retry_at: Instant,
+}
+
+impl ListCopy {
+    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, written: &Outcome<()>) {
+        let mut fault = self.fault();
+        let Err(error) = written else {
+            if fault.take().is_some() {
+                tracing::info!("the copy of the list of drives is up to date again");
+            }
+            return;
+        };
+        if fault.is_none() {
+            tracing::error!("the copy of the list of drives cannot be written: {error}");
+        }
+        *fault = Some(Fault { message: error.to_string(), retry_at: Instant::now() + RETRY_PAUSE });
+    }
+}
+
+impl Control {
+    /// Writes the copy, with a drive that is about to be recorded.
+    pub(super) fn write_drive_copy(&self, new: Option<&DriveRecord>) -> Outcome<()> {
+        let _one_at_a_time = self.drive_list.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drives: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
+        drives.extend(new.cloned());
+        let written = write(&self.state, self.node, drives);
+        self.drive_list.note(&written);
+        written
+    }
+
+    /// Writes the copy after the catalogue, which is what counts: that it cannot be written is an alarm and no failure.
+    pub(in crate::control) fn bring_drive_copy_up_to_date(&self) {
+        // It is noted, told and tried again.
+        let _ = self.write_drive_copy(None);
+    }
+
+    /// Tries again to write a copy that could not be written.
+    pub(in crate::control) fn retry_drive_copy(&self) {
+        if self.drive_list.fault().as_ref().is_some_and(|fault| fault.retry_at <= Instant::now()) {
+            self.bring_drive_copy_up_to_date();
+        }
+    }
+
+    /// An alarm if the copy is not up to date.
+    pub(in crate::control) fn drive_copy_alarm(&self) -> Option<StandingAlarm> {
+        let message = self.drive_list.fault().as_ref()?.message.clone();
+        let message = format!(
+            "the copy of the list of drives is out of date: {message}; the catalogue has the changes, and the copy is \
+             written once that is possible"
+        );
+        let source = AlarmSource::Control;
+        Some(StandingAlarm { source, drive: None, volume: None, extent: None, message })
+    }
+}
+
 /// Brings the copy up to date.
-pub fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()> {
+fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()> {
     let copy = DrivesCopy {
         format: FORMAT,
         minimum_reader: format::MINIMUM_READER,

@@ -36,6 +36,7 @@ use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, EarlierWrites, Marker, Store, StoreError};
 pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
+pub(super) use copy::ListCopy;
 pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
 pub(super) use leaving::Leaving;
@@ -253,9 +254,7 @@ impl Control {
     /// Tells which drives are missing, and keeps the copy of what drives there are up to date.
     pub(super) fn report_drives(&self) {
         self.missing_drive_alarms().iter().for_each(|alarm| tracing::error!("{}", alarm.message));
-        if let Err(error) = self.write_drive_copy(None) {
-            self.alarms.raise(format!("the copy of the list of drives is not up to date: {error}"));
-        }
+        self.bring_drive_copy_up_to_date();
     }
 
     /// An alarm for each drive that is missing.
@@ -370,6 +369,8 @@ impl Control {
         let scanned_at = record.created_at;
         let drive = Drive { record, revision, store: Ok(store), lost_writes: None, scanned_at };
         self.update(|model| model.drives.insert(id, drive));
+        // Another change may have written it meanwhile without this drive.
+        self.bring_drive_copy_up_to_date();
         if request.measure {
             self.measure_new_drive(id);
         }
@@ -446,19 +447,6 @@ impl Control {
         let transaction = Transaction::default().compare(&key, 0).put(&key, record)?;
         let format = record.device.iter().map(|device| keys::device_format(device.filesystem));
         Ok(self.catalogue.commit(format.fold(transaction, Transaction::delete))?)
-    }
-
-    fn write_drive_copy(&self, new: Option<&DriveRecord>) -> Outcome<()> {
-        let mut drives: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
-        drives.extend(new.cloned());
-        copy::write(&self.state, self.node, drives)
-    }
-
-    /// Writes the copy after the catalogue, which is what counts.
-    pub(super) fn bring_drive_copy_up_to_date(&self) {
-        if let Err(error) = self.write_drive_copy(None) {
-            tracing::warn!(%error, "the copy of the list of drives is brought up to date at the next start");
-        }
     }
 }
 

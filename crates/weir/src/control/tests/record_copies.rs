@@ -1,7 +1,7 @@
 //! Copies of records that cannot be written, against real files.
 
 use super::*;
-use crate::control::drives::AddDrive;
+use crate::control::drives::{AddDrive, DRIVES_FILE};
 
 /// Waits until control says of the copies of records what it should.
 fn wait_for_alarm(control: &Control, is_raised: bool) -> Option<String> {
@@ -43,4 +43,26 @@ fn committed_change_succeeds_and_moves_begin_while_a_record_copy_cannot_be_writt
     let written = store.read_record(record.id).unwrap().unwrap();
     let current = world.control.volume(None, &name("vol1")).unwrap().record;
     assert_eq!(written, world.control.record_copy(&current).unwrap().content);
+}
+
+#[test]
+fn committed_change_of_a_drive_succeeds_while_the_list_of_drives_cannot_be_copied() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let path = state.join("one");
+    std::fs::create_dir_all(&path).unwrap();
+    world.control.add_drive(AddDrive::new(path)).unwrap();
+    let (list, obstacle) = (state.join(DRIVES_FILE), state.join("drives.new"));
+    let is_copied = || std::fs::read_to_string(&list).unwrap().contains("\"zone\": \"west\"");
+    // What is in the way of a new copy, as a full filesystem would be.
+    std::fs::create_dir(&obstacle).unwrap();
+    let zone = Some(Some(name("west")));
+    let change = ModifyDrive { zone, ..ModifyDrive::default() };
+    world.control.modify_drive(&name("one"), change).unwrap();
+    let message = wait_for_alarm(&world.control, true).unwrap();
+    assert!(message.contains("list of drives") && message.contains("drives.new"), "{message}");
+    assert!(!is_copied());
+    std::fs::remove_dir(&obstacle).unwrap();
+    wait_for_alarm(&world.control, false);
+    assert!(is_copied());
 }
