@@ -9,6 +9,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -277,6 +278,23 @@ fn add_beside_full(daemon: &Daemon) {
     client.write(0, &[2; 4096]).unwrap();
     client.flush().unwrap();
     assert_eq!(client.read(0, 4096).unwrap(), [2; 4096]);
+    let alarms = || daemon.json(&["status"])["alarms"].as_array().unwrap().clone();
+    let is_told =
+        |alarm: &Value| alarm["message"].as_str().unwrap().contains("cannot be added: replica metadata");
+    wait_until("the reason to be told", || alarms().iter().any(is_told));
+    let log = std::fs::read_to_string(daemon.state().beside("log")).unwrap();
+    let lines = log.matches("a replica of volume").count();
+    assert_eq!(lines, 1, "it is logged once, and not by each attempt: {log}");
+    // It is added as soon as there is space.
+    file.set_len(0).unwrap();
+    wait_until("the replica to be added", || {
+        let volume = inspect(daemon);
+        volume["replication"]["in_sync"] == 2 && volume.get("moving").is_none()
+    });
+    let mut added = [0; 4096];
+    File::open(folder.join("00000000")).unwrap().read_exact(&mut added).unwrap();
+    assert_eq!(added, [2; 4096]);
+    assert_eq!(alarms(), Vec::<Value>::new());
     client.disconnect();
 }
 

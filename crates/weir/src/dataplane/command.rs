@@ -11,7 +11,7 @@ use super::VolumeSpec;
 use super::background::NewCleanup;
 use super::capture::NewCapture;
 use super::connection::NewConnection;
-use super::copies::CopyChange;
+use super::copies::{ChangeAnswer, CopyChange};
 use super::emulation::SharedMedia;
 use super::journals::NewJournal;
 use super::recording::Tap;
@@ -99,7 +99,7 @@ pub(super) enum Command {
         volume: VolumeId,
         copy: (u32, usize),
         change: CopyChange,
-        done: SyncSender<bool>,
+        done: SyncSender<ChangeAnswer>,
     },
     /// A copy that was added is recorded.
     ConfirmAdded {

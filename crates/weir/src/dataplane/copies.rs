@@ -37,8 +37,11 @@ pub(super) struct AwaitedChange {
     extent: u32,
     slot: usize,
     is_there_after: bool,
-    done: SyncSender<bool>,
+    done: SyncSender<ChangeAnswer>,
 }
+
+/// Whether a change came about, or cannot now; or why not, in words.
+pub(super) type ChangeAnswer = Result<bool, String>;
 
 impl AwaitedChange {
     fn is_met_by(&self, extent: u32, standings: &Standings) -> bool {
@@ -53,7 +56,7 @@ impl Reactor {
         id: VolumeId,
         (extent, slot): (u32, usize),
         change: CopyChange,
-        done: SyncSender<bool>,
+        done: SyncSender<ChangeAnswer>,
     ) {
         let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
         // What is captured is read from the files of copies as they are.
@@ -139,18 +142,21 @@ impl Reactor {
         }
     }
 
-    /// A copy could not be added, because no account could be written that names it: whoever waits for it asks again.
+    /// A copy could not be added, because no account could be written that names it: whoever waits for it is told why, and
+    /// asks again.
     pub(super) fn addition_refused(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         if self.volumes[index].journals.knows(extent, slot) {
             self.leave_seat(index, extent, slot);
         }
         let volume = &mut self.volumes[index];
-        let message = volume.fault_message.take().unwrap_or_default();
-        tracing::warn!(volume = %volume.id, extent, "a copy is added later: {message}");
+        let reason = volume.fault_message.take().unwrap_or_default();
         let is_meant = |change: &mut AwaitedChange| {
             (change.extent, change.slot, change.is_there_after) == (extent, slot, true)
         };
-        volume.awaited_changes.extract_if(.., is_meant).for_each(|change| tell(change.done, false));
+        for change in volume.awaited_changes.extract_if(.., is_meant) {
+            // They may have stopped waiting.
+            let _ = change.done.send(Err(reason.clone()));
+        }
     }
 
     /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
@@ -172,8 +178,8 @@ impl Reactor {
 }
 
 /// Tells whoever asked. They may have stopped waiting.
-fn tell(done: SyncSender<bool>, is_so: bool) {
-    let _ = done.send(is_so);
+fn tell(done: SyncSender<ChangeAnswer>, is_so: bool) {
+    let _ = done.send(Ok(is_so));
 }
 
 impl DataPlane {
@@ -197,7 +203,8 @@ impl DataPlane {
     /// or no copy is left to copy from. If it is to be behind a journal, the volume has that.
     ///
     /// # Errors
-    /// If the volume is not open or the reactor has stopped.
+    /// [`DataPlaneError::NotAdded`] if it cannot be recorded beside the other copies: nothing knows of it then. Others if
+    /// the volume is not open or the reactor has stopped.
     pub fn add_copy(
         &self,
         volume: VolumeId,
@@ -206,9 +213,9 @@ impl DataPlane {
         journal: Option<DriveId>,
     ) -> Result<bool, DataPlaneError> {
         let homes = self.new_homes(homes);
-        let is_added = self.change_copy(volume, copy, CopyChange::Add { homes, home, journal })?;
+        let added = self.change_copy(volume, copy, CopyChange::Add { homes, home, journal });
         self.bind_again(volume)?;
-        Ok(is_added)
+        added
     }
 
     /// A copy that was added is durably recorded, so that the next start looks for it.
@@ -298,9 +305,10 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         let (done, answer) = std::sync::mpsc::sync_channel(1);
         self.reactors[reactor].order(Command::ChangeCopy { volume, copy, change, done });
-        answer.recv_timeout(PATIENCE).map_err(|error| match error {
+        let answer = answer.recv_timeout(PATIENCE).map_err(|error| match error {
             RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
             RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
-        })
+        })?;
+        answer.map_err(|reason| DataPlaneError::NotAdded { volume, reason })
     }
 }

@@ -184,6 +184,14 @@ pub enum DataPlaneError {
     /// The drives of the volume do not answer.
     #[error("the drives of volume {0} do not answer")]
     Silent(VolumeId),
+    /// A copy of an extent could not be recorded.
+    #[error("a replica of volume {volume} cannot be added: {reason}")]
+    NotAdded {
+        /// The volume.
+        volume: VolumeId,
+        /// Why, in words.
+        reason: String,
+    },
     /// What the volume holds could not be captured.
     #[error("volume {volume} cannot be captured: {reason}")]
     NotCaptured {

@@ -210,14 +210,14 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
     let mut without = world.reactor.volumes[index].mirror.standings(0);
     without[slot] = Standing::Absent;
     world.reactor.answer_changes(index, 0, Some(&without));
-    assert_eq!(answer.try_recv(), Ok(false), "the file of the replica must stay");
+    assert_eq!(answer.try_recv(), Ok(Ok(false)), "the file of the replica must stay");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
     let (done, answer) = sync_channel(1);
     world.order(Command::ChangeCopy { volume: VOLUME, copy: (0, slot), change: CopyChange::Remove, done });
     let mut is_gone = false;
     world.turn_until("the removal is answered", |_| {
         let answer = answer.try_recv();
-        is_gone = answer == Ok(true);
+        is_gone = answer == Ok(Ok(true));
         answer.is_ok()
     });
     assert!(is_gone, "the file of the replica may go");

@@ -26,6 +26,7 @@ use super::model::{Model, Versioned};
 use super::record_copies::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
+use crate::dataplane::DataPlaneError;
 use crate::store::{extent_count, witness};
 use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
@@ -340,6 +341,9 @@ impl Control {
             match moved {
                 None => _ = unsettled.remove(&volume),
                 Some(view) => {
+                    if let Some(why) = view.stuck.as_ref().filter(|_| view.stuck != known.view.stuck) {
+                        tracing::warn!(%volume, "copies are not where they should be: {why}");
+                    }
                     let pause = if view.stuck.is_some() { STUCK_PAUSE } else { WAIT_PAUSE };
                     *known = Unsettled { view, next_at: Instant::now() + pause };
                 }
@@ -454,8 +458,11 @@ impl Control {
         let home = home.expect("the placement was just told of this drive");
         let going = surplus_drives(&look.copies(extent), &look.wishes);
         let journal = self.put_copy_behind(&record, (extent, slot), drive, &going)?;
-        if !self.data_plane.add_copy(record.id, (extent, slot), (&homes, home), journal)? {
+        let added = self.data_plane.add_copy(record.id, (extent, slot), (&homes, home), journal);
+        if matches!(added, Ok(false) | Err(DataPlaneError::NotAdded { .. })) {
             self.give_back_extent(&look.record, drive, extent)?;
+        }
+        if !added? {
             return Ok(false);
         }
         self.journals.note(record.id, (extent, slot), journal);
