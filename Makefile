@@ -29,7 +29,8 @@ demo: setup
 test: setup
 	cargo xtask tidy
 	cargo test --workspace
-	cargo xtask guest
+	@# With the daemon that was just tested: alone it would be built again, with fewer features of its libraries.
+	WEIR_BINARY=$${CARGO_TARGET_DIR:-target}/debug/weir cargo xtask guest
 
 bench: setup
 	cargo xtask bench all
