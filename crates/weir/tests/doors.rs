@@ -221,6 +221,21 @@ fn readers_who_read_nothing_cost_little_memory_and_are_dropped() {
 }
 
 #[test]
+fn metrics_of_idle_volumes_can_be_left_out() {
+    let state = State::new();
+    let config = state.beside("weir.toml");
+    fs::write(&config, "metrics_of_idle_volumes = false\n").unwrap();
+    let daemon = state.start(&["--reactors", "1", "--config", config.to_str().unwrap()]);
+    ["idle", "busy"].iter().for_each(|name| daemon.create(name, "1MiB"));
+    let client = Client::attach(&daemon.nbd_socket(), "busy");
+    let is_told = |path: &str, name: &str| daemon.get_text(path).contains(&format!("volume=\"{name}\""));
+    assert!(is_told("/metrics", "busy") && !is_told("/metrics", "idle"));
+    assert!(is_told("/metrics?idle_volumes=true", "idle"), "a scraper can ask for all");
+    client.disconnect();
+    daemon.stop();
+}
+
+#[test]
 fn lists_of_any_length_are_answered_in_pieces() {
     let daemon = Daemon::fresh();
     daemon.ok(&["tenant", "create", "t"]);
@@ -408,9 +423,34 @@ fn further_listeners_are_added_to_the_socket_in_the_state_folder() {
     assert!(!more.exists());
 }
 
+/// Starts a daemon on the state folder that it takes if none is named, in a view of its own of the filesystem.
+const SERVE_BY_DEFAULT: &str = "mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir /var/lib/weir && \
+    mount --bind \"$0\" /var/lib/weir && exec \"$1\" serve --no-measurement --pool-full-percent=100";
+
+#[test]
+fn sockets_of_the_default_state_folder_lie_in_memory() {
+    if !is_root() || !has(&["unshare"]) {
+        return;
+    }
+    let state = State::new();
+    fs::create_dir(state.path()).unwrap();
+    let mut serve = Command::new(find("unshare").unwrap());
+    serve.args(["--mount", "sh", "-c", SERVE_BY_DEFAULT]).arg(state.path()).arg(WEIR);
+    let daemon = Daemon::spawn(&state, serve).ready();
+    let folder = PathBuf::from(format!("/proc/{}/root/run/weir", daemon.process_id()));
+    let server = format!("unix:{}", folder.join("api.sock").display());
+    run(state.command(&["volume", "create", "data", "--size", "1MiB"]).env("WEIR_SERVER", server)).ok();
+    assert_eq!(Client::attach(&folder.join("nbd.sock"), "data").read(0, 512).unwrap(), [0; 512]);
+    for name in ["api.sock", "nbd.sock"] {
+        let link = fs::read_link(state.path().join(name)).unwrap();
+        assert_eq!(link, Path::new("/run/weir").join(name), "others find it where it always was");
+    }
+    daemon.stop();
+}
+
 #[test]
 fn member_of_the_sockets_group_attaches_and_others_do_not() {
-    if !is_root() || !has(&["setpriv", "nbdinfo"]) {
+    if !is_root() || !has(&["setpriv", "nbdinfo", "qemu-io"]) {
         return;
     }
     let state = State::new();
@@ -421,6 +461,13 @@ fn member_of_the_sockets_group_attaches_and_others_do_not() {
     let attach = |groups: &str| as_stranger(groups, &nbdinfo, &["--size", &daemon.uri("data")]);
     assert_eq!(attach("4711").ok().trim(), "1048576");
     assert!(attach("").stderr.contains("Permission denied"));
+    let qemu = find("qemu-io").unwrap();
+    let write = |groups: &str| {
+        as_stranger(groups, &qemu, &["-f", "raw", "-c", "write -P 7 0 4096", &daemon.uri("data")])
+    };
+    assert!(write("4711").ok().contains("wrote 4096/4096 bytes"));
+    assert_eq!(Client::attach(&daemon.nbd_socket(), "data").read(0, 4096).unwrap(), [7; 4096]);
+    assert!(write("").refused(1).contains("Permission denied"));
     daemon.stop();
 }
 

@@ -69,6 +69,28 @@ fn is_told(daemon: &Daemon, words: &str) -> bool {
     alarms(daemon).iter().any(|alarm| alarm.contains(words))
 }
 
+/// The list, an inspection and the metrics say the same of the volume's health, and of how many extent replicas are in
+/// sync, stale and missing.
+fn assert_shown(daemon: &Daemon, health: &str, replicas: Option<[u64; 3]>) {
+    let volume = daemon.json(&["volume", "inspect", "vol1"]);
+    assert_eq!(volume["health"], health, "{volume}");
+    let list = daemon.ok(&["volume", "list"]);
+    let line = list.lines().find(|line| line.starts_with("vol1")).unwrap();
+    assert!(line.contains(&format!(" {health} ")), "{line}");
+    let metrics = daemon.get_text("/metrics");
+    let metric = |name: &str| {
+        let start = format!("weir_volume_{name}{{tenant=\"default\",volume=\"vol1\"}} ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&start));
+        value.unwrap_or_else(|| panic!("no {start}in {metrics}")).parse::<f64>().unwrap() as u64
+    };
+    assert_eq!(metric("online"), u64::from(health != "offline"));
+    assert_eq!(metric("degraded"), u64::from(health != "online"));
+    let Some(expected) = replicas else { return };
+    let states = ["in_sync", "stale", "missing"];
+    assert_eq!(states.map(|state| volume["replication"][state].as_u64().unwrap()), expected, "{volume}");
+    assert_eq!(states.map(|state| metric(&format!("extent_copies_{state}"))), expected);
+}
+
 fn stale(daemon: &Daemon) -> u64 {
     daemon.json(&["volume", "inspect", "vol1"])["replication"]["stale"].as_u64().unwrap()
 }
@@ -229,7 +251,13 @@ fn drive_away_with_one_replica_fails_requests_until_it_is_back_unchanged() {
         let told = alarms(&daemon);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("drive 'one'"), "{told:?}");
+        assert_shown(&daemon, "offline", None);
+        let alarm = &daemon.json(&["status"])["alarms"][0];
+        assert_eq!(alarm["severity"], "critical");
+        assert!(alarm["at_risk"].as_str().unwrap().contains("answer EIO"), "{alarm}");
+        assert!(alarm["remedy"].as_str().unwrap().contains("bring the drive back"), "{alarm}");
         assert_eq!(client.read(0, 4096), Err(EIO));
+        assert_eq!(&daemon.json(&["status"])["alarms"][0]["since"], &alarm["since"], "it is the same alarm");
         assert_eq!(client.write(8192, &[9; 4096]), Err(EIO));
         fs::rename(&away, &here).unwrap();
         wait_for_drive(&daemon, "one", "online");
@@ -238,6 +266,7 @@ fn drive_away_with_one_replica_fails_requests_until_it_is_back_unchanged() {
         client.write(8192, &[3; 4096]).unwrap();
         client.flush().unwrap();
         assert_eq!(alarms(&daemon), [""; 0]);
+        assert_shown(&daemon, "online", None);
     }
     client.write(GIB, &[4; 4096]).unwrap();
     let daemon = daemon.kill().start(&[]);
@@ -282,19 +311,69 @@ fn drive_away_with_three_replicas_is_not_seen_by_clients_and_made_up_for() {
         let (here, away) = (daemon.state().beside(drive), daemon.state().beside("away"));
         fs::rename(&here, &away).unwrap();
         wait_for_drive(&daemon, drive, "missing");
-        client.write(4096, &[2; 4096]).unwrap();
-        client.write(GIB, &[3; 4096]).unwrap();
+        for place in (0..2 * GIB).step_by(64 * MIB as usize) {
+            client.write(place + 4096, &[2; 4096]).unwrap();
+        }
         client.flush().unwrap();
         // The drive, and what is at risk for it: not one for each extent.
         let told = alarms(&daemon);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|alarm| alarm.contains(drive)), "{told:?}");
+        assert_shown(&daemon, "degraded", Some([4, 0, 2]));
+        // So slow that what is stale can be seen.
+        let policy = ["qos", "background-policy"];
+        daemon.ok(&[&policy[..], &["modify", "resynchronisation", "--max-throughput", "1IOPS"]].concat());
         fs::rename(&away, &here).unwrap();
         wait_for_drive(&daemon, drive, "online");
+        wait_until("the replicas there to be back", || stale(&daemon) == 2);
+        assert_shown(&daemon, "degraded", Some([4, 2, 0]));
+        daemon.ok(&[&policy[..], &["reset", "resynchronisation"]].concat());
         wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+        assert_shown(&daemon, "online", Some([6, 0, 0]));
         assert_eq!(alarms(&daemon), [""; 0]);
     }
     assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    daemon.stop();
+}
+
+#[test]
+fn all_drives_away_with_three_replicas_fail_requests_until_they_are_back() {
+    let drives = ["one", "two", "three"];
+    let daemon = with_replicas(&drives);
+    let folders = |drive| (daemon.state().beside(drive), daemon.state().beside(&format!("away-{drive}")));
+    let mut client = attach(&daemon);
+    client.write(0, &[1; 4096]).unwrap();
+    client.flush().unwrap();
+    // Acknowledged, and not flushed.
+    client.write(4096, &[2; 4096]).unwrap();
+    for round in 0..3 {
+        for (here, away) in drives.map(folders) {
+            fs::rename(here, away).unwrap();
+        }
+        if round == 1 {
+            // Also before the daemon has noticed; the second extent was never opened.
+            assert_eq!(client.read(GIB, 4096), Err(EIO));
+        }
+        drives.iter().for_each(|drive| wait_for_drive(&daemon, drive, "missing"));
+        assert_eq!(client.read(0, 4096), Err(EIO));
+        assert_eq!(client.write(8192, &[9; 4096]), Err(EIO));
+        assert_shown(&daemon, "offline", Some([0, 0, 6]));
+        for (here, away) in drives.map(folders).into_iter().rev() {
+            fs::rename(away, here).unwrap();
+        }
+        drives.iter().for_each(|drive| wait_for_drive(&daemon, drive, "online"));
+        wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+        assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+        assert_eq!(client.read(4096, 4096).unwrap(), [2; 4096]);
+        client.write(8192, &[3; 4096]).unwrap();
+        client.flush().unwrap();
+        wait_until("all to be well", || alarms(&daemon).is_empty());
+        assert_shown(&daemon, "online", Some([6, 0, 0]));
+    }
+    let daemon = daemon.kill().start(&[]);
+    let mut client = attach(&daemon);
+    assert_eq!(client.read(4096, 4096).unwrap(), [2; 4096]);
+    assert_eq!(client.read(8192, 4096).unwrap(), [3; 4096]);
     daemon.stop();
 }
 
@@ -565,6 +644,26 @@ fn state_folder_that_becomes_full_refuses_changes_and_no_request() {
     fs::remove_file(filler).unwrap();
     wait_until("no alarm", || !is_told(&daemon, "the state folder cannot be written"));
     daemon.ok(&["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
+    daemon.stop();
+}
+
+#[test]
+fn volume_that_gets_replicas_while_the_state_folder_is_full_is_served() {
+    if !can_mount() {
+        return;
+    }
+    let (daemon, mount, mut client) = with_state_apart("xfs");
+    add_drive(&daemon, &daemon.state().beside("two"));
+    daemon.ok(&["volume", "modify", "vol1", "--repl", "2"]);
+    let filler = fill_to_the_last_byte(mount.point());
+    (2..6).for_each(|value| is_served(&mut client, value));
+    fs::remove_file(filler).unwrap();
+    wait_until("each extent to have two replicas in sync", || {
+        let volume = daemon.json(&["volume", "inspect", "vol1"]);
+        volume["replication"]["in_sync"] == 4 && volume.get("moving").is_none()
+    });
+    is_served(&mut client, 6);
+    wait_until("all to be well", || alarms(&daemon).is_empty());
     daemon.stop();
 }
 

@@ -10,11 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
 
 use common::daemon::Daemon;
+use common::nbd::{Client, WRITE};
 use common::program::{is_root, tool};
 use common::{wait_for, wait_until};
 
 /// Changes that wait for the drive: more than a daemon answers at a time that has one thread for each core.
 const HELD_UP: usize = 12;
+/// Deletions of one volume to which a client is attached.
+const DELETIONS: usize = 30;
 
 /// A filesystem of its own that can be frozen. It is thawed and unmounted when it goes.
 struct Frozen {
@@ -123,14 +126,20 @@ fn change_what_is_elsewhere(daemon: &Daemon) {
 
 /// Freezes the drive, has changes wait for it, and thaws it after everything else was answered.
 fn hold_up(daemon: &Daemon, drive: &Frozen) {
-    for (volume, drive) in [("held0", "frozen"), ("free0", "free")] {
+    for (volume, drive) in [("held0", "frozen"), ("free0", "free"), ("attached", "frozen")] {
         daemon.ok(&["volume", "create", volume, "--size", "1", "--drive", drive]);
     }
+    let mut client = Client::attach(&daemon.nbd_socket(), "attached");
+    client.write(0, &[1; 4096]).unwrap();
     drive.freeze();
+    client.send(WRITE, 0, 0, 4096, &[2; 4096]).unwrap();
     let names: Vec<String> = (1..=HELD_UP).map(|number| format!("held{number}")).collect();
     let create =
         |name: &String| spawn(daemon, &["volume", "create", name, "--size", "1", "--drive", "frozen"]);
     let mut held: Vec<Child> = names.iter().map(create).collect();
+    // Sent again and again while a client is attached whose write is under way, as an impatient operator does.
+    let delete = |_| spawn(daemon, &["volume", "delete", "attached", "--force"]);
+    let mut deletions: Vec<Child> = (0..DELETIONS).map(delete).collect();
     wait_until("a change waits for the drive", || waiting_threads(daemon) > 0);
     read_everything(daemon);
     change_what_is_elsewhere(daemon);
@@ -145,6 +154,11 @@ fn hold_up(daemon: &Daemon, drive: &Frozen) {
         assert!(status.success(), "{name}");
         daemon.ok(&["volume", "delete", name]);
     }
+    // One of them deletes it, unless all have given up before.
+    for child in &mut deletions {
+        wait_for("a deletion ends", || child.try_wait().unwrap());
+    }
+    daemon.ok(&["volume", "delete", "attached", "--force", "--if-exists"]);
 }
 
 #[test]

@@ -52,18 +52,20 @@ fn start(state: &State) -> Daemon {
     state.start(&[&["--config", path.to_str().unwrap()], &SETTINGS[..]].concat())
 }
 
-/// A daemon with four drives like flash and three like disks, and a hybrid volume of so many extents.
-fn with_hybrid(extents: &str) -> Daemon {
-    let state = State::new();
-    for (name, ..) in DRIVES {
-        std::fs::create_dir_all(state.beside(name)).unwrap();
-    }
-    let daemon = start(&state);
-    for (name, class, emulation) in DRIVES {
+/// Adds those of the drives that are named.
+fn add_drives(daemon: &Daemon, names: &[&str]) {
+    for (name, class, emulation) in DRIVES.iter().filter(|(name, ..)| names.contains(name)) {
         let path = daemon.state().beside(name);
+        std::fs::create_dir_all(&path).unwrap();
         let add = ["drive", "add", path.to_str().unwrap(), "--class", class, "--emulate", emulation];
         daemon.ok(&[&add[..], &["--no-measurement"]].concat());
     }
+}
+
+/// A daemon with four drives like flash and three like disks, and a hybrid volume of so many extents.
+fn with_hybrid(extents: &str) -> Daemon {
+    let daemon = start(&State::new());
+    add_drives(&daemon, &DRIVES.map(|(name, ..)| name));
     daemon.ok(&["volume", "create", "vol1", "--size", extents, "--template", "hybrid"]);
     daemon
 }
@@ -448,5 +450,22 @@ fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
         let journals = daemon.state().beside(drive).join("journals");
         assert!(std::fs::read_dir(journals).map_or(0, Iterator::count) == 0, "{drive}");
     }
+    daemon.stop();
+}
+
+#[test]
+fn removal_that_a_journal_is_in_the_way_of_is_refused_at_once_also_by_whoever_waits() {
+    let daemon = start(&State::new());
+    add_drives(&daemon, &["flash1", "flash2", "flash3", "disk1", "disk2"]);
+    daemon.ok(&words("volume create vol1 --size 1 --template hybrid"));
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let remove = ["drive", "remove", &drive, "--wait"];
+    let refused = daemon.refused(1, &remove);
+    let why = format!("drive '{drive}' cannot be emptied: the write journal of volume 'vol1' on it");
+    assert!(refused.contains(&why) && refused.contains("add a drive of class low"), "{refused}");
+    add_drives(&daemon, &["disk3"]);
+    daemon.ok(&remove);
+    assert!(journals(&daemon).iter().all(|journal| journal["drive"] != drive.as_str()));
+    wait_for_copies(&daemon);
     daemon.stop();
 }

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use common::daemon::{Daemon, State, WEIR};
 use common::loops::{self, Loop};
+use common::nbd::Client;
 use common::program::{PYTHON, Ran, find, has, run, tool};
 use common::wait_until;
 use serde_json::{Value, json};
@@ -118,18 +119,21 @@ fn what_is_there_or_gone_already_is_no_error_if_that_is_said() {
     }
 }
 
+/// Runs a command at a terminal and types an answer to what it asks.
+fn typed(daemon: &Daemon, answer: &str, command: &str) -> Ran {
+    let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
+    let mut terminal = Command::new(PYTHON);
+    terminal.args(["-c", AT_TERMINAL, answer, WEIR]).args(words(command)).env("WEIR_SERVER", &server);
+    run(&mut terminal)
+}
+
 #[test]
 fn data_are_destroyed_at_a_terminal_only_after_a_yes() {
     if !has(&["python3"]) {
         return;
     }
     let daemon = Daemon::fresh();
-    let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
-    let typed = |answer: &str, command: &str| {
-        let mut terminal = Command::new(PYTHON);
-        terminal.args(["-c", AT_TERMINAL, answer, WEIR]).args(words(command)).env("WEIR_SERVER", &server);
-        run(&mut terminal)
-    };
+    let typed = |answer: &str, command: &str| typed(&daemon, answer, command);
     daemon.create("v", "1");
     daemon.ok(&words("snapshot create v@s"));
     for (command, question) in [
@@ -149,7 +153,33 @@ fn data_are_destroyed_at_a_terminal_only_after_a_yes() {
     assert!(unasked.code == Some(0) && !unasked.stdout.contains("[y/N]"), "{unasked:?}");
     // A program is not asked.
     daemon.create("v", "1");
-    daemon.ok(&words("volume delete v"));
+    daemon.ok(&words("snapshot create v@s"));
+    daemon.ok(&words("snapshot restore v@s"));
+    let unasked = typed("n\n", "snapshot restore v@s --yes");
+    assert!(unasked.code == Some(0) && !unasked.stdout.contains("[y/N]"), "{unasked:?}");
+    daemon.ok(&words("volume delete v --with-snapshots"));
+}
+
+#[test]
+fn device_is_formatted_at_a_terminal_only_after_a_yes() {
+    if !loops::can_be_tested() || !has(&["python3"]) {
+        return;
+    }
+    let daemon = Daemon::fresh();
+    let device = Loop::blank(daemon.state(), "device");
+    let add = format!("drive add {} --format --name disk --no-measurement", device.path());
+    let question = format!("Format '{}', which destroys what is on it? [y/N]", device.path());
+    let refused = typed(&daemon, "n\n", &add);
+    assert!(refused.code == Some(1) && refused.stdout.contains(&question), "{refused:?}");
+    assert_eq!(device.signatures(), "");
+    daemon.refused(4, &words("drive show disk"));
+    let done = typed(&daemon, "y\n", &add);
+    assert!(done.code == Some(0) && done.stdout.contains(&question), "{done:?}");
+    daemon.ok(&words("drive remove disk --wait"));
+    device.wipe();
+    let unasked = typed(&daemon, "n\n", &format!("{add} --yes"));
+    assert!(unasked.code == Some(0) && !unasked.stdout.contains("[y/N]"), "{unasked:?}");
+    daemon.stop();
 }
 
 #[test]
@@ -209,8 +239,27 @@ fn default_drive_on_a_filesystem_that_shares_says_so_from_the_first_start() {
     daemon.stop();
     let daemon = state.start(&["--reactors", "1"]);
     assert_eq!(shares(&daemon), true);
+    snapshot_without_space_for_a_copy(&daemon);
     daemon.stop();
     drop(device);
+}
+
+/// Takes a snapshot of much more data than there is free space.
+fn snapshot_without_space_for_a_copy(daemon: &Daemon) {
+    daemon.create("v", "1GiB");
+    let mut client = Client::attach(&daemon.nbd_socket(), "v");
+    (0..128).for_each(|piece| client.write(piece << 20, &[7; 1 << 20]).unwrap());
+    client.flush().unwrap();
+    let folder = daemon.state().path();
+    let space = rustix::fs::statvfs(&folder).unwrap();
+    let filler_bytes = space.f_bavail * space.f_frsize - (64 << 20);
+    tool("fallocate", &["-l", &filler_bytes.to_string(), folder.join("filler").to_str().unwrap()]);
+    daemon.ok(&words("snapshot create v@s"));
+    client.write(0, &[8; 4096]).unwrap();
+    client.flush().unwrap();
+    assert_eq!(Client::attach(&daemon.nbd_socket(), "v@s").read(0, 4096).unwrap(), [7; 4096]);
+    assert_eq!(client.read(0, 4096).unwrap(), [8; 4096]);
+    client.disconnect();
 }
 
 /// The audit lines in the log of a daemon that writes JSON.
@@ -253,6 +302,20 @@ fn every_change_has_one_audit_line_and_reads_have_none() {
         assert_eq!((method.as_str(), object, result.as_str()), expected);
     }
     assert!(lines[0]["request"].as_str().unwrap().contains("\"name\":\"v\""), "{}", lines[0]);
+}
+
+#[test]
+fn audit_line_is_text_where_the_log_is() {
+    let daemon = State::new().start(&["--reactors", "1", "--log-format", "text"]);
+    daemon.create("v", "1");
+    let log = std::fs::read_to_string(daemon.state().beside("log")).unwrap();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" change who=")).collect();
+    let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
+    assert!(
+        lines.len() == 1 && ["/v1/volumes", "done", &who].iter().all(|word| lines[0].contains(word)),
+        "{log}"
+    );
+    daemon.stop();
 }
 
 /// What the API answers to a request over its socket.

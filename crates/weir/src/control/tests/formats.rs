@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::control::catalogue::{Catalogue, Transaction};
+use crate::control::drives::DRIVES_FILE;
 use crate::control::records::RecordCopy;
 use crate::format;
-use crate::store::{MARKER_FILE, Marker};
+use crate::store::{MARKER_FILE, Marker, RECORD_FILE};
 
 /// A catalogue, record copies, a marker and a list of drives as the first version wrote them.
 fn fixture() -> Value {
@@ -114,4 +115,41 @@ fn drive_of_a_newer_version_is_missing_and_says_what_to_do() {
     assert!(reason.contains("readers of version 2 and later") && reason.contains("start a Weir"), "{reason}");
     let kept: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
     assert_eq!(kept, marker, "it is not written over");
+}
+
+/// Changes a JSON file; its new content.
+fn edit(path: &Path, change: fn(&mut Value)) -> Value {
+    let mut value: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    change(&mut value);
+    std::fs::write(path, value.to_string()).unwrap();
+    value
+}
+
+#[test]
+fn what_a_lost_catalogue_is_made_from_is_refused_if_it_is_newer() {
+    for (is_record, change, words) in [
+        (
+            true,
+            (|copy: &mut Value| copy["minimum_reader"] = json!(2)) as fn(&mut Value),
+            "readers of version 2 and later",
+        ),
+        (true, |copy| copy["volume"]["encryption"] = json!(7), "field 'volume.encryption' is not known"),
+        (false, |copy| copy["minimum_reader"] = json!(2), "readers of version 2 and later"),
+        (false, |copy| copy["drives"][0]["led"] = json!(7), "field 'drives.0.led' is not known"),
+    ] {
+        let (_folder, state) = state();
+        let world = World::start(&state);
+        let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
+        let record = default_store(&world.control).folder(id).join(RECORD_FILE);
+        drop(world);
+        for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+            let _ = std::fs::remove_file(state.join(file));
+        }
+        let path = if is_record { record } else { state.join(DRIVES_FILE) };
+        let newer = edit(&path, change);
+        let (_, message) = error(World::try_start(&state, true));
+        let told = [words, "start a Weir that is at least as new", path.parent().unwrap().to_str().unwrap()];
+        assert!(told.iter().all(|part| message.contains(part)), "{message}");
+        assert_eq!(edit(&path, |_| {}), newer, "it is not written over");
+    }
 }
