@@ -4,16 +4,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+#[path = "failures/small.rs"]
+mod small;
 
 use std::fs;
 use std::path::Path;
 
 use common::daemon::{Daemon, State};
 use common::mounts::{Mount, fill_to_the_last_byte};
-use common::nbd::{Client, EIO, ENOSPC};
+use common::nbd::{Client, EIO, ENOSPC, WRITE};
 use common::program::{find, is_root};
 use common::wait_until;
 use serde_json::Value;
+use small::{assert_set_aside, on_one_filesystem, write_until_full};
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
@@ -100,31 +103,6 @@ fn copy_folder(from: &Path, to: &Path) {
     common::program::tool("cp", &["-a", "--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
 }
 
-/// Writes until there is no space; where that was.
-fn write_until_full(client: &mut Client) -> u64 {
-    for piece in 0..client.size / MIB {
-        match client.write(piece * MIB, &vec![0xaa; MIB as usize]) {
-            Ok(()) => {}
-            Err(error) => {
-                assert_eq!(error, ENOSPC);
-                return piece;
-            }
-        }
-    }
-    panic!("the volume ended before there was no space");
-}
-
-/// A daemon whose state folder and default drive are on one small filesystem.
-fn on_one_filesystem(kind: &str) -> (State, Mount) {
-    let state = State::new();
-    let mount = match kind {
-        "tmpfs" => Mount::tmpfs(&state.path(), 64),
-        "xfs" => Mount::image(&state, kind, &state.path(), 320),
-        kind => Mount::image(&state, kind, &state.path(), 64),
-    };
-    (state, mount)
-}
-
 #[test]
 fn volume_that_fills_the_state_filesystem_is_refused_space_before_the_state_folder() {
     if !can_mount() {
@@ -137,22 +115,96 @@ fn volume_that_fills_the_state_filesystem_is_refused_space_before_the_state_fold
         let mut client = attach(&daemon);
         let end = write_until_full(&mut client);
         client.flush().unwrap();
-        let size_bytes =
-            rustix::fs::statvfs(mount.point()).map(|space| space.f_blocks * space.f_frsize).unwrap();
-        let free_bytes = mount.free_bytes();
-        assert!(free_bytes > size_bytes / 64, "{kind}: {free_bytes} bytes are left of {size_bytes}");
-        // The state folder can be changed, and a daemon that was killed starts.
-        daemon.ok(&["tenant", "create", "acme"]);
+        assert_set_aside(&daemon, &mount, kind);
+        // A daemon that was killed starts.
         let daemon = daemon.kill().start(&[]);
         let mut client = attach(&daemon);
         assert_eq!(client.read((end - 1) * MIB, 4096).unwrap(), [0xaa; 4096]);
         // What is written already can be written again.
         client.write(0, &[0xbb; 4096]).unwrap();
-        assert_eq!(client.write(end * MIB, &[0xbb; 4096]), Err(ENOSPC), "{kind}");
+        // The piece behind may have been reserved before there was no space to write there.
+        let next = (end + 1) * MIB;
+        assert_eq!(client.write(next, &[0xbb; 4096]), Err(ENOSPC), "{kind}");
         client.trim(0, (4 * MIB) as u32).unwrap();
         wait_until("space that was discarded to be of use", || {
-            client.write(end * MIB, &[0xcc; 4096]).is_ok()
+            client.write(next, &[0xcc; 4096]).is_ok()
         });
+        daemon.stop();
+    }
+}
+
+#[test]
+fn write_to_what_a_snapshot_shares_is_refused_space_before_the_state_folder() {
+    if !can_mount() {
+        return;
+    }
+    let (state, mount) = on_one_filesystem("xfs");
+    let daemon = state.start(&["--reactors", "2"]);
+    daemon.create("vol1", "1GiB");
+    let mut client = attach(&daemon);
+    let end = write_until_full(&mut client) - 8;
+    client.trim(end * MIB, (8 * MIB) as u32).unwrap();
+    client.flush().unwrap();
+    daemon.ok(&["snapshot", "create", "vol1@before"]);
+    let refused = (0..end).find(|piece| client.write(piece * MIB, &vec![0xbb; MIB as usize]) == Err(ENOSPC));
+    assert!(refused.is_some_and(|piece| piece > 0), "{refused:?} of {end}");
+    assert_set_aside(&daemon, &mount, "xfs");
+    // What nobody shares any more can be written again.
+    client.write(0, &[0xcc; 4096]).unwrap();
+    let daemon = daemon.kill().start(&[]);
+    assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [0xcc; 4096]);
+    let mut snapshot = Client::attach(&daemon.nbd_socket(), "vol1@before");
+    assert_eq!(snapshot.read(0, 4096).unwrap(), [0xaa; 4096]);
+    daemon.stop();
+}
+
+#[test]
+fn write_to_what_was_given_back_is_refused_space_before_the_state_folder() {
+    if !can_mount() {
+        return;
+    }
+    for kind in ["tmpfs", "ext4", "xfs"] {
+        let (state, mount) = on_one_filesystem(kind);
+        let daemon = state.start(&["--reactors", "2"]);
+        daemon.create("vol1", "1GiB");
+        let mut client = attach(&daemon);
+        let end = write_until_full(&mut client);
+        // Half of each piece, and together more than what is set aside.
+        (0..24).for_each(|piece| client.trim(piece * MIB, (MIB / 2) as u32).unwrap());
+        let mut write = |offset, byte| client.write(offset, &vec![byte; (MIB / 2) as usize]);
+        for more in 0..20 {
+            let is_written = || write(end * MIB + more * MIB / 2, 0xcc).is_ok();
+            wait_until("what was given back to be of use", is_written);
+        }
+        let refused = (0..24).find(|piece| write(piece * MIB, 0xbb) == Err(ENOSPC));
+        assert!(refused.is_some(), "{kind}: there was space for everything twice");
+        assert_set_aside(&daemon, &mount, kind);
+        write(MIB / 2, 0xdd).unwrap();
+        daemon.kill().start(&[]).stop();
+    }
+}
+
+#[test]
+fn writes_that_are_under_way_together_leave_the_state_folder_its_space() {
+    if !can_mount() {
+        return;
+    }
+    for kind in ["tmpfs", "ext4", "xfs"] {
+        let (state, mount) = on_one_filesystem(kind);
+        let daemon = state.start(&["--reactors", "2"]);
+        daemon.create("vol1", "1GiB");
+        let mut client = attach(&daemon);
+        let end = write_until_full(&mut client);
+        client.trim((end - 8) * MIB, (8 * MIB) as u32).unwrap();
+        client.flush().unwrap();
+        // Each needs a piece of its own.
+        let offsets = (end..).map(|piece| piece * MIB).take(200);
+        for offset in offsets {
+            client.send(WRITE, 0, offset, 4096, &[0xbb; 4096]).unwrap();
+        }
+        let errors: Vec<u32> = (0..200).map(|_| client.reply().unwrap().1).collect();
+        assert!(errors.contains(&0) && errors.contains(&ENOSPC), "{kind}: {errors:?}");
+        assert_set_aside(&daemon, &mount, kind);
         daemon.stop();
     }
 }

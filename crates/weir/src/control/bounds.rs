@@ -70,7 +70,7 @@ pub const GROUP_DEPTH_MAX: usize = weir_types::bounds::POLICY_DEPTH_MAX - 4;
 pub const DAMAGED_RANGES_SHOWN_MAX: usize = 16;
 
 /// Space that volumes leave free on the filesystem that holds the state folder, in bytes: many times what a start, the
-/// catalogue and replica metadata need, and what volumes may take by the way between two looks.
+/// catalogue and replica metadata need, and what journals and snapshots that are copied take uncounted.
 pub const STATE_RESERVE_BYTES_MAX: u64 = 64 << 20;
 
 /// On small filesystems it is less: this part of their size.

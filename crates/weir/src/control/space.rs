@@ -6,8 +6,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use weir_types::DriveId;
-
 use super::Control;
 use super::alarms::{AlarmSource, StandingAlarm};
 use super::bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
@@ -44,16 +42,15 @@ impl Control {
 
     /// Tells the data plane what volumes may still take on drives that share the state folder's filesystem.
     pub fn set_space_aside(&self) {
+        let look = self.data_plane.begin_look_at_space();
         let seen = Space::of(&self.state).map_err(|error| error.to_string());
         self.state_filesystem.is(seen.clone());
         // While the system does not tell, what was said last holds.
         let Ok(space) = seen else { return };
-        let left_bytes = space.free_bytes.saturating_sub(reserve_bytes(space.size_bytes));
-        let shares = |(drive, store): (DriveId, crate::store::Store)| {
-            (store.filesystem() == space.filesystem).then_some(drive)
-        };
-        let drives: Vec<DriveId> = self.stores().into_iter().filter_map(shares).collect();
-        drives.into_iter().for_each(|drive| self.data_plane.set_space_left(drive, left_bytes));
+        self.data_plane.set_space_aside(look, reserve_bytes(space.size_bytes), space.free_bytes);
+        for (drive, store) in self.stores() {
+            self.data_plane.set_is_counted(drive, store.filesystem() == space.filesystem);
+        }
     }
 }
 

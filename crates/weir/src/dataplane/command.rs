@@ -15,9 +15,10 @@ use super::copies::{ChangeAnswer, CopyChange};
 use super::emulation::SharedMedia;
 use super::journals::NewJournal;
 use super::recording::Tap;
-use super::refusals::{OpenFile, SpaceLeft};
+use super::refusals::OpenFile;
 use super::scrubbing::ScrubProgress;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
+use super::space::IsCounted;
 use crate::statistics::VolumeStatistics;
 
 /// What a volume is to be under: all levels from the top, and the tree of its ceilings if it has any.
@@ -31,7 +32,7 @@ pub(super) struct NewHome {
     pub drive: DriveId,
     pub directory: PathBuf,
     pub read_cost: u32,
-    pub space: Arc<SpaceLeft>,
+    pub is_counted: Arc<IsCounted>,
     /// Its model, if it is emulated.
     pub media: Option<SharedMedia>,
     pub pool: SharedPool,

@@ -13,8 +13,9 @@ use super::Alarm;
 use super::helper::{Job, OpenError, OpenedExtent};
 use super::memory::Memory;
 use super::reactor::Reactor;
-use super::refusals::refusal;
+use super::refusals::permission;
 use super::served_volume::{Home, Purpose, ServedVolume};
+use super::space::Permission;
 use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
@@ -82,19 +83,33 @@ impl Reactor {
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
         let is_journaled = volume.journals.seat(extent, slot).is_some() && is_journals_work(&action);
-        let Home { is_away, space, .. } = &volume.homes[home];
-        let fault = if is_journaled { None } else { refusal(*is_away, space, &action) };
-        let asked_ns = match is_journaled || fault.is_some() {
-            true => self.now_ns,
-            false => volume.emulated.submit(self.now_ns, home, slot, &action),
+        let Home { is_away, is_counted, .. } = &volume.homes[home];
+        let permission = match is_journaled {
+            true => Permission::Granted(None),
+            false => permission(*is_away, is_counted, &self.space, &action),
+        };
+        let asked_ns = match permission {
+            Permission::Granted(_) if !is_journaled => {
+                volume.emulated.submit(self.now_ns, home, slot, &action)
+            }
+            _ => self.now_ns,
         };
         let number = number_of(volume, slot, &action, asked_ns);
-        if let Some(fault) = fault {
-            return self.refuse_action(copy, number, &action, fault);
+        match permission {
+            Permission::Refused(fault) => self.refuse_action(copy, number, &action, fault),
+            Permission::AfterALook => self.look_for_space((copy, number), home, action),
+            Permission::Granted(_) if is_journaled => self.ask_journal(copy, number, &action),
+            Permission::Granted(taken) => {
+                taken.into_iter().for_each(|taken| volume.set_space(slot, number, &action, taken));
+                self.act((copy, number), home, action);
+            }
         }
-        if is_journaled {
-            return self.ask_journal(copy, number, &action);
-        }
+    }
+
+    /// Has the file of an extent carry out an action that was asked for under a number.
+    pub(super) fn act(&mut self, (copy, number): (CopyIndex, AskNumber), home: usize, action: Action) {
+        let CopyIndex { volume: index, slot } = copy;
+        let volume = &mut self.volumes[index];
         match action {
             Action::Open { extent, .. } => {
                 volume.note_journaled_pieces(slot, extent);

@@ -21,6 +21,7 @@ use weir_volume::{AllocationMap, Fault};
 use super::background::{Done, Outcome, Step};
 use super::refusals::FileIdentity;
 use super::rest::{SumsAnswer, SumsJob};
+use super::space::{SpaceAnswer, SpaceJob};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use crate::store::{Condemned, account, capture, witness};
@@ -67,6 +68,8 @@ pub(super) enum Job {
     },
     /// Do something with the file of checksums beside a copy.
     Sums(Box<SumsJob>),
+    /// Look whether there is space for an action.
+    Space(Box<SpaceJob>),
 }
 
 /// A run of bytes that are all data or all hole.
@@ -148,6 +151,7 @@ pub(super) enum Answer {
         result: Result<u32, String>,
     },
     Sums(Box<SumsAnswer>),
+    Space(SpaceAnswer),
 }
 
 /// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
@@ -170,6 +174,7 @@ enum Duty {
     Tell,
     Note,
     Seal,
+    Survey,
     CleanUp,
     Capture,
 }
@@ -181,6 +186,7 @@ impl Duty {
             Duty::Tell => "teller",
             Duty::Note => "scribe",
             Duty::Seal => "sealer",
+            Duty::Survey => "surveyor",
             Duty::CleanUp => "cleaner",
             Duty::Capture => "copier",
         }
@@ -212,6 +218,7 @@ impl Helper {
             Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
             // In the order in which they come: one may take the place of another.
             Job::Sums(ref sums) => self.of_drive(sums.drive, Duty::Seal).submit(job),
+            Job::Space(ref space) => self.of_drive(space.drive, Duty::Survey).submit(job),
         }
     }
 
@@ -320,6 +327,7 @@ fn perform(job: Job) -> Answer {
             Answer::Captured { copy, number, result }
         }
         Job::Sums(job) => Answer::Sums(Box::new(job.perform())),
+        Job::Space(job) => Answer::Space(job.perform()),
     }
 }
 

@@ -27,6 +27,7 @@ mod send;
 mod serve;
 mod served_volume;
 mod sharing;
+mod space;
 mod stalled_clients;
 mod stalls;
 mod status;
@@ -63,11 +64,11 @@ use helper::Helper;
 pub use journals::JournalSpec;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
-use refusals::SpaceLeft;
 pub use refusals::{FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
 use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
+use space::IsCounted;
 
 /// How the data plane is set up.
 #[derive(Clone, Debug)]
@@ -232,8 +233,8 @@ pub struct DataPlane {
     commons: Arc<Commons>,
     /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
     media: Mutex<BTreeMap<DriveId, SharedMedia>>,
-    /// What volumes may still take on drives that any volume was ever opened on, until their drive is forgotten.
-    spaces: Mutex<BTreeMap<DriveId, Arc<SpaceLeft>>>,
+    /// On which drives space is counted, until they are forgotten.
+    counted: Mutex<BTreeMap<DriveId, Arc<IsCounted>>>,
     /// The recording that runs, if one does.
     recording: Mutex<Weak<Recording>>,
     alarms: Alarms,
@@ -276,7 +277,7 @@ impl DataPlane {
             pools: Mutex::default(),
             commons,
             media: Mutex::default(),
-            spaces: Mutex::default(),
+            counted: Mutex::default(),
             recording: Mutex::default(),
             alarms,
         }))
@@ -307,7 +308,7 @@ impl DataPlane {
             drive: home.drive.id,
             directory: home.directory.clone(),
             read_cost: home.read_cost,
-            space: self.space_left(home.drive.id),
+            is_counted: self.is_counted(home.drive.id),
             media: home.drive.emulation.map(|emulation| self.media_of(home.drive.id, emulation)),
             pool: self.pool_of(home.drive),
         };
@@ -388,7 +389,7 @@ impl DataPlane {
     pub fn forget_drive(&self, drive: DriveId) {
         locked(&self.pools).remove(&drive);
         locked(&self.media).remove(&drive);
-        locked(&self.spaces).remove(&drive);
+        locked(&self.counted).remove(&drive);
     }
 
     /// Chooses the reactor with the fewest volumes.

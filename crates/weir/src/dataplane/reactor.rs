@@ -4,6 +4,7 @@
 //! requests go, sends what is ready, and waits for the next thing or the next exact instant.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +26,7 @@ use super::rest::Keeping;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
+use super::space::SpaceAtHand;
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 use super::yielding::Yielding;
@@ -117,6 +119,8 @@ pub(super) struct Reactor {
     pub scrubs: Scrubs,
     /// What drives were not asked for, and is not answered yet.
     pub refusals: Refusals,
+    /// Its part of the space that is counted.
+    pub space: Rc<SpaceAtHand>,
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
     patience: Patience,
@@ -128,6 +132,7 @@ pub(super) struct Reactor {
 impl Reactor {
     pub fn new(ring: Ring<Token>, pool: BufferPool, helper: Helper, ties: Ties) -> Reactor {
         let Ties { index, commands, commons, alarms } = ties;
+        let space = SpaceAtHand::new(&commons.space);
         Reactor {
             ring,
             pool,
@@ -165,6 +170,7 @@ impl Reactor {
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
             refusals: Refusals::default(),
+            space,
             is_tidying_up: false,
             patience: Patience::default(),
             journals_wake_ns: None,
@@ -376,6 +382,7 @@ impl Reactor {
                 }
                 Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
                 Answer::Sums(answer) => self.sums_answered(*answer),
+                Answer::Space(answer) => self.space_seen(answer),
                 Answer::Status { number, result } => self.status_answered(number, result),
             }
         }

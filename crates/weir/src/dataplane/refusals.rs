@@ -1,5 +1,5 @@
-//! What a drive is not asked for at present: anything while it is away, and more space while the state folder needs the
-//! rest of its filesystem. It is refused in the reactor, and answered like anything else that failed.
+//! What a drive is not asked for at present: anything while it is away, and more space than is left there (`space`). It is
+//! refused in the reactor, and answered like anything else that failed.
 //!
 //! A drive is away while its folder is not where it should be. Copies there that others stand in for are taken out of
 //! service, and make up for it later. The last copy of an extent stays as it is, with its file open: nothing that was
@@ -9,11 +9,9 @@
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use weir_types::bounds::ALLOCATION_BYTES;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Answer;
 use weir_volume::{Action, Fault, OperationId};
@@ -21,8 +19,8 @@ use weir_volume::{Action, Fault, OperationId};
 use super::DataPlane;
 use super::command::Command;
 use super::helper::OpenError;
-use super::locked;
 use super::reactor::Reactor;
+use super::space::{IsCounted, Permission, SpaceAtHand};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 
 /// Which file it is, whatever its name: the filesystem's number, and the file's own.
@@ -54,24 +52,6 @@ pub struct OpenFile {
     pub identity: FileIdentity,
 }
 
-/// Space that volumes may still take on a drive, in bytes.
-#[derive(Debug)]
-pub(super) struct SpaceLeft(AtomicI64);
-
-impl Default for SpaceLeft {
-    fn default() -> SpaceLeft {
-        SpaceLeft(AtomicI64::new(i64::MAX))
-    }
-}
-
-impl SpaceLeft {
-    /// Takes some; false if there is not as much.
-    fn take(&self, bytes: u64) -> bool {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.0.load(Relaxed) >= bytes && self.0.fetch_sub(bytes, Relaxed) >= bytes
-    }
-}
-
 /// Something that a drive was not asked for, and is answered in the next round.
 enum Refused {
     Operation { copy: CopyIndex, operation: OperationId, number: AskNumber, fault: Fault },
@@ -89,14 +69,17 @@ impl Refusals {
     }
 }
 
-/// Why an action on a file of a home is refused now, if it is.
-pub(super) fn refusal(is_away: bool, space: &SpaceLeft, action: &Action) -> Option<Fault> {
+/// Whether an action on a file of a home may be carried out now.
+pub(super) fn permission(
+    is_away: bool,
+    is_counted: &IsCounted,
+    space: &Rc<SpaceAtHand>,
+    action: &Action,
+) -> Permission {
     match action {
-        Action::Sync { .. } => None,
-        _ if is_away => Some(Fault::Away),
-        Action::Allocate { .. } => (!space.take(ALLOCATION_BYTES)).then_some(Fault::NoSpace),
-        Action::Zero { length, .. } => (!space.take((*length).into())).then_some(Fault::NoSpace),
-        _ => None,
+        Action::Sync { .. } => Permission::Granted(None),
+        _ if is_away => Permission::Refused(Fault::Away),
+        _ => is_counted.permit(space, action),
     }
 }
 
@@ -235,17 +218,6 @@ impl Reactor {
 }
 
 impl DataPlane {
-    /// The space that may still be taken on a drive.
-    pub(super) fn space_left(&self, drive: DriveId) -> Arc<SpaceLeft> {
-        Arc::clone(locked(&self.spaces).entry(drive).or_default())
-    }
-
-    /// Says how much space volumes may still take on a drive, in bytes, until it is said anew.
-    pub fn set_space_left(&self, drive: DriveId, bytes: u64) {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.space_left(drive).0.store(bytes, Relaxed);
-    }
-
     /// Has nothing more asked of a drive whose folder is gone, or goes on with what it had. Holds for all that comes
     /// after it.
     pub fn set_drive_away(&self, drive: DriveId, is_away: bool) {
@@ -269,18 +241,19 @@ impl DataPlane {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
-    fn space_is_taken_until_there_is_none() {
-        let generation = weir_volume::Generation::default();
-        let space = SpaceLeft(AtomicI64::new(2 * ALLOCATION_BYTES as i64));
+    fn drive_that_is_away_is_asked_for_nothing_but_syncs() {
+        let (is_counted, generation) = (IsCounted::default(), weir_volume::Generation::default());
+        let space = SpaceAtHand::new(&Arc::default());
         let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
-        assert_eq!(refusal(false, &space, &allocate), None);
-        assert_eq!(refusal(false, &space, &allocate), None);
-        assert_eq!(refusal(false, &space, &allocate), Some(Fault::NoSpace));
-        assert_eq!(refusal(true, &space, &allocate), Some(Fault::Away));
-        assert_eq!(refusal(true, &SpaceLeft::default(), &Action::Sync { extent: 0, generation }), None);
-        assert_eq!(refusal(false, &SpaceLeft::default(), &allocate), None);
+        let permission = |is_away, action| permission(is_away, &is_counted, &space, action);
+        assert!(matches!(permission(false, &allocate), Permission::Granted(None)));
+        assert!(matches!(permission(true, &allocate), Permission::Refused(Fault::Away)));
+        let sync = Action::Sync { extent: 0, generation };
+        assert!(matches!(permission(true, &sync), Permission::Granted(None)));
     }
 }

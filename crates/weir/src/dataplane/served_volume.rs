@@ -14,7 +14,7 @@ use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
 use weir_volume::zeroing::Filesystem;
-use weir_volume::{Generation, Mirror, OperationId};
+use weir_volume::{Action, Generation, Mirror, OperationId};
 
 use super::capture::Capturing;
 use super::command::NewSize;
@@ -25,9 +25,10 @@ use super::helper::MetadataError;
 use super::journals::VolumeJournals;
 use super::memory::Memory;
 use super::recording::Tap;
-use super::refusals::{FileIdentity, SpaceLeft};
+use super::refusals::FileIdentity;
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
+use super::space::{IsCounted, TakenSpace};
 use super::stalls::{Ghost, Ghosts};
 use super::token::{AskNumber, ConnectionIndex};
 use super::{NO_HOME, VolumeSpec, home_beyond_list, locked};
@@ -122,6 +123,8 @@ pub(super) struct Context {
     pub memory: Option<Memory>,
     /// What it costs the media, once it stood in line for them.
     pub cost: Option<Cost>,
+    /// What it takes of the space that is counted.
+    pub space: Option<TakenSpace>,
     /// When it came to the media, or in line for them.
     pub at_media_since_ns: u64,
     pub spent: Spent,
@@ -136,14 +139,23 @@ pub(super) struct Home {
     pub read_cost: u32,
     /// Its folder is not where it should be: nothing is asked of it.
     pub is_away: bool,
-    /// Space that may still be taken here.
-    pub space: Arc<SpaceLeft>,
+    /// Whether what is taken here counts.
+    pub is_counted: Arc<IsCounted>,
     /// What is known of its filesystem.
     pub filesystem: Filesystem,
     /// Where it stands in line.
     pub place: PoolPlace,
     /// Where each kind of work for the volume stands in line, once there was any.
     pub background_leaves: BTreeMap<BackgroundKind, NodeId>,
+}
+
+/// Something that was asked of a file for no operation.
+struct Asked {
+    extent: u32,
+    generation: Generation,
+    since_ns: u64,
+    /// What it takes of the space that is counted.
+    space: Option<TakenSpace>,
 }
 
 /// What is kept of one copy.
@@ -155,8 +167,8 @@ struct Copy {
     /// Which files these are.
     identities: BTreeMap<u32, FileIdentity>,
     contexts: Vec<Option<Context>>,
-    /// Opening, allocating in and making stable of files, by number: which file, and since when.
-    asked: BTreeMap<AskNumber, ((u32, Generation), u64)>,
+    /// Opening, allocating in and making stable of files, by number.
+    asked: BTreeMap<AskNumber, Asked>,
 }
 
 /// One volume of a reactor.
@@ -441,6 +453,7 @@ impl ServedVolume {
             home,
             memory: None,
             cost: None,
+            space: None,
             at_media_since_ns: 0,
             spent: Spent::default(),
         });
@@ -454,18 +467,34 @@ impl ServedVolume {
     /// Takes note that the file of an extent of a copy is opened, allocated in, or made stable.
     pub fn ask(&mut self, slot: usize, file: (u32, Generation), now_ns: u64) -> AskNumber {
         let number = self.next_number();
-        self.copies[slot].asked.insert(number, (file, now_ns));
+        let (extent, generation) = file;
+        let asked = Asked { extent, generation, since_ns: now_ns, space: None };
+        self.copies[slot].asked.insert(number, asked);
         number
     }
 
     /// Such a question is answered: that of which file; `None` if it was given up before.
     pub fn answered(&mut self, slot: usize, number: AskNumber) -> Option<Generation> {
-        self.copies[slot].asked.remove(&number).map(|((_, generation), _)| generation)
+        self.copies[slot].asked.remove(&number).map(|asked| asked.generation)
+    }
+
+    /// What was asked for under a number has taken space, until it has ended.
+    pub fn set_space(&mut self, slot: usize, number: AskNumber, action: &Action, space: TakenSpace) {
+        if let Some(operation) = action.operation() {
+            self.context(slot, operation).space = Some(space);
+        } else if let Some(asked) = self.copies[slot].asked.get_mut(&number) {
+            asked.space = Some(space);
+        }
+    }
+
+    /// True if such a question is neither answered nor given up.
+    pub fn is_asked(&self, slot: usize, number: AskNumber) -> bool {
+        self.copies[slot].asked.contains_key(&number)
     }
 
     /// Gives up whatever was asked of the file of an extent of a copy for no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
-        let given_up = self.copies[slot].asked.extract_if(.., |_, ((of, _), _)| *of == extent);
+        let given_up = self.copies[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
         given_up.for_each(|(number, _)| self.ghosts.add(slot, number, Ghost { extent, media: None }));
     }
 
@@ -489,7 +518,7 @@ impl ServedVolume {
         for (slot, copy) in self.copies.iter().enumerate() {
             let operations = copy.contexts.iter().flatten();
             let operations = operations.filter_map(|context| Some((context.extent, since_ns(context)?)));
-            let others = copy.asked.values().map(|((extent, _), since_ns)| (*extent, *since_ns));
+            let others = copy.asked.values().map(|asked| (asked.extent, asked.since_ns));
             let late = operations.chain(others).filter(|(_, since_ns)| *since_ns < before_ns);
             stalled.extend(late.map(|(extent, _)| (slot, extent)));
         }

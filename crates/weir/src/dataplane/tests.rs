@@ -79,8 +79,8 @@ impl World {
         let (paths, background, paces) = Default::default();
         let pool = Pool::new(MediaModel::UNKNOWN, None, Clock.now_ns());
         let pool = Arc::new(Mutex::new(PoolState { pool, paths, background, paces }));
-        let (drive, space) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
-        NewHome { drive, directory, read_cost: 1, space, media: None, pool }
+        let (drive, is_counted) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
+        NewHome { drive, directory, read_cost: 1, is_counted, media: None, pool }
     }
 
     fn order(&mut self, command: Command) {

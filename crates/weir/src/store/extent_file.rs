@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -44,5 +45,45 @@ pub fn next_hole(file: &impl AsFd, position: u64) -> io::Result<u64> {
         Ok(offset) => Ok(offset),
         Err(rustix::io::Errno::INVAL) => Ok(EXTENT_BYTES),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// How many bytes of a range need new space when they are written, also where they share what they have with another file.
+/// On a filesystem that does not tell where files lie (tmpfs) nothing is taken for shared, and what was reserved and never
+/// written for a hole.
+pub fn space_needed_bytes(file: &File, range: Range<u64>) -> io::Result<u64> {
+    weir_reactor::bytes_without_own_place(file, range.clone()).or_else(|_| bytes_in_holes(file, range))
+}
+
+fn bytes_in_holes(file: &File, range: Range<u64>) -> io::Result<u64> {
+    let (mut position, mut bytes) = (range.start, 0);
+    while position < range.end {
+        let data = next_data(file, position)?.unwrap_or(range.end).min(range.end);
+        bytes += data - position;
+        position = if data < range.end { next_hole(file, data)?.max(data + 1) } else { data };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn what_was_never_written_needs_space() {
+        const PART: u64 = 1 << 16;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 * PART).unwrap();
+        file.write_all_at(&[1; PART as usize], PART).unwrap();
+        file.write_all_at(&[1; PART as usize], 5 * PART).unwrap();
+        file.sync_all().unwrap();
+        for needed_bytes in [space_needed_bytes, bytes_in_holes] {
+            assert_eq!(needed_bytes(&file, 0..8 * PART).unwrap(), 6 * PART);
+            assert_eq!(needed_bytes(&file, PART..2 * PART).unwrap(), 0);
+            assert_eq!(needed_bytes(&file, PART / 2..3 * PART).unwrap(), PART + PART / 2);
+            assert_eq!(needed_bytes(&file, 6 * PART..7 * PART).unwrap(), PART);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use weir_qos::Credits;
 use weir_reactor::Waker;
@@ -10,6 +10,7 @@ use weir_types::Scope;
 
 use super::{Admitted, MediaGrant};
 use crate::dataplane::locked;
+use crate::dataplane::space::SpaceCount;
 use crate::dataplane::token::ConnectionIndex;
 
 /// Something that another reactor found may go.
@@ -45,11 +46,14 @@ impl Saved {
 pub(in crate::dataplane) struct Commons {
     mailboxes: Vec<Mailbox>,
     saved: Mutex<BTreeMap<Scope, Saved>>,
+    /// The space that they take on the filesystem of the state folder.
+    pub space: Arc<SpaceCount>,
 }
 
 impl Commons {
     pub fn new(reactors: usize) -> Commons {
-        Commons { mailboxes: (0..reactors).map(|_| Mailbox::default()).collect(), saved: Mutex::default() }
+        let mailboxes = (0..reactors).map(|_| Mailbox::default()).collect();
+        Commons { mailboxes, saved: Mutex::default(), space: Arc::default() }
     }
 
     /// Says how a reactor is woken; once, before it has volumes.

@@ -102,7 +102,7 @@ impl Reactor {
         homes: Vec<NewHome>,
         path: &[PolicyLevel],
     ) {
-        for NewHome { drive, directory, read_cost, space, media, pool } in homes {
+        for NewHome { drive, directory, read_cost, is_counted, media, pool } in homes {
             let place = PoolPlace::new(pool, path, self.now_ns);
             for connection in self.connections_of(index) {
                 let leaf = place.add_leaf(self.now_ns);
@@ -115,7 +115,7 @@ impl Reactor {
                 directory,
                 read_cost,
                 is_away: false,
-                space,
+                is_counted,
                 filesystem: Filesystem::default(),
                 place,
                 background_leaves: BTreeMap::new(),

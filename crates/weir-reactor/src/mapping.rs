@@ -1,0 +1,110 @@
+//! What a filesystem tells of where a range of a file lies.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Runs that one question is answered for; a range that lies in more of them costs further questions.
+const RUNS: usize = 64;
+
+/// `FS_IOC_FIEMAP` of linux/fs.h, the same on all machines whose ioctl numbers are the generic ones.
+const MAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
+
+/// `FIEMAP_EXTENT_LAST` of linux/fiemap.h: the last run of the file.
+const IS_LAST: u32 = 0x1;
+
+/// `FIEMAP_EXTENT_SHARED` of linux/fiemap.h: another file has the run too.
+const IS_SHARED: u32 = 0x2000;
+
+/// `struct fiemap_extent` of linux/fiemap.h: a run of bytes that lies somewhere.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Run {
+    offset: u64,
+    place: u64,
+    length: u64,
+    reserved: [u64; 2],
+    flags: u32,
+    reserved_too: [u32; 3],
+}
+
+/// `struct fiemap` of linux/fiemap.h, with space for runs.
+#[repr(C)]
+struct Question {
+    offset: u64,
+    length: u64,
+    flags: u32,
+    runs_found: u32,
+    runs_max: u32,
+    reserved: u32,
+    runs: [Run; RUNS],
+}
+
+impl Run {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
+
+    /// The bytes of a range that can be written where they lie.
+    fn own_bytes(&self, range: &Range<u64>) -> u64 {
+        let is_shared = self.flags & IS_SHARED != 0;
+        let bytes = self.end().min(range.end).saturating_sub(self.offset.max(range.start));
+        if is_shared { 0 } else { bytes }
+    }
+}
+
+/// How many bytes of a range of a file take new space when they are written: those that lie nowhere yet, and those that
+/// another file has too, so that the filesystem writes them elsewhere.
+///
+/// # Errors
+/// Those of `ioctl(2)`: some filesystems do not tell, as tmpfs.
+pub fn bytes_without_own_place(file: &impl AsFd, range: Range<u64>) -> io::Result<u64> {
+    let (mut position, mut own_bytes) = (range.start, 0);
+    while position < range.end {
+        let question = ask(file, position..range.end)?;
+        let runs = &question.runs[..RUNS.min(question.runs_found as usize)];
+        own_bytes += runs.iter().map(|run| run.own_bytes(&range)).sum::<u64>();
+        match runs.last() {
+            Some(last) if last.flags & IS_LAST == 0 && last.end() > position => position = last.end(),
+            _ => break,
+        }
+    }
+    Ok((range.end - range.start).saturating_sub(own_bytes))
+}
+
+fn ask(file: &impl AsFd, range: Range<u64>) -> io::Result<Question> {
+    let mut question = Question {
+        offset: range.start,
+        length: range.end - range.start,
+        flags: 0,
+        runs_found: 0,
+        runs_max: RUNS as u32,
+        reserved: 0,
+        runs: [Run::default(); RUNS],
+    };
+    // SAFETY: the descriptor is open as long as it is borrowed. The kernel reads the head of the question, and writes to it
+    // and to at most `runs_max` runs after it, of which there is place for as many; all of it outlives the call.
+    let answer = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), MAP, &raw mut question) };
+    if answer == 0 { Ok(question) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_nowhere_or_is_shared_has_no_own_place() {
+        let run = |offset, length, flags| Run { offset, length, flags, ..Run::default() };
+        assert_eq!(run(0, 4096, 0).own_bytes(&(0..4096)), 4096);
+        assert_eq!(run(0, 4096, IS_LAST).own_bytes(&(1024..8192)), 3072);
+        assert_eq!(run(4096, 4096, 0).own_bytes(&(0..5120)), 1024);
+        assert_eq!(run(4096, 4096, 0).own_bytes(&(0..4096)), 0);
+        assert_eq!(run(0, 4096, IS_SHARED).own_bytes(&(0..4096)), 0);
+    }
+
+    #[test]
+    fn question_is_laid_out_as_the_kernel_has_it() {
+        assert_eq!((size_of::<Run>(), std::mem::offset_of!(Run, flags)), (56, 40));
+        assert_eq!(std::mem::offset_of!(Question, runs), 32);
+    }
+}

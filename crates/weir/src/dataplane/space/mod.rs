@@ -1,0 +1,254 @@
+//! Space that volumes may still take on drives where the state folder needs the rest of the filesystem.
+//!
+//! Every write counts, because also one to a block that has a place may take another: where a snapshot shares it, or a part
+//! of a piece was given back. Most take none, so a count that is used up refuses nothing yet: a thread of the drive looks
+//! at the filesystem, and at where the range lies, while the action waits. What it found decides, and is the new count
+//! ([`count`]).
+
+mod count;
+
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+pub(super) use count::{Look, SpaceAtHand, SpaceCount, TakenSpace};
+use weir_types::DriveId;
+use weir_types::bounds::ALLOCATION_BYTES;
+use weir_volume::{Action, Fault};
+
+use super::DataPlane;
+use super::helper::Job;
+use super::locked;
+use super::reactor::Reactor;
+use super::token::{AskNumber, CopyIndex};
+use crate::store::extent_file;
+
+/// Whether a drive is on the filesystem of the state folder, so that what is taken there counts.
+#[derive(Debug, Default)]
+pub(super) struct IsCounted(AtomicBool);
+
+/// Whether an action may be carried out.
+#[derive(Debug)]
+pub(super) enum Permission {
+    /// It may, with the space that it takes, if that counts.
+    Granted(Option<TakenSpace>),
+    Refused(Fault),
+    /// Whether there is space for it has to be looked at.
+    AfterALook,
+}
+
+/// A range of an extent's file that an action may take space for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SpaceAsked {
+    offset: u64,
+    bytes: u64,
+}
+
+/// An action that waits for a look.
+pub(super) struct SpaceJob {
+    copy: CopyIndex,
+    number: AskNumber,
+    pub drive: DriveId,
+    action: Action,
+    asked: SpaceAsked,
+    path: PathBuf,
+    count: Arc<SpaceCount>,
+}
+
+/// An action that was looked for.
+pub(super) struct SpaceAnswer {
+    copy: CopyIndex,
+    number: AskNumber,
+    action: Action,
+    /// What of its range needs new space, in bytes; an error if the filesystem did not tell.
+    needed_bytes: io::Result<u64>,
+}
+
+impl IsCounted {
+    /// Whether an action may be carried out on the drive, before anything was looked at.
+    pub fn permit(&self, space: &Rc<SpaceAtHand>, action: &Action) -> Permission {
+        let asked = if self.0.load(Relaxed) { SpaceAsked::by(action) } else { None };
+        match asked.map(|asked| space.take(asked.bytes)) {
+            None => Permission::Granted(None),
+            Some(Some(taken)) => Permission::Granted(Some(taken)),
+            Some(None) => Permission::AfterALook,
+        }
+    }
+}
+
+impl Permission {
+    /// The same after a look. Where nothing could be found out the drive's own answer is the truth.
+    fn after_a_look(space: &Rc<SpaceAtHand>, needed_bytes: &io::Result<u64>) -> Permission {
+        match needed_bytes {
+            Err(_) | Ok(0) => Permission::Granted(None),
+            Ok(bytes) => match space.take(*bytes) {
+                Some(taken) => Permission::Granted(Some(taken)),
+                None => Permission::Refused(Fault::NoSpace),
+            },
+        }
+    }
+}
+
+impl SpaceAsked {
+    fn by(action: &Action) -> Option<SpaceAsked> {
+        match *action {
+            Action::Allocate { piece, .. } => {
+                Some(SpaceAsked { offset: u64::from(piece) * ALLOCATION_BYTES, bytes: ALLOCATION_BYTES })
+            }
+            Action::Write { offset, length, .. } | Action::Zero { offset, length, .. } => {
+                Some(SpaceAsked { offset: offset.into(), bytes: length.into() })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl SpaceJob {
+    pub fn perform(self) -> SpaceAnswer {
+        let needed_bytes = self.look();
+        SpaceAnswer { copy: self.copy, number: self.number, action: self.action, needed_bytes }
+    }
+
+    fn look(&self) -> io::Result<u64> {
+        let look = self.count.begin_look();
+        let file = extent_file::open_whole(&self.path)?;
+        let space = rustix::fs::fstatvfs(&file)?;
+        self.count.end_look(look, space.f_bavail.saturating_mul(space.f_frsize));
+        let SpaceAsked { offset, bytes } = self.asked;
+        extent_file::space_needed_bytes(&file, offset..offset + bytes)
+    }
+}
+
+impl Reactor {
+    /// Has an action wait until it is known whether there is space for it.
+    pub(super) fn look_for_space(
+        &mut self,
+        (copy, number): (CopyIndex, AskNumber),
+        home: usize,
+        action: Action,
+    ) {
+        let volume = &self.volumes[copy.volume];
+        let extent = action.extent().expect("what takes space names an extent");
+        let asked = SpaceAsked::by(&action).expect("only what takes space waits for it");
+        let (path, drive) = (volume.extent_path(copy.slot, extent), volume.homes[home].drive);
+        let count = Arc::clone(self.space.count());
+        self.helper.submit(Job::Space(Box::new(SpaceJob {
+            copy,
+            number,
+            drive,
+            action,
+            asked,
+            path,
+            count,
+        })));
+    }
+
+    /// It is known: the action is carried out or refused.
+    pub(super) fn space_seen(&mut self, answer: SpaceAnswer) {
+        let SpaceAnswer { copy, number, action, needed_bytes } = answer;
+        let volume = &mut self.volumes[copy.volume];
+        let is_wanted = match action.operation() {
+            Some(operation) => volume.is_wanted(copy.slot, operation, number),
+            None => volume.is_asked(copy.slot, number),
+        };
+        if !is_wanted {
+            self.is_ghost(copy, number);
+            return;
+        }
+        let extent = action.extent().expect("what takes space names an extent");
+        let home = volume.home_of(copy.slot, extent).expect("the mirror acts on copies that there are");
+        let permission = match volume.homes[home].is_away {
+            true => Permission::Refused(Fault::Away),
+            false => Permission::after_a_look(&self.space, &needed_bytes),
+        };
+        let taken = match permission {
+            Permission::Granted(taken) => taken,
+            Permission::Refused(fault) => return self.refuse_action(copy, number, &action, fault),
+            Permission::AfterALook => unreachable!("it was looked"),
+        };
+        let asked_ns = volume.emulated.submit(self.now_ns, home, copy.slot, &action);
+        if let Some(operation) = action.operation() {
+            volume.context(copy.slot, operation).asked_ns = asked_ns;
+        }
+        taken.into_iter().for_each(|taken| volume.set_space(copy.slot, number, &action, taken));
+        self.act((copy, number), home, action);
+    }
+}
+
+impl DataPlane {
+    /// Whether what is taken on a drive counts.
+    pub(super) fn is_counted(&self, drive: DriveId) -> Arc<IsCounted> {
+        Arc::clone(locked(&self.counted).entry(drive).or_default())
+    }
+
+    /// The filesystem of the state folder is about to be looked at.
+    pub fn begin_look_at_space(&self) -> Look {
+        self.commons.space.begin_look()
+    }
+
+    /// Says how much of what is free on the filesystem of the state folder volumes leave alone, and what a look found to
+    /// be free there, in bytes. Holds until it is said anew.
+    pub fn set_space_aside(&self, look: Look, reserve_bytes: u64, free_bytes: u64) {
+        self.commons.space.set_reserve(reserve_bytes);
+        self.commons.space.end_look(look, free_bytes);
+    }
+
+    /// Says whether a drive is on that filesystem.
+    pub fn set_is_counted(&self, drive: DriveId, is_counted: bool) {
+        self.is_counted(drive).0.store(is_counted, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4096;
+
+    fn write(length: u64) -> Action {
+        let (operation, length) = (weir_volume::OperationId(0), length as u32);
+        Action::Write { operation, extent: 0, offset: 0, buffer_offset: 0, length, is_durable: false }
+    }
+
+    fn space(left_bytes: u64) -> Rc<SpaceAtHand> {
+        let count = Arc::new(SpaceCount::default());
+        count.set_reserve(BLOCK);
+        count.end_look(count.begin_look(), BLOCK + left_bytes);
+        SpaceAtHand::new(&count)
+    }
+
+    #[test]
+    fn on_other_filesystems_everything_may_be_taken() {
+        let permission = IsCounted::default().permit(&space(0), &write(BLOCK));
+        assert!(matches!(permission, Permission::Granted(None)), "{permission:?}");
+    }
+
+    #[test]
+    fn pieces_zeroes_and_writes_take_space_and_nothing_else() {
+        let generation = weir_volume::Generation::default();
+        let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
+        let (counted, left) = (IsCounted(AtomicBool::new(true)), space(ALLOCATION_BYTES + BLOCK));
+        let permit = |action: &Action| counted.permit(&left, action);
+        let _taken = [permit(&allocate), permit(&write(BLOCK))].map(|permission| {
+            assert!(matches!(permission, Permission::Granted(Some(_))), "{permission:?}");
+            permission
+        });
+        assert!(matches!(permit(&Action::Sync { extent: 0, generation }), Permission::Granted(None)));
+        assert!(matches!(permit(&write(BLOCK)), Permission::AfterALook));
+        assert!(matches!(permit(&allocate), Permission::AfterALook));
+    }
+
+    #[test]
+    fn look_refuses_what_needs_more_than_is_left_and_nothing_else() {
+        let left = space(BLOCK);
+        let after_a_look = |needed| Permission::after_a_look(&left, &needed);
+        assert!(matches!(after_a_look(Ok(2 * BLOCK)), Permission::Refused(Fault::NoSpace)));
+        assert!(matches!(after_a_look(Ok(0)), Permission::Granted(None)), "it needs none");
+        assert!(matches!(after_a_look(Err(io::Error::other("no answer"))), Permission::Granted(None)));
+        let taken = after_a_look(Ok(BLOCK));
+        assert!(matches!(taken, Permission::Granted(Some(_))), "{taken:?}");
+        assert!(matches!(after_a_look(Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
+    }
+}
