@@ -63,7 +63,7 @@ pub fn bytes_without_own_place(file: &impl AsFd, range: Range<u64>) -> io::Resul
     while position < range.end {
         let question = ask(file, position..range.end)?;
         let runs = &question.runs[..RUNS.min(question.runs_found as usize)];
-        own_bytes += runs.iter().map(|run| run.own_bytes(&range)).sum::<u64>();
+        own_bytes += runs.iter().map(|run| run.own_bytes(&(position..range.end))).sum::<u64>();
         match runs.last() {
             Some(last) if last.flags & IS_LAST == 0 && last.end() > position => position = last.end(),
             _ => break,

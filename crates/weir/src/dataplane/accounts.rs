@@ -172,7 +172,7 @@ impl Reactor {
             let number = self.notes.asked.remove(&(index, slot, extent));
             let number = number.expect("only what a drive was asked for is given up");
             volume.outstanding += 1;
-            volume.ghosts.add(slot, number, Ghost { extent, media: None });
+            volume.ghosts.add(slot, number, Ghost { extent, media: None, space: None });
         }
         volume.fault_message = Some(NO_ANSWER.to_owned());
     }

@@ -253,6 +253,9 @@ impl Reactor {
             }
             timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
         }
+        if timeout_ns != Some(0) {
+            self.space.hand_back();
+        }
         if let Err(error) = self.ring.wait(timeout_ns) {
             tracing::error!(%error, "a reactor cannot wait for its ring");
             std::process::abort();

@@ -277,7 +277,7 @@ impl Reactor {
             for (slot, number) in std::mem::take(&mut work.waiting) {
                 work.failed.insert(slot);
                 volume.outstanding += 1;
-                volume.ghosts.add(slot, number, Ghost { extent: work.extent, media: None });
+                volume.ghosts.add(slot, number, Ghost { extent: work.extent, media: None, space: None });
             }
             self.go_on_keeping(key);
         }

@@ -495,7 +495,8 @@ impl ServedVolume {
     /// Gives up whatever was asked of the file of an extent of a copy for no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
         let given_up = self.copies[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
-        given_up.for_each(|(number, _)| self.ghosts.add(slot, number, Ghost { extent, media: None }));
+        let ghost = |asked: Asked| Ghost { extent, media: None, space: asked.space };
+        given_up.for_each(|(number, asked)| self.ghosts.add(slot, number, ghost(asked)));
     }
 
     /// True if what an operation of a copy was asked for under a number is still wanted.
@@ -537,7 +538,7 @@ impl ServedVolume {
             let Some(context) = context.take_if(|context| context.extent == extent) else { continue };
             operations.push(OperationId(index));
             let media = context.cost.map(|cost| (context.home, cost));
-            self.ghosts.add(slot, context.number, Ghost { extent, media });
+            self.ghosts.add(slot, context.number, Ghost { extent, media, space: context.space });
             let owner = self.owners[context.owner.0 as usize].as_mut();
             let owner = owner.expect("an operation has an owner until it is done");
             // Its memory is not coming back: who is asked instead needs other memory.

@@ -12,6 +12,7 @@ use weir_volume::mirror::Answer;
 
 use super::locked;
 use super::reactor::Reactor;
+use super::space::TakenSpace;
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 
 /// How long a drive may take for an answer while others have the same, in nanoseconds: longer than a busy disk takes for
@@ -25,11 +26,13 @@ pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
 pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Something that was given up and has not come back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Ghost {
     pub extent: u32,
     /// The home where it stands in line, or is at the media, and with what cost.
     pub media: Option<(usize, Cost)>,
+    /// What it takes of the space that is counted: it may do so at any time.
+    pub space: Option<TakenSpace>,
 }
 
 /// What was given up, by copy and number.
@@ -84,9 +87,12 @@ impl Reactor {
     /// What was given up has come back, or its turn in line has come. True if it was that.
     pub(super) fn is_ghost(&mut self, copy: CopyIndex, number: AskNumber) -> bool {
         let volume = &mut self.volumes[copy.volume];
-        let Some(ghost) = volume.ghosts.0.remove(&(copy.slot, number)) else { return false };
+        let Some(Ghost { media, space, .. }) = volume.ghosts.0.remove(&(copy.slot, number)) else {
+            return false;
+        };
+        drop(space);
         volume.outstanding -= 1;
-        if let Some((home, cost)) = ghost.media {
+        if let Some((home, cost)) = media {
             locked(&volume.homes[home].place.pool).pool.completed(self.now_ns, cost);
             self.release_home(copy.volume, home);
         }

@@ -71,6 +71,7 @@ impl SpaceCount {
         self.granted_bytes_max.store(look.done_bytes.saturating_add(left_bytes), SeqCst);
     }
 
+    /// Grants some; false if there is not as much.
     fn grant(&self, bytes: u64) -> bool {
         let granted_bytes_max = self.granted_bytes_max.load(SeqCst);
         let add = |granted: u64| granted.checked_add(bytes).filter(|granted| *granted <= granted_bytes_max);
@@ -101,16 +102,27 @@ impl SpaceAtHand {
         Some(TakenSpace { from: Rc::clone(self), bytes })
     }
 
+    /// Takes some that is there and may be given back for a while, so that nobody else gets it meanwhile.
+    pub fn keep(self: &Rc<Self>, bytes: u64) -> TakenSpace {
+        self.count.granted_bytes.fetch_add(bytes, SeqCst);
+        TakenSpace { from: Rc::clone(self), bytes }
+    }
+
     fn is_granted(&self, bytes: u64) -> bool {
         let granted = [bytes.max(PORTION_BYTES), bytes].into_iter().find(|bytes| self.count.grant(*bytes));
         self.unused_bytes.update(|unused| unused + granted.unwrap_or(0));
         granted.is_some()
     }
 
-    /// Keeps nothing from the common count, so that the next look knows all of it.
-    fn hand_back(&self) {
-        let bytes = self.unused_bytes.take() + self.done_bytes.take();
-        self.count.done_bytes.fetch_add(bytes, SeqCst);
+    /// Keeps nothing from the others: before a look, and before a reactor sleeps.
+    pub fn hand_back(&self) {
+        let (unused_bytes, done_bytes) = (self.unused_bytes.take(), self.done_bytes.take());
+        if unused_bytes > 0 {
+            self.count.granted_bytes.fetch_sub(unused_bytes, SeqCst);
+        }
+        if done_bytes > 0 {
+            self.count.done_bytes.fetch_add(done_bytes, SeqCst);
+        }
     }
 
     fn is_done(&self, bytes: u64) {
@@ -154,6 +166,10 @@ mod tests {
         Finish {
             which: usize,
         },
+        /// A reactor sleeps.
+        Sleep {
+            reactor: usize,
+        },
         BeginLook,
         /// What was free when it was looked is told late.
         EndLook,
@@ -164,6 +180,7 @@ mod tests {
             4 => (0..2_usize, 1..4_u64 << 20).prop_map(|(reactor, bytes)| Event::Take { reactor, bytes }),
             3 => (0..64_usize, any::<bool>()).prop_map(|(which, is_needed)| Event::Land { which, is_needed }),
             3 => (0..64_usize).prop_map(|which| Event::Finish { which }),
+            1 => (0..2_usize).prop_map(|reactor| Event::Sleep { reactor }),
             1 => Just(Event::BeginLook),
             1 => Just(Event::EndLook),
         ]
@@ -187,6 +204,7 @@ mod tests {
                     }
                     Event::Finish { which } if which < landed.len() => drop(landed.remove(which)),
                     Event::Land { .. } | Event::Finish { .. } => {}
+                    Event::Sleep { reactor } => reactors[reactor].hand_back(),
                     Event::BeginLook => look = Some((count.begin_look(), free_bytes)),
                     Event::EndLook => {
                         look.take().into_iter().for_each(|(look, free)| count.end_look(look, free));
@@ -213,7 +231,8 @@ mod tests {
         drop(taken);
         assert!(reactor.take(1).is_none(), "nobody has looked since");
         count.end_look(count.begin_look(), RESERVE_BYTES + PORTION_BYTES / 2);
-        let taken = reactor.take(PORTION_BYTES / 2);
-        assert!(taken.is_some() && reactor.take(1).is_none());
+        let taken = reactor.take(PORTION_BYTES / 4);
+        let other = SpaceAtHand::new(&count).take(PORTION_BYTES / 4);
+        assert!(taken.is_some() && other.is_some() && reactor.take(1).is_none());
     }
 }

@@ -39,11 +39,24 @@ pub(super) enum Permission {
     AfterALook,
 }
 
+/// What a filesystem takes at a time for what is written to a place that another file shares, in bytes: the default hint
+/// of XFS (32 blocks), and more than others take.
+const SHARED_PART_BYTES: u64 = 128 << 10;
+
 /// A range of an extent's file that an action may take space for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpaceAsked {
+    kind: Kind,
     offset: u64,
     bytes: u64,
+}
+
+/// How an action takes space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Allocate,
+    Write,
+    Zero,
 }
 
 /// An action that waits for a look.
@@ -62,6 +75,7 @@ pub(super) struct SpaceAnswer {
     copy: CopyIndex,
     number: AskNumber,
     action: Action,
+    asked: SpaceAsked,
     /// What of its range needs new space, in bytes; an error if the filesystem did not tell.
     needed_bytes: io::Result<u64>,
 }
@@ -70,7 +84,7 @@ impl IsCounted {
     /// Whether an action may be carried out on the drive, before anything was looked at.
     pub fn permit(&self, space: &Rc<SpaceAtHand>, action: &Action) -> Permission {
         let asked = if self.0.load(Relaxed) { SpaceAsked::by(action) } else { None };
-        match asked.map(|asked| space.take(asked.bytes)) {
+        match asked.map(|asked| space.take(asked.bytes_max())) {
             None => Permission::Granted(None),
             Some(Some(taken)) => Permission::Granted(Some(taken)),
             Some(None) => Permission::AfterALook,
@@ -80,13 +94,21 @@ impl IsCounted {
 
 impl Permission {
     /// The same after a look. Where nothing could be found out the drive's own answer is the truth.
-    fn after_a_look(space: &Rc<SpaceAtHand>, needed_bytes: &io::Result<u64>) -> Permission {
-        match needed_bytes {
-            Err(_) | Ok(0) => Permission::Granted(None),
-            Ok(bytes) => match space.take(*bytes) {
-                Some(taken) => Permission::Granted(Some(taken)),
-                None => Permission::Refused(Fault::NoSpace),
-            },
+    fn after_a_look(
+        space: &Rc<SpaceAtHand>,
+        asked: SpaceAsked,
+        needed_bytes: &io::Result<u64>,
+    ) -> Permission {
+        let bytes = match needed_bytes {
+            // What is zeroed may be given back and taken again.
+            Ok(0) if asked.kind == Kind::Zero => return Permission::Granted(Some(space.keep(asked.bytes))),
+            Err(_) | Ok(0) => return Permission::Granted(None),
+            Ok(bytes) if asked.kind == Kind::Allocate => *bytes,
+            Ok(_) => asked.bytes_max(),
+        };
+        match space.take(bytes) {
+            Some(taken) => Permission::Granted(Some(taken)),
+            None => Permission::Refused(Fault::NoSpace),
         }
     }
 }
@@ -95,20 +117,31 @@ impl SpaceAsked {
     fn by(action: &Action) -> Option<SpaceAsked> {
         match *action {
             Action::Allocate { piece, .. } => {
-                Some(SpaceAsked { offset: u64::from(piece) * ALLOCATION_BYTES, bytes: ALLOCATION_BYTES })
+                let offset = u64::from(piece) * ALLOCATION_BYTES;
+                Some(SpaceAsked { kind: Kind::Allocate, offset, bytes: ALLOCATION_BYTES })
             }
-            Action::Write { offset, length, .. } | Action::Zero { offset, length, .. } => {
-                Some(SpaceAsked { offset: offset.into(), bytes: length.into() })
+            Action::Write { offset, length, .. } => {
+                Some(SpaceAsked { kind: Kind::Write, offset: offset.into(), bytes: length.into() })
+            }
+            Action::Zero { offset, length, .. } => {
+                Some(SpaceAsked { kind: Kind::Zero, offset: offset.into(), bytes: length.into() })
             }
             _ => None,
         }
+    }
+
+    /// What it takes at most, in bytes.
+    fn bytes_max(self) -> u64 {
+        let begin = self.offset / SHARED_PART_BYTES * SHARED_PART_BYTES;
+        (self.offset + self.bytes).next_multiple_of(SHARED_PART_BYTES) - begin
     }
 }
 
 impl SpaceJob {
     pub fn perform(self) -> SpaceAnswer {
         let needed_bytes = self.look();
-        SpaceAnswer { copy: self.copy, number: self.number, action: self.action, needed_bytes }
+        let SpaceJob { copy, number, action, asked, .. } = self;
+        SpaceAnswer { copy, number, action, asked, needed_bytes }
     }
 
     fn look(&self) -> io::Result<u64> {
@@ -116,7 +149,7 @@ impl SpaceJob {
         let file = extent_file::open_whole(&self.path)?;
         let space = rustix::fs::fstatvfs(&file)?;
         self.count.end_look(look, space.f_bavail.saturating_mul(space.f_frsize));
-        let SpaceAsked { offset, bytes } = self.asked;
+        let SpaceAsked { offset, bytes, .. } = self.asked;
         extent_file::space_needed_bytes(&file, offset..offset + bytes)
     }
 }
@@ -147,7 +180,7 @@ impl Reactor {
 
     /// It is known: the action is carried out or refused.
     pub(super) fn space_seen(&mut self, answer: SpaceAnswer) {
-        let SpaceAnswer { copy, number, action, needed_bytes } = answer;
+        let SpaceAnswer { copy, number, action, asked, needed_bytes } = answer;
         let volume = &mut self.volumes[copy.volume];
         let is_wanted = match action.operation() {
             Some(operation) => volume.is_wanted(copy.slot, operation, number),
@@ -158,10 +191,17 @@ impl Reactor {
             return;
         }
         let extent = action.extent().expect("what takes space names an extent");
+        let is_current = |generation| volume.mirror.is_current(copy.slot, extent, generation);
+        if action.operation().is_none() && !action.generation().is_some_and(is_current) {
+            // The file was given up meanwhile: nobody waits for what would be done there.
+            volume.answered(copy.slot, number);
+            volume.outstanding -= 1;
+            return self.settle_volume(copy.volume);
+        }
         let home = volume.home_of(copy.slot, extent).expect("the mirror acts on copies that there are");
         let permission = match volume.homes[home].is_away {
             true => Permission::Refused(Fault::Away),
-            false => Permission::after_a_look(&self.space, &needed_bytes),
+            false => Permission::after_a_look(&self.space, asked, &needed_bytes),
         };
         let taken = match permission {
             Permission::Granted(taken) => taken,
@@ -229,7 +269,7 @@ mod tests {
     fn pieces_zeroes_and_writes_take_space_and_nothing_else() {
         let generation = weir_volume::Generation::default();
         let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
-        let (counted, left) = (IsCounted(AtomicBool::new(true)), space(ALLOCATION_BYTES + BLOCK));
+        let (counted, left) = (IsCounted(AtomicBool::new(true)), space(ALLOCATION_BYTES + SHARED_PART_BYTES));
         let permit = |action: &Action| counted.permit(&left, action);
         let _taken = [permit(&allocate), permit(&write(BLOCK))].map(|permission| {
             assert!(matches!(permission, Permission::Granted(Some(_))), "{permission:?}");
@@ -242,13 +282,33 @@ mod tests {
 
     #[test]
     fn look_refuses_what_needs_more_than_is_left_and_nothing_else() {
-        let left = space(BLOCK);
-        let after_a_look = |needed| Permission::after_a_look(&left, &needed);
-        assert!(matches!(after_a_look(Ok(2 * BLOCK)), Permission::Refused(Fault::NoSpace)));
-        assert!(matches!(after_a_look(Ok(0)), Permission::Granted(None)), "it needs none");
-        assert!(matches!(after_a_look(Err(io::Error::other("no answer"))), Permission::Granted(None)));
-        let taken = after_a_look(Ok(BLOCK));
+        let left = space(SHARED_PART_BYTES);
+        let after_a_look = |kind, bytes, needed| {
+            Permission::after_a_look(&left, SpaceAsked { kind, offset: BLOCK, bytes }, &needed)
+        };
+        let write = |bytes, needed| after_a_look(Kind::Write, bytes, needed);
+        assert!(matches!(write(SHARED_PART_BYTES, Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
+        assert!(matches!(write(BLOCK, Ok(0)), Permission::Granted(None)), "it needs none");
+        assert!(matches!(write(BLOCK, Err(io::Error::other("no answer"))), Permission::Granted(None)));
+        let taken = write(BLOCK, Ok(BLOCK));
         assert!(matches!(taken, Permission::Granted(Some(_))), "{taken:?}");
-        assert!(matches!(after_a_look(Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
+        assert!(matches!(write(BLOCK, Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
+    }
+
+    #[test]
+    fn what_is_zeroed_keeps_its_space_while_it_may_be_given_back() {
+        let left = space(ALLOCATION_BYTES);
+        let after_a_look = |kind, needed| {
+            let asked = SpaceAsked { kind, offset: 0, bytes: ALLOCATION_BYTES };
+            Permission::after_a_look(&left, asked, &Ok(needed))
+        };
+        let zeroed = after_a_look(Kind::Zero, 0);
+        assert!(matches!(zeroed, Permission::Granted(Some(_))), "{zeroed:?}");
+        assert!(matches!(after_a_look(Kind::Allocate, BLOCK), Permission::Refused(Fault::NoSpace)));
+        drop(zeroed);
+        left.hand_back();
+        left.count().end_look(left.count().begin_look(), BLOCK + BLOCK);
+        let piece = after_a_look(Kind::Allocate, BLOCK);
+        assert!(matches!(piece, Permission::Granted(Some(_))), "{piece:?}");
     }
 }
