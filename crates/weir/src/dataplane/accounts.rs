@@ -12,7 +12,7 @@ use weir_volume::mirror::{Account, MetadataAction, MetadataRequest, Slots, Stand
 use super::Alarm;
 use super::helper::{Job, MetadataError};
 use super::reactor::Reactor;
-use super::stalls::{Ghost, NO_ANSWER};
+use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::account::account_file_name;
 
@@ -135,7 +135,7 @@ impl Reactor {
         let CopyIndex { volume: index, slot } = copy;
         let key = (index, slot, extent);
         if self.notes.asked.get(&key) != Some(&number) {
-            self.is_ghost(copy, number);
+            self.is_orphaned(copy, number);
             return;
         }
         self.notes.asked.remove(&key);
@@ -172,7 +172,7 @@ impl Reactor {
             let number = self.notes.asked.remove(&(index, slot, extent));
             let number = number.expect("only what a drive was asked for is given up");
             volume.outstanding += 1;
-            volume.ghosts.add(slot, number, Ghost { extent, media: None, space: None });
+            volume.orphans.add(slot, number, OrphanedIo { extent, media: None, space: None });
         }
         volume.fault_message = Some(NO_ANSWER.to_owned());
     }

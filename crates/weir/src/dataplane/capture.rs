@@ -17,7 +17,7 @@ use weir_volume::mirror::Slots;
 use super::command::Command;
 use super::helper::Job;
 use super::reactor::Reactor;
-use super::stalls::{Ghost, LOOK_INTERVAL_NS, NO_ANSWER, STALL_NS};
+use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo, STALL_NS};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
 use crate::store::capture::Target;
@@ -189,7 +189,7 @@ impl Reactor {
                 }
             }
             self.go_on_with_step(copy.volume);
-        } else if self.is_ghost(copy, number) {
+        } else if self.is_orphaned(copy, number) {
             // Which has settled the volume: it may be gone.
             return;
         } else {
@@ -228,7 +228,7 @@ impl Reactor {
         let late: Vec<_> = step.waiting.extract_if(.., |_, (_, since_ns)| *since_ns < before_ns).collect();
         for (slot, (number, _)) in &late {
             step.failed.insert(*slot);
-            volume.ghosts.add(*slot, *number, Ghost { extent: step.extent, media: None, space: None });
+            volume.orphans.add(*slot, *number, OrphanedIo { extent: step.extent, media: None, space: None });
             let home = volume.home_of(*slot, step.extent).map(|home| volume.homes[home].drive);
             home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
             *fault = Some(NO_ANSWER.to_owned());

@@ -80,7 +80,7 @@ impl Reactor {
     fn begin_change(&mut self, index: VolumeIndex, (extent, slot): (u32, usize), change: CopyChange) -> bool {
         let volume = &mut self.volumes[index];
         // What was given up there may still be carried out.
-        if !matches!(change, CopyChange::Remove) && volume.ghosts.haunt(extent, slot) {
+        if !matches!(change, CopyChange::Remove) && volume.orphans.are_of(extent, slot) {
             return false;
         }
         match change {

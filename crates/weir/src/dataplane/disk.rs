@@ -249,11 +249,11 @@ impl Reactor {
             | Token::Edge(copy, operation, number, _)
             | Token::Zero(copy, operation, number, _) => {
                 let is_wanted = self.volumes[copy.volume].is_wanted(copy.slot, operation, number);
-                !is_wanted && self.is_ghost(copy, number)
+                !is_wanted && self.is_orphaned(copy, number)
             }
             Token::Sync { copy, number, .. } | Token::Allocate { copy, number, .. } => {
                 let is_wanted = self.volumes[copy.volume].answered(copy.slot, number).is_some();
-                !is_wanted && self.is_ghost(copy, number)
+                !is_wanted && self.is_orphaned(copy, number)
             }
             Token::Receive(_)
             | Token::ReceivePayload(_)
@@ -349,7 +349,7 @@ impl Reactor {
     ) {
         let volume = &mut self.volumes[copy.volume];
         let Some(generation) = volume.answered(copy.slot, number) else {
-            self.is_ghost(copy, number);
+            self.is_orphaned(copy, number);
             return;
         };
         volume.outstanding -= 1;

@@ -135,7 +135,7 @@ impl Reactor {
         fault: Fault,
     ) {
         let Some(generation) = self.volumes[copy.volume].answered(copy.slot, number) else {
-            self.is_ghost(copy, number);
+            self.is_orphaned(copy, number);
             return;
         };
         self.tell(copy, Answer::Refused(extent, generation, piece, fault));
@@ -151,7 +151,7 @@ impl Reactor {
         fault: Fault,
     ) {
         if !self.volumes[copy.volume].is_wanted(copy.slot, operation, number) {
-            self.is_ghost(copy, number);
+            self.is_orphaned(copy, number);
             return;
         }
         let home = self.volumes[copy.volume].context(copy.slot, operation).home;

@@ -17,7 +17,7 @@ use super::Alarm;
 use super::helper::{Job, patiently};
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
-use super::stalls::{Ghost, NO_ANSWER};
+use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 use crate::store::sums::{self, sums_file_name};
 
@@ -204,7 +204,7 @@ impl Reactor {
         let SumsAnswer { keep, copy, number, outcome, .. } = answer;
         let work = self.keeping.under_way.get_mut(&keep);
         let Some(work) = work.filter(|work| work.waiting.get(&copy.slot) == Some(&number)) else {
-            self.is_ghost(copy, number);
+            self.is_orphaned(copy, number);
             return;
         };
         work.waiting.remove(&copy.slot);
@@ -277,7 +277,11 @@ impl Reactor {
             for (slot, number) in std::mem::take(&mut work.waiting) {
                 work.failed.insert(slot);
                 volume.outstanding += 1;
-                volume.ghosts.add(slot, number, Ghost { extent: work.extent, media: None, space: None });
+                volume.orphans.add(
+                    slot,
+                    number,
+                    OrphanedIo { extent: work.extent, media: None, space: None },
+                );
             }
             self.go_on_keeping(key);
         }

@@ -29,7 +29,7 @@ use super::refusals::FileIdentity;
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
 use super::space::{IsCounted, TakenSpace};
-use super::stalls::{Ghost, Ghosts};
+use super::stalls::{OrphanedIo, OrphanedIos};
 use super::token::{AskNumber, ConnectionIndex};
 use super::{NO_HOME, VolumeSpec, home_beyond_list, locked};
 use crate::statistics::VolumeStatistics;
@@ -226,7 +226,7 @@ pub(super) struct ServedVolume {
     /// The scrub of it that goes on, or waits for others.
     pub scrubbing: Option<Scrubbing>,
     /// What was given up and has not come back.
-    pub ghosts: Ghosts,
+    pub orphans: OrphanedIos,
     last_number: u64,
     /// How often a copy's file was given up or replaced: what was found out about it before says nothing any more.
     pub renewals: u64,
@@ -272,7 +272,7 @@ impl ServedVolume {
             emulated: Emulated::new(spec.id),
             tap: None,
             capturing: None,
-            ghosts: Ghosts::default(),
+            orphans: OrphanedIos::default(),
             last_number: 0,
             renewals: 0,
             awaited_changes: Vec::new(),
@@ -495,8 +495,8 @@ impl ServedVolume {
     /// Gives up whatever was asked of the file of an extent of a copy for no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
         let given_up = self.copies[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
-        let ghost = |asked: Asked| Ghost { extent, media: None, space: asked.space };
-        given_up.for_each(|(number, asked)| self.ghosts.add(slot, number, ghost(asked)));
+        let orphaned = |asked: Asked| OrphanedIo { extent, media: None, space: asked.space };
+        given_up.for_each(|(number, asked)| self.orphans.add(slot, number, orphaned(asked)));
     }
 
     /// True if what an operation of a copy was asked for under a number is still wanted.
@@ -529,7 +529,7 @@ impl ServedVolume {
     }
 
     /// Gives up whatever is under way on a copy of an extent; answers which operations that were, each of which has to
-    /// be told to have failed. What comes back of it later is a ghost's.
+    /// be told to have failed. What comes back of it later is orphaned I/O.
     pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
         self.give_up_asked(slot, extent);
         let copy = &mut self.copies[slot];
@@ -538,7 +538,7 @@ impl ServedVolume {
             let Some(context) = context.take_if(|context| context.extent == extent) else { continue };
             operations.push(OperationId(index));
             let media = context.cost.map(|cost| (context.home, cost));
-            self.ghosts.add(slot, context.number, Ghost { extent, media, space: context.space });
+            self.orphans.add(slot, context.number, OrphanedIo { extent, media, space: context.space });
             let owner = self.owners[context.owner.0 as usize].as_mut();
             let owner = owner.expect("an operation has an owner until it is done");
             // Its memory is not coming back: who is asked instead needs other memory.

@@ -27,7 +27,7 @@ pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Something that was given up and has not come back.
 #[derive(Debug)]
-pub(super) struct Ghost {
+pub(super) struct OrphanedIo {
     pub extent: u32,
     /// The home where it stands in line, or is at the media, and with what cost.
     pub media: Option<(usize, Cost)>,
@@ -37,16 +37,16 @@ pub(super) struct Ghost {
 
 /// What was given up, by copy and number.
 #[derive(Debug, Default)]
-pub(super) struct Ghosts(BTreeMap<(usize, AskNumber), Ghost>);
+pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
 
-impl Ghosts {
-    pub fn add(&mut self, slot: usize, number: AskNumber, ghost: Ghost) {
-        self.0.insert((slot, number), ghost);
+impl OrphanedIos {
+    pub fn add(&mut self, slot: usize, number: AskNumber, io: OrphanedIo) {
+        self.0.insert((slot, number), io);
     }
 
     /// True if anything may still happen to a copy of an extent.
-    pub fn haunt(&self, extent: u32, slot: usize) -> bool {
-        self.0.iter().any(|((of, _), ghost)| *of == slot && ghost.extent == extent)
+    pub fn are_of(&self, extent: u32, slot: usize) -> bool {
+        self.0.iter().any(|((of, _), io)| *of == slot && io.extent == extent)
     }
 }
 
@@ -77,17 +77,17 @@ impl Reactor {
     }
 
     /// What was given up leaves the line without its turn, with its connection; whoever ends that settles the volume.
-    pub(super) fn is_ghost_of_line(&mut self, copy: CopyIndex, number: AskNumber) {
+    pub(super) fn is_orphaned_in_line(&mut self, copy: CopyIndex, number: AskNumber) {
         let volume = &mut self.volumes[copy.volume];
-        let ghost = volume.ghosts.0.remove(&(copy.slot, number));
-        debug_assert!(ghost.is_some(), "only what was given up waits for nobody");
+        let io = volume.orphans.0.remove(&(copy.slot, number));
+        debug_assert!(io.is_some(), "only what was given up waits for nobody");
         volume.outstanding -= 1;
     }
 
     /// What was given up has come back, or its turn in line has come. True if it was that.
-    pub(super) fn is_ghost(&mut self, copy: CopyIndex, number: AskNumber) -> bool {
+    pub(super) fn is_orphaned(&mut self, copy: CopyIndex, number: AskNumber) -> bool {
         let volume = &mut self.volumes[copy.volume];
-        let Some(Ghost { media, space, .. }) = volume.ghosts.0.remove(&(copy.slot, number)) else {
+        let Some(OrphanedIo { media, space, .. }) = volume.orphans.0.remove(&(copy.slot, number)) else {
             return false;
         };
         drop(space);

@@ -350,7 +350,7 @@ impl Reactor {
 
     /// Does what follows from the end of a flight.
     pub(super) fn end_flight(&mut self, index: VolumeIndex, place: usize, actions: Vec<Action>) {
-        self.volumes[index].journals.at_mut(place).bury();
+        self.volumes[index].journals.at_mut(place).remove_forgotten();
         self.carry_out_journal(index, place, actions);
         self.carry_out(index);
         self.settle_volume(index);

@@ -131,12 +131,12 @@ struct SlowFile {
     parked: Vec<Action>,
     is_forgetting: bool,
     /// It is forgotten, and something is still being done with it.
-    is_buried: bool,
+    is_forgotten: bool,
 }
 
 impl SlowFile {
     fn new(key: FileKey, home: Option<usize>, descriptor: Option<Descriptor>) -> SlowFile {
-        SlowFile { key, home, descriptor, parked: Vec::new(), is_forgetting: false, is_buried: false }
+        SlowFile { key, home, descriptor, parked: Vec::new(), is_forgetting: false, is_forgotten: false }
     }
 }
 

@@ -165,8 +165,8 @@ impl Reactor {
     /// Nothing of a file is left in a journal. Whoever waits for that looks when the round of it ends.
     pub(super) fn forgotten(&mut self, index: VolumeIndex, place: usize, key: FileKey) {
         let journal = self.volumes[index].journals.at_mut(place);
-        journal.files.values_mut().filter(|file| file.key == key).for_each(|file| file.is_buried = true);
-        journal.bury();
+        journal.files.values_mut().filter(|file| file.key == key).for_each(|file| file.is_forgotten = true);
+        journal.remove_forgotten();
     }
 
     /// What a journal holds of a file could not be brought there.
@@ -323,10 +323,10 @@ fn end_in(extent: u32, size_bytes: u64) -> Option<u32> {
 
 impl VolumeJournal {
     /// Has forgotten files go that nothing is done with any more.
-    pub(super) fn bury(&mut self) {
+    pub(super) fn remove_forgotten(&mut self) {
         let flights = &self.flights;
         let is_busy = |file: &FileId| flights.values().any(|flight| flight.changes() == Some(*file));
-        self.files.retain(|id, file| !file.is_buried || is_busy(id));
+        self.files.retain(|id, file| !file.is_forgotten || is_busy(id));
     }
 
     /// Files that hold up the tail of a journal which has little room left: they are not open, or their copies are out of

@@ -163,7 +163,7 @@ impl Reactor {
             Pending::Volume { copy, number, action } => (copy, number, action),
             Pending::Background(index) => return self.carry_out_step(index),
         };
-        if self.is_ghost(copy, number) {
+        if self.is_orphaned(copy, number) {
             return;
         }
         let now_ns = self.now_ns;
@@ -248,7 +248,7 @@ impl Reactor {
         // What still waits was given up: a quiet connection has nothing else.
         for (queued, ..) in self.leave_pools(index).into_iter().flatten() {
             if let Pending::Volume { copy, number, .. } = self.pending.remove(queued.ticket().pending) {
-                self.is_ghost_of_line(copy, number);
+                self.is_orphaned_in_line(copy, number);
             }
         }
     }

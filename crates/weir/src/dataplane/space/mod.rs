@@ -187,7 +187,7 @@ impl Reactor {
             None => volume.is_asked(copy.slot, number),
         };
         if !is_wanted {
-            self.is_ghost(copy, number);
+            self.is_orphaned(copy, number);
             return;
         }
         let extent = action.extent().expect("what takes space names an extent");
