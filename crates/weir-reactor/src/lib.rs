@@ -20,7 +20,7 @@ pub use clock::Clock;
 pub use descriptor::{Descriptor, Placement};
 pub use fence::fence;
 pub use in_flight::{Carried, Payload, Target};
-pub use mapping::bytes_without_own_place;
+pub use mapping::mapped;
 pub use peer::peer_groups;
 pub use ring::{Completion, Ring, RingConfig, RingError};
 pub use send::SendBatch;

@@ -45,31 +45,50 @@ impl Run {
         self.offset.saturating_add(self.length)
     }
 
-    /// The bytes of a range that can be written where they lie.
-    fn own_bytes(&self, range: &Range<u64>) -> u64 {
-        let is_shared = self.flags & IS_SHARED != 0;
+    /// What of a range it holds.
+    fn within(&self, range: &Range<u64>) -> Mapped {
         let bytes = self.end().min(range.end).saturating_sub(self.offset.max(range.start));
-        if is_shared { 0 } else { bytes }
+        let is_shared = self.flags & IS_SHARED != 0;
+        let (own_bytes, shared_bytes) = if is_shared { (0, bytes) } else { (bytes, 0) };
+        Mapped { own_bytes, shared_bytes }
     }
 }
 
-/// How many bytes of a range of a file take new space when they are written: those that lie nowhere yet, and those that
-/// another file has too, so that the filesystem writes them elsewhere.
+/// What of a range of a file lies somewhere, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapped {
+    /// Can be written where it lies.
+    pub own_bytes: u64,
+    /// Another file has it too, so that the filesystem writes it elsewhere.
+    pub shared_bytes: u64,
+}
+
+impl Mapped {
+    fn and(self, other: Mapped) -> Mapped {
+        Mapped {
+            own_bytes: self.own_bytes + other.own_bytes,
+            shared_bytes: self.shared_bytes + other.shared_bytes,
+        }
+    }
+}
+
+/// What of a range of a file lies somewhere. What was written and has no place on the disk yet may be missing.
 ///
 /// # Errors
 /// Those of `ioctl(2)`: some filesystems do not tell, as tmpfs.
-pub fn bytes_without_own_place(file: &impl AsFd, range: Range<u64>) -> io::Result<u64> {
-    let (mut position, mut own_bytes) = (range.start, 0);
+pub fn mapped(file: &impl AsFd, range: Range<u64>) -> io::Result<Mapped> {
+    let (mut position, mut mapped) = (range.start, Mapped::default());
     while position < range.end {
-        let question = ask(file, position..range.end)?;
+        let rest = position..range.end;
+        let question = ask(file, rest.clone())?;
         let runs = &question.runs[..RUNS.min(question.runs_found as usize)];
-        own_bytes += runs.iter().map(|run| run.own_bytes(&(position..range.end))).sum::<u64>();
+        mapped = runs.iter().map(|run| run.within(&rest)).fold(mapped, Mapped::and);
         match runs.last() {
             Some(last) if last.flags & IS_LAST == 0 && last.end() > position => position = last.end(),
             _ => break,
         }
     }
-    Ok((range.end - range.start).saturating_sub(own_bytes))
+    Ok(mapped)
 }
 
 fn ask(file: &impl AsFd, range: Range<u64>) -> io::Result<Question> {
@@ -94,12 +113,16 @@ mod tests {
 
     #[test]
     fn what_lies_nowhere_or_is_shared_has_no_own_place() {
-        let run = |offset, length, flags| Run { offset, length, flags, ..Run::default() };
-        assert_eq!(run(0, 4096, 0).own_bytes(&(0..4096)), 4096);
-        assert_eq!(run(0, 4096, IS_LAST).own_bytes(&(1024..8192)), 3072);
-        assert_eq!(run(4096, 4096, 0).own_bytes(&(0..5120)), 1024);
-        assert_eq!(run(4096, 4096, 0).own_bytes(&(0..4096)), 0);
-        assert_eq!(run(0, 4096, IS_SHARED).own_bytes(&(0..4096)), 0);
+        let within = |offset, length, flags, range| {
+            let Mapped { own_bytes, shared_bytes } =
+                Run { offset, length, flags, ..Run::default() }.within(&range);
+            (own_bytes, shared_bytes)
+        };
+        assert_eq!(within(0, 4096, 0, 0..4096), (4096, 0));
+        assert_eq!(within(0, 4096, IS_LAST, 1024..8192), (3072, 0));
+        assert_eq!(within(4096, 4096, 0, 0..5120), (1024, 0));
+        assert_eq!(within(4096, 4096, 0, 0..4096), (0, 0));
+        assert_eq!(within(0, 4096, IS_SHARED, 0..4096), (0, 4096));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use common::nbd::{Client, EIO, ENOSPC, WRITE};
 use common::program::{find, is_root};
 use common::wait_until;
 use serde_json::Value;
-use small::{assert_set_aside, on_one_filesystem, write_until_full};
+use small::{Full, assert_set_aside, full, on_one_filesystem};
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
@@ -109,11 +109,7 @@ fn volume_that_fills_the_state_filesystem_is_refused_space_before_the_state_fold
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs"] {
-        let (state, mount) = on_one_filesystem(kind);
-        let daemon = state.start(&["--reactors", "2"]);
-        daemon.create("vol1", "1GiB");
-        let mut client = attach(&daemon);
-        let end = write_until_full(&mut client);
+        let Full { daemon, mount, mut client, end } = full(kind);
         client.flush().unwrap();
         assert_set_aside(&daemon, &mount, kind);
         // A daemon that was killed starts.
@@ -138,13 +134,7 @@ fn write_to_what_a_snapshot_shares_is_refused_space_before_the_state_folder() {
     }
     // A filesystem may take many times what a small write to something shared brings.
     for (length, stride) in [(MIB, MIB), (4096, 128 << 10)] {
-        let (state, mount) = on_one_filesystem("xfs");
-        let daemon = state.start(&["--reactors", "2"]);
-        daemon.create("vol1", "1GiB");
-        let mut client = attach(&daemon);
-        let end = write_until_full(&mut client) - 8;
-        client.trim(end * MIB, (8 * MIB) as u32).unwrap();
-        client.flush().unwrap();
+        let Full { daemon, mount, mut client, end } = full("xfs").give_back(8);
         daemon.ok(&["snapshot", "create", "vol1@before"]);
         let mut write = |at| client.write(at * stride, &vec![0xbb; length as usize]);
         let refused = (0..end * MIB / stride).find(|at| write(*at) == Err(ENOSPC));
@@ -166,11 +156,7 @@ fn write_to_what_was_given_back_is_refused_space_before_the_state_folder() {
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs"] {
-        let (state, mount) = on_one_filesystem(kind);
-        let daemon = state.start(&["--reactors", "2"]);
-        daemon.create("vol1", "1GiB");
-        let mut client = attach(&daemon);
-        let end = write_until_full(&mut client);
+        let Full { daemon, mount, mut client, end } = full(kind);
         // Half of each piece, and together more than what is set aside.
         (0..24).for_each(|piece| client.trim(piece * MIB, (MIB / 2) as u32).unwrap());
         let mut write = |offset, byte| client.write(offset, &vec![byte; (MIB / 2) as usize]);
@@ -192,13 +178,7 @@ fn writes_that_are_under_way_together_leave_the_state_folder_its_space() {
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs"] {
-        let (state, mount) = on_one_filesystem(kind);
-        let daemon = state.start(&["--reactors", "2"]);
-        daemon.create("vol1", "1GiB");
-        let mut client = attach(&daemon);
-        let end = write_until_full(&mut client);
-        client.trim((end - 8) * MIB, (8 * MIB) as u32).unwrap();
-        client.flush().unwrap();
+        let Full { daemon, mount, mut client, end } = full(kind).give_back(8);
         // Each needs a piece of its own.
         let offsets = (end..).map(|piece| piece * MIB).take(200);
         for offset in offsets {
@@ -209,6 +189,28 @@ fn writes_that_are_under_way_together_leave_the_state_folder_its_space() {
         assert_set_aside(&daemon, &mount, kind);
         daemon.stop();
     }
+}
+
+#[test]
+fn volumes_on_two_drives_of_one_filesystem_leave_the_state_folder_its_space() {
+    if !can_mount() {
+        return;
+    }
+    let (state, mount) = on_one_filesystem("tmpfs");
+    let daemon = state.start(&["--reactors", "2"]);
+    add_drive(&daemon, &daemon.state().path().join("other"));
+    daemon.create("vol1", "1GiB");
+    daemon.ok(&["volume", "create", "vol2", "--size", "1", "--io-priority", "high"]);
+    let mut clients = ["vol1", "vol2"].map(|volume| Client::attach(&daemon.nbd_socket(), volume));
+    let mut open = [true; 2];
+    for piece in 0..64 {
+        for (client, is_open) in clients.iter_mut().zip(&mut open) {
+            *is_open &= client.write(piece * MIB, &vec![0xaa; MIB as usize]).is_ok();
+        }
+    }
+    assert_eq!(open, [false; 2], "there was space for everything");
+    assert_set_aside(&daemon, &mount, "tmpfs");
+    daemon.stop();
 }
 
 #[test]

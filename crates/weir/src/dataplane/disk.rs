@@ -83,22 +83,20 @@ impl Reactor {
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
         let is_journaled = volume.journals.seat(extent, slot).is_some() && is_journals_work(&action);
+        if is_journaled {
+            let number = number_of(volume, slot, &action, self.now_ns);
+            return self.ask_journal(copy, number, &action);
+        }
         let Home { is_away, is_counted, .. } = &volume.homes[home];
-        let permission = match is_journaled {
-            true => Permission::Granted(None),
-            false => permission(*is_away, is_counted, &self.space, &action),
-        };
+        let permission = permission(*is_away, is_counted, &self.space, &action);
         let asked_ns = match permission {
-            Permission::Granted(_) if !is_journaled => {
-                volume.emulated.submit(self.now_ns, home, slot, &action)
-            }
-            _ => self.now_ns,
+            Permission::Granted(_) => volume.emulated.submit(self.now_ns, home, slot, &action),
+            Permission::Refused(_) | Permission::AfterALook => self.now_ns,
         };
         let number = number_of(volume, slot, &action, asked_ns);
         match permission {
             Permission::Refused(fault) => self.refuse_action(copy, number, &action, fault),
             Permission::AfterALook => self.look_for_space((copy, number), home, action),
-            Permission::Granted(_) if is_journaled => self.ask_journal(copy, number, &action),
             Permission::Granted(taken) => {
                 taken.into_iter().for_each(|taken| volume.set_space(slot, number, &action, taken));
                 self.act((copy, number), home, action);

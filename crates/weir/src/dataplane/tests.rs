@@ -2,15 +2,19 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 
 use tempfile::TempDir;
 use weir_nbd::{ExportInfo, Session};
 use weir_reactor::Unfilled;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::{Account, Standing};
+use weir_volume::{Action, Generation};
 
 use super::*;
 use crate::dataplane::copies::CopyChange;
+use crate::dataplane::space::SpaceAnswer;
+use crate::dataplane::token::CopyIndex;
 use crate::store::extent_file_name;
 
 /// Enough for a ring to register it.
@@ -221,4 +225,44 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
         answer.is_ok()
     });
     assert!(is_gone, "the file of the replica may go");
+}
+
+#[test]
+fn piece_whose_file_was_given_up_during_a_look_is_not_reserved() {
+    let mut world = World::new(1);
+    let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
+    let (copy, outstanding) = (CopyIndex { volume: index, slot: 0 }, volume.outstanding);
+    // Nothing is open, so that no generation is that of an open file.
+    let generation = Generation::default();
+    assert!(!volume.mirror.is_current(0, 7, generation));
+    let number = volume.ask(0, (7, generation), 0);
+    volume.outstanding += 1;
+    let action = Action::Allocate { extent: 7, generation, piece: 0 };
+    world.reactor.space_seen(SpaceAnswer { copy, number, action, needed_bytes: Ok(0) });
+    let volume = &mut world.reactor.volumes[index];
+    assert_eq!((volume.outstanding, volume.is_asked(0, number)), (outstanding, false));
+}
+
+#[test]
+fn what_is_given_up_keeps_its_space_until_it_comes_back() {
+    const LEFT_BYTES: u64 = 1 << 20;
+    let mut world = World::new(1);
+    let space = Rc::clone(&world.reactor.space);
+    let look = || {
+        space.hand_back();
+        space.count().end_look(space.count().begin_look(), LEFT_BYTES);
+    };
+    look();
+    let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
+    let generation = Generation::default();
+    let number = volume.ask(0, (0, generation), 0);
+    volume.outstanding += 1;
+    let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
+    volume.set_space(0, number, &allocate, space.take(LEFT_BYTES).unwrap());
+    volume.give_up_asked(0, 0);
+    look();
+    assert!(space.take(1).is_none(), "it may still be done");
+    assert!(world.reactor.is_orphaned(CopyIndex { volume: index, slot: 0 }, number));
+    look();
+    assert!(space.take(1).is_some());
 }

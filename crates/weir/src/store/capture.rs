@@ -9,7 +9,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fiemap::{FiemapExtentFlags, fiemap};
 use rustix::fs::copy_file_range;
 use weir_types::VolumeId;
 use weir_types::bounds::REGION_BYTES;
@@ -188,16 +187,11 @@ impl Store {
 
 /// Bytes of a file that another one holds too. A filesystem that cannot tell shares nothing.
 fn shared_bytes(path: &Path) -> io::Result<u64> {
-    let mut shared = 0;
-    for extent in fiemap(path)? {
-        match extent {
-            Ok(extent) if extent.fe_flags.contains(FiemapExtentFlags::SHARED) => shared += extent.fe_length,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(0),
-            Err(error) => return Err(error),
-        }
+    match weir_reactor::mapped(&File::open(path)?, 0..u64::MAX) {
+        Ok(mapped) => Ok(mapped.shared_bytes),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(0),
+        Err(error) => Err(error),
     }
-    Ok(shared)
 }
 
 #[cfg(test)]

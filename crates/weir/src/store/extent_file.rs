@@ -52,7 +52,10 @@ pub fn next_hole(file: &impl AsFd, position: u64) -> io::Result<u64> {
 /// On a filesystem that does not tell where files lie (tmpfs) nothing is taken for shared, and what was reserved and never
 /// written for a hole.
 pub fn space_needed_bytes(file: &File, range: Range<u64>) -> io::Result<u64> {
-    weir_reactor::bytes_without_own_place(file, range.clone()).or_else(|_| bytes_in_holes(file, range))
+    match weir_reactor::mapped(file, range.clone()) {
+        Ok(mapped) => Ok((range.end - range.start).saturating_sub(mapped.own_bytes)),
+        Err(_) => bytes_in_holes(file, range),
+    }
 }
 
 fn bytes_in_holes(file: &File, range: Range<u64>) -> io::Result<u64> {

@@ -1,12 +1,12 @@
 //! A state folder on a small filesystem that it shares with the default drive, which volumes fill.
 
-use crate::MIB;
 use crate::common::daemon::{Daemon, State};
 use crate::common::mounts::Mount;
 use crate::common::nbd::{Client, ENOSPC};
+use crate::{MIB, attach};
 
 /// Writes until there is no space; where that was.
-pub fn write_until_full(client: &mut Client) -> u64 {
+fn write_until_full(client: &mut Client) -> u64 {
     for piece in 0..client.size / MIB {
         match client.write(piece * MIB, &vec![0xaa; MIB as usize]) {
             Ok(()) => {}
@@ -28,6 +28,35 @@ pub fn on_one_filesystem(kind: &str) -> (State, Mount) {
         kind => Mount::image(&state, kind, &state.path(), 64),
     };
     (state, mount)
+}
+
+/// A daemon whose volume has filled the filesystem of its state folder.
+pub struct Full {
+    pub daemon: Daemon,
+    pub mount: Mount,
+    pub client: Client,
+    /// Pieces of the volume that were written.
+    pub end: u64,
+}
+
+/// A volume that has filled a filesystem.
+pub fn full(kind: &str) -> Full {
+    let (state, mount) = on_one_filesystem(kind);
+    let daemon = state.start(&["--reactors", "2"]);
+    daemon.create("vol1", "1GiB");
+    let mut client = attach(&daemon);
+    let end = write_until_full(&mut client);
+    Full { daemon, mount, client, end }
+}
+
+impl Full {
+    /// Gives back the last pieces.
+    pub fn give_back(mut self, pieces: u64) -> Full {
+        self.end -= pieces;
+        self.client.trim(self.end * MIB, (pieces * MIB) as u32).unwrap();
+        self.client.flush().unwrap();
+        self
+    }
 }
 
 /// Asserts that volumes left alone what the state folder may need, and that it can be changed.

@@ -46,17 +46,8 @@ const SHARED_PART_BYTES: u64 = 128 << 10;
 /// A range of an extent's file that an action may take space for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpaceAsked {
-    kind: Kind,
     offset: u64,
     bytes: u64,
-}
-
-/// How an action takes space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Allocate,
-    Write,
-    Zero,
 }
 
 /// An action that waits for a look.
@@ -65,19 +56,17 @@ pub(super) struct SpaceJob {
     number: AskNumber,
     pub drive: DriveId,
     action: Action,
-    asked: SpaceAsked,
     path: PathBuf,
     count: Arc<SpaceCount>,
 }
 
 /// An action that was looked for.
 pub(super) struct SpaceAnswer {
-    copy: CopyIndex,
-    number: AskNumber,
-    action: Action,
-    asked: SpaceAsked,
+    pub copy: CopyIndex,
+    pub number: AskNumber,
+    pub action: Action,
     /// What of its range needs new space, in bytes; an error if the filesystem did not tell.
-    needed_bytes: io::Result<u64>,
+    pub needed_bytes: io::Result<u64>,
 }
 
 impl IsCounted {
@@ -94,17 +83,14 @@ impl IsCounted {
 
 impl Permission {
     /// The same after a look. Where nothing could be found out the drive's own answer is the truth.
-    fn after_a_look(
-        space: &Rc<SpaceAtHand>,
-        asked: SpaceAsked,
-        needed_bytes: &io::Result<u64>,
-    ) -> Permission {
-        let bytes = match needed_bytes {
+    fn after_a_look(space: &Rc<SpaceAtHand>, action: &Action, needed_bytes: &io::Result<u64>) -> Permission {
+        let asked = SpaceAsked::of(action);
+        let bytes = match (needed_bytes, action) {
             // What is zeroed may be given back and taken again.
-            Ok(0) if asked.kind == Kind::Zero => return Permission::Granted(Some(space.keep(asked.bytes))),
-            Err(_) | Ok(0) => return Permission::Granted(None),
-            Ok(bytes) if asked.kind == Kind::Allocate => *bytes,
-            Ok(_) => asked.bytes_max(),
+            (Ok(0), Action::Zero { .. }) => return Permission::Granted(Some(space.keep(asked.bytes))),
+            (Err(_) | Ok(0), _) => return Permission::Granted(None),
+            (Ok(bytes), Action::Allocate { .. }) => *bytes,
+            (Ok(_), _) => asked.bytes_max(),
         };
         match space.take(bytes) {
             Some(taken) => Permission::Granted(Some(taken)),
@@ -117,17 +103,18 @@ impl SpaceAsked {
     fn by(action: &Action) -> Option<SpaceAsked> {
         match *action {
             Action::Allocate { piece, .. } => {
-                let offset = u64::from(piece) * ALLOCATION_BYTES;
-                Some(SpaceAsked { kind: Kind::Allocate, offset, bytes: ALLOCATION_BYTES })
+                Some(SpaceAsked { offset: u64::from(piece) * ALLOCATION_BYTES, bytes: ALLOCATION_BYTES })
             }
-            Action::Write { offset, length, .. } => {
-                Some(SpaceAsked { kind: Kind::Write, offset: offset.into(), bytes: length.into() })
-            }
-            Action::Zero { offset, length, .. } => {
-                Some(SpaceAsked { kind: Kind::Zero, offset: offset.into(), bytes: length.into() })
+            Action::Write { offset, length, .. } | Action::Zero { offset, length, .. } => {
+                Some(SpaceAsked { offset: offset.into(), bytes: length.into() })
             }
             _ => None,
         }
+    }
+
+    /// That of an action that waits for a look.
+    fn of(action: &Action) -> SpaceAsked {
+        SpaceAsked::by(action).expect("only what takes space waits for a look")
     }
 
     /// What it takes at most, in bytes.
@@ -140,8 +127,7 @@ impl SpaceAsked {
 impl SpaceJob {
     pub fn perform(self) -> SpaceAnswer {
         let needed_bytes = self.look();
-        let SpaceJob { copy, number, action, asked, .. } = self;
-        SpaceAnswer { copy, number, action, asked, needed_bytes }
+        SpaceAnswer { copy: self.copy, number: self.number, action: self.action, needed_bytes }
     }
 
     fn look(&self) -> io::Result<u64> {
@@ -149,7 +135,7 @@ impl SpaceJob {
         let file = extent_file::open_whole(&self.path)?;
         let space = rustix::fs::fstatvfs(&file)?;
         self.count.end_look(look, space.f_bavail.saturating_mul(space.f_frsize));
-        let SpaceAsked { offset, bytes, .. } = self.asked;
+        let SpaceAsked { offset, bytes } = SpaceAsked::of(&self.action);
         extent_file::space_needed_bytes(&file, offset..offset + bytes)
     }
 }
@@ -164,23 +150,14 @@ impl Reactor {
     ) {
         let volume = &self.volumes[copy.volume];
         let extent = action.extent().expect("what takes space names an extent");
-        let asked = SpaceAsked::by(&action).expect("only what takes space waits for it");
         let (path, drive) = (volume.extent_path(copy.slot, extent), volume.homes[home].drive);
         let count = Arc::clone(self.space.count());
-        self.helper.submit(Job::Space(Box::new(SpaceJob {
-            copy,
-            number,
-            drive,
-            action,
-            asked,
-            path,
-            count,
-        })));
+        self.helper.submit(Job::Space(Box::new(SpaceJob { copy, number, drive, action, path, count })));
     }
 
     /// It is known: the action is carried out or refused.
     pub(super) fn space_seen(&mut self, answer: SpaceAnswer) {
-        let SpaceAnswer { copy, number, action, asked, needed_bytes } = answer;
+        let SpaceAnswer { copy, number, action, needed_bytes } = answer;
         let volume = &mut self.volumes[copy.volume];
         let is_wanted = match action.operation() {
             Some(operation) => volume.is_wanted(copy.slot, operation, number),
@@ -201,7 +178,7 @@ impl Reactor {
         let home = volume.home_of(copy.slot, extent).expect("the mirror acts on copies that there are");
         let permission = match volume.homes[home].is_away {
             true => Permission::Refused(Fault::Away),
-            false => Permission::after_a_look(&self.space, asked, &needed_bytes),
+            false => Permission::after_a_look(&self.space, &action, &needed_bytes),
         };
         let taken = match permission {
             Permission::Granted(taken) => taken,
@@ -283,32 +260,31 @@ mod tests {
     #[test]
     fn look_refuses_what_needs_more_than_is_left_and_nothing_else() {
         let left = space(SHARED_PART_BYTES);
-        let after_a_look = |kind, bytes, needed| {
-            Permission::after_a_look(&left, SpaceAsked { kind, offset: BLOCK, bytes }, &needed)
-        };
-        let write = |bytes, needed| after_a_look(Kind::Write, bytes, needed);
-        assert!(matches!(write(SHARED_PART_BYTES, Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
-        assert!(matches!(write(BLOCK, Ok(0)), Permission::Granted(None)), "it needs none");
-        assert!(matches!(write(BLOCK, Err(io::Error::other("no answer"))), Permission::Granted(None)));
-        let taken = write(BLOCK, Ok(BLOCK));
+        let after_a_look = |bytes, needed| Permission::after_a_look(&left, &write(bytes), &needed);
+        let larger = after_a_look(2 * SHARED_PART_BYTES, Ok(BLOCK));
+        assert!(matches!(larger, Permission::Refused(Fault::NoSpace)), "{larger:?}");
+        assert!(matches!(after_a_look(BLOCK, Ok(0)), Permission::Granted(None)), "it needs none");
+        let untold = Err(io::Error::other("no answer"));
+        assert!(matches!(after_a_look(BLOCK, untold), Permission::Granted(None)));
+        let taken = after_a_look(BLOCK, Ok(BLOCK));
         assert!(matches!(taken, Permission::Granted(Some(_))), "{taken:?}");
-        assert!(matches!(write(BLOCK, Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
+        assert!(matches!(after_a_look(BLOCK, Ok(BLOCK)), Permission::Refused(Fault::NoSpace)));
     }
 
     #[test]
     fn what_is_zeroed_keeps_its_space_while_it_may_be_given_back() {
         let left = space(ALLOCATION_BYTES);
-        let after_a_look = |kind, needed| {
-            let asked = SpaceAsked { kind, offset: 0, bytes: ALLOCATION_BYTES };
-            Permission::after_a_look(&left, asked, &Ok(needed))
-        };
-        let zeroed = after_a_look(Kind::Zero, 0);
+        let after_a_look = |action, needed| Permission::after_a_look(&left, &action, &Ok(needed));
+        let generation = weir_volume::Generation::default();
+        let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
+        let (operation, length) = (weir_volume::OperationId(0), ALLOCATION_BYTES as u32);
+        let zeroed = after_a_look(Action::Zero { operation, extent: 0, offset: 0, length }, 0);
         assert!(matches!(zeroed, Permission::Granted(Some(_))), "{zeroed:?}");
-        assert!(matches!(after_a_look(Kind::Allocate, BLOCK), Permission::Refused(Fault::NoSpace)));
+        assert!(matches!(after_a_look(allocate, BLOCK), Permission::Refused(Fault::NoSpace)));
         drop(zeroed);
         left.hand_back();
         left.count().end_look(left.count().begin_look(), BLOCK + BLOCK);
-        let piece = after_a_look(Kind::Allocate, BLOCK);
+        let piece = after_a_look(allocate, BLOCK);
         assert!(matches!(piece, Permission::Granted(Some(_))), "{piece:?}");
     }
 }
