@@ -29,8 +29,11 @@ const CLIENT_FLAGS: u32 = 3;
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
+const WRITE_ZEROES: u16 = 6;
 const FLUSH: u16 = 3;
 const BLOCK_STATUS: u16 = 7;
+/// Flag of a command: it is answered when it is stable.
+const FORCE_UNIT_ACCESS: u16 = 1;
 
 /// A connection to one volume.
 pub struct Client {
@@ -117,6 +120,18 @@ impl Client {
         self.reply()
     }
 
+    /// Writes what is stable with the reply.
+    pub fn write_stable(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.send_flagged(FORCE_UNIT_ACCESS, WRITE, offset, bytes.len(), bytes)?;
+        self.reply()
+    }
+
+    /// Writes zeroes.
+    pub fn write_zeroes(&mut self, offset: u64, length: usize) -> Result<()> {
+        self.send(WRITE_ZEROES, offset, length, &[])?;
+        self.reply()
+    }
+
     /// Reads.
     pub fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>> {
         self.send(READ, offset, length, &[])?;
@@ -133,8 +148,19 @@ impl Client {
     }
 
     fn send(&mut self, command: u16, offset: u64, length: usize, payload: &[u8]) -> Result<()> {
+        self.send_flagged(0, command, offset, length, payload)
+    }
+
+    fn send_flagged(
+        &mut self,
+        flags: u16,
+        command: u16,
+        offset: u64,
+        length: usize,
+        payload: &[u8],
+    ) -> Result<()> {
         let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
-        bytes.extend(0_u16.to_be_bytes());
+        bytes.extend(flags.to_be_bytes());
         bytes.extend(command.to_be_bytes());
         bytes.extend(0_u64.to_be_bytes());
         bytes.extend(offset.to_be_bytes());

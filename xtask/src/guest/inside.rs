@@ -99,7 +99,7 @@ impl Disk {
 }
 
 /// Runs the device mapper's program, which makes the nodes itself: nobody else does in the guest.
-fn dmsetup(arguments: &[&str]) -> Result<()> {
+pub fn dmsetup(arguments: &[&str]) -> Result<()> {
     run(Command::new("dmsetup").args(arguments).env("DM_DISABLE_UDEV", "1"))
 }
 
@@ -138,7 +138,12 @@ pub fn mount_xfs_with_data_on(data: &Disk) -> Result<()> {
 
 /// Starts the daemon.
 pub fn start() -> Result<Daemon> {
-    Daemon::start_detached(Path::new(DAEMON), Path::new(STATE), &["--reactors", "1"])
+    start_on(Path::new(STATE), &[])
+}
+
+/// Starts the daemon on a state folder of the caller's, with more arguments if any.
+pub fn start_on(state: &Path, more: &[&str]) -> Result<Daemon> {
+    Daemon::start_detached(Path::new(DAEMON), state, &[&["--reactors", "1"], more].concat())
 }
 
 /// Starts the daemon with the drive and a volume of 1 GiB on it, `vol1`.

@@ -18,7 +18,7 @@ const DISK_BYTES: u64 = 2 << 30;
 /// Number of the guest's disks: `vda`, `vdb`.
 const DISKS: usize = 2;
 /// A guest that has not ended after this long hangs.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Lines of the console that are shown of a case that failed.
 const CONSOLE_LINES_SHOWN: usize = 40;
 

@@ -10,6 +10,7 @@ mod image;
 mod inside;
 mod kernel;
 mod machine;
+mod recording;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -3,6 +3,7 @@
 mod fence;
 mod flush;
 mod lost_writes;
+mod power_cut;
 mod ring;
 mod snapshot;
 mod status;
@@ -12,12 +13,14 @@ use anyhow::{Result, bail};
 type Case = fn() -> Result<()>;
 
 /// All cases: a name that says what holds, and what shows it.
-const CASES: [(&str, Case); 7] = [
+const CASES: [(&str, Case); 9] = [
     ("snapshot_whose_writeback_failed_is_refused", snapshot::writeback_failed),
     ("write_of_a_killed_daemon_lands_before_the_next_one_reads", fence::killed),
     ("start_flushes_the_cache_of_the_disk_that_holds_the_data", flush::start),
     ("start_after_one_whose_sync_failed_knows_it", lost_writes::remembered),
     ("drives_found_after_a_sync_failed_all_know_it", lost_writes::found_later),
+    ("power_cut_takes_nothing_that_was_promised_on_xfs", power_cut::xfs),
+    ("power_cut_takes_nothing_that_was_promised_on_ext4", power_cut::ext4),
     ("block_status_does_not_wait_for_a_drive_that_hangs", status::hung_drive),
     ("ring_holds_its_promises_on_this_kernel", ring::tests),
 ];
