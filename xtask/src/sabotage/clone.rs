@@ -99,7 +99,7 @@ impl Clone {
     fn command(&self, log: &str) -> Result<Command> {
         let output = std::fs::File::create(self.build.with_file_name(log))?;
         let mut command = Command::new(env!("CARGO"));
-        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
+        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build).env_remove("WEIR_BINARY");
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         Ok(command)
     }
