@@ -26,6 +26,12 @@ build: toolchain
 demo: setup
 	cargo xtask demo $(DEMO_FLAGS)
 
+ifdef CI
+# A build that is used once gains nothing from what would speed up the next one.
+test: export CARGO_INCREMENTAL := 0
+endif
+# Most tests wait most of the time: for a drive, a client, or a second to pass.
+test: export RUST_TEST_THREADS ?= 4
 test: setup
 	cargo xtask tidy
 	cargo test --workspace

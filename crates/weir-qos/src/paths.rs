@@ -23,11 +23,20 @@ struct Planted {
 #[derive(Debug)]
 pub struct Paths<K> {
     nodes: BTreeMap<Vec<K>, Planted>,
+    /// Nodes whose terms have a burst: where there is none, nothing is looked through for credit.
+    bursting: usize,
+}
+
+impl Planted {
+    /// 1 if its terms have a burst.
+    fn bursting(&self) -> usize {
+        usize::from(self.terms.burst.is_some())
+    }
 }
 
 impl<K> Default for Paths<K> {
     fn default() -> Self {
-        Paths { nodes: BTreeMap::new() }
+        Paths { nodes: BTreeMap::new(), bursting: 0 }
     }
 }
 
@@ -48,7 +57,9 @@ impl<K: Ord + Clone> Paths<K> {
             parent = match self.nodes.get_mut(&keys) {
                 Some(planted) => {
                     if planted.terms != *terms {
+                        self.bursting -= planted.bursting();
                         planted.terms = *terms;
+                        self.bursting += planted.bursting();
                         tree.change(planted.node, terms, now_ns);
                     }
                     planted.node
@@ -56,7 +67,9 @@ impl<K: Ord + Clone> Paths<K> {
                 None => {
                     let node = tree.add_inner(parent, terms, now_ns);
                     saved(key).into_iter().for_each(|(limit, ns)| tree.set_credit_ns(node, limit, ns));
-                    self.nodes.insert(keys.clone(), Planted { node, terms: *terms });
+                    let planted = Planted { node, terms: *terms };
+                    self.bursting += planted.bursting();
+                    self.nodes.insert(keys.clone(), planted);
                     node
                 }
             };
@@ -73,6 +86,7 @@ impl<K: Ord + Clone> Paths<K> {
                 return;
             }
             tree.remove(planted.node);
+            self.bursting -= planted.bursting();
             self.nodes.remove(keys);
         }
     }
@@ -88,7 +102,9 @@ impl<K: Ord + Clone> Paths<K> {
         let planted = self.nodes.iter_mut().filter(|(keys, _)| keys.last() == Some(key));
         for (_, planted) in planted {
             is_found = true;
+            self.bursting -= planted.bursting();
             planted.terms = *terms;
+            self.bursting += planted.bursting();
             tree.change(planted.node, terms, now_ns);
         }
         is_found
@@ -96,6 +112,9 @@ impl<K: Ord + Clone> Paths<K> {
 
     /// What all nodes have saved for bursts.
     pub fn credits<T: Copy>(&self, tree: &mut Tree<T>, now_ns: u64) -> Vec<(K, Credits)> {
+        if self.bursting == 0 {
+            return Vec::new();
+        }
         let credits = |(keys, planted): (&Vec<K>, &Planted)| {
             planted.terms.burst?;
             let saved = tree.credits(now_ns, planted.node);
@@ -113,6 +132,7 @@ impl<K: Ord + Clone> Paths<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_types::{Burst, InitialCredit, Limits, Throughput};
 
     fn path(names: &[&'static str]) -> Vec<(&'static str, Terms)> {
         names.iter().map(|name| (*name, Terms::default())).collect()
@@ -134,5 +154,29 @@ mod tests {
         assert_eq!(paths.node(&["tenant", "group"]), None);
         paths.uproot(&mut tree, &["tenant", "one"]);
         assert!(paths.is_empty() && tree.children(ROOT) == 0);
+    }
+    #[test]
+    fn credit_is_told_of_every_level_that_has_a_burst_now() {
+        let (mut tree, mut paths) = (Tree::<u32>::new(0), Paths::default());
+        let total = |text| Limits { total: Throughput::parse(text).unwrap(), ..Limits::default() };
+        let plain = Terms::limited(total("100IOPS"));
+        let burst = Burst { rates: total("200IOPS"), seconds: 10, initial_credit: InitialCredit::Full };
+        let bursting = Terms { burst: Some(burst), ..plain };
+        let told = |paths: &Paths<&'static str>, tree: &mut Tree<u32>| {
+            paths.credits(tree, 0).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        let none = |_: &&str| Vec::new();
+        paths.plant(&mut tree, &[("group", plain), ("one", bursting)], 0, none);
+        paths.plant(&mut tree, &[("group", plain), ("two", plain)], 0, none);
+        assert_eq!(told(&paths, &mut tree), ["one"]);
+        paths.change(&mut tree, &"one", &plain, 0);
+        assert_eq!(told(&paths, &mut tree), [""; 0]);
+        paths.change(&mut tree, &"group", &bursting, 0);
+        assert_eq!(told(&paths, &mut tree), ["group"]);
+        paths.plant(&mut tree, &[("group", bursting), ("two", bursting)], 0, none);
+        paths.uproot(&mut tree, &["group", "one"]);
+        assert_eq!(told(&paths, &mut tree), ["group", "two"]);
+        paths.uproot(&mut tree, &["group", "two"]);
+        assert_eq!((told(&paths, &mut tree), paths.bursting), (Vec::new(), 0));
     }
 }

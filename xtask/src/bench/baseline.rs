@@ -1,6 +1,6 @@
-//! What a request costs the processor beside an earlier daemon, whose binary `WEIR_BASELINE` names: both are started and
-//! serve the same loads in turn, round by round, so that a slow minute of the machine hits both alike. With the daemon's own
-//! binary it shows how exact that is on a machine.
+//! What a request costs the processor beside an earlier daemon, whose binary `WEIR_BASELINE` names: both run and serve the
+//! same loads in turn, second by second, so that a slow moment of the machine hits both alike. With the daemon's own binary
+//! it shows how exact that is on a machine.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,16 @@ const BASELINE: &str = "WEIR_BASELINE";
 const PROCESSOR_MOST: f64 = 1.03;
 /// Rounds, and seconds of each load, at full length and in a quick run: what differs between two daemons that were started is
 /// more than what differs between two seconds of one.
-const ROUNDS: (usize, u64) = (30, 1);
+const ROUNDS: (usize, u64) = (16, 1);
 const ROUNDS_QUICK: (usize, u64) = (2, 1);
+/// Whose turn it is within a round, for each load: the daemon under test (0) and the earlier one (1) as early, and as late.
+const TURNS: [usize; 4] = [0, 1, 1, 0];
+
+/// What is read and written of a volume: little, so that what differs is the daemons and not the way to memory.
+const SIZE_BYTES: u64 = GIB / 32;
+/// The core of the client, and that of both daemons. Where the system places them at will, it changes between two cores and
+/// one for both from second to second, and a request costs half as much again in one of the two.
+const CORES: (usize, usize) = (0, 1);
 
 /// One way of loading a volume.
 struct Workload {
@@ -61,12 +69,9 @@ pub fn run(options: &Options) -> Result<Report> {
     let (rounds, seconds) = if options.is_quick { ROUNDS_QUICK } else { ROUNDS };
     let mut costs: Vec<[Vec<f64>; 2]> = vec![Default::default(); WORKLOADS.len()];
     for round in 0..rounds {
-        // Whoever comes second in one round comes first in the next.
-        let mut binaries = [(0, &options.binary), (1, &baseline)];
-        binaries.rotate_left(round % 2);
-        for (which, binary) in binaries {
-            let measured = measure(options, binary, seconds)?;
-            measured.into_iter().zip(&mut costs).for_each(|(cost, costs)| costs[which].push(cost));
+        let measured = measure([&options.binary, &baseline], (round, seconds))?;
+        for (costs, measured) in costs.iter_mut().zip(measured) {
+            costs.iter_mut().zip(measured).for_each(|(costs, cost)| costs.push(cost));
         }
     }
     let judged = WORKLOADS.iter().zip(costs).map(|(workload, costs)| judge(workload, costs, &mut report));
@@ -75,26 +80,38 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Processor time per request of each load, in microseconds, of a daemon that is started for it: where its memory happens to
-/// lie makes a difference of a tenth or more, which is another one in each round.
-fn measure(options: &Options, binary: &Path, seconds: u64) -> Result<Vec<f64>> {
-    let folder = Folder::in_memory("weir-bench-baseline")?;
-    let mut daemon = start(options, binary, &folder)?;
-    let mut cost = |workload: &Workload| {
-        let load = Load {
-            pattern: workload.pattern,
-            block_bytes: workload.block_bytes,
-            depth: workload.depth,
-            seconds,
-            ..Load::new("load", daemon.volume(&volume_of(workload)), size_bytes(options))
-        };
-        processor_us(&mut daemon, &folder, &load)
+/// Processor time per request of each load, in microseconds, of two daemons that are started for it: where its memory
+/// happens to lie makes a difference of a tenth or more, which is another one in each round. Both run at once and take
+/// turns second by second, so that what slows the machine for some seconds hits both alike; who waits takes next to nothing.
+fn measure(binaries: [&Path; 2], (round, seconds): (usize, u64)) -> Result<Vec<[f64; 2]>> {
+    let folders = [Folder::in_memory("weir-bench-now")?, Folder::in_memory("weir-bench-before")?];
+    let start_one = |which: usize| start(binaries[which], &folders[which]);
+    // Whoever is started first has the memory that is worse to reach: the same daemon twice differs by a tenth.
+    let mut daemons = match round % 2 {
+        0 => [start_one(0)?, start_one(1)?],
+        _ => {
+            let before = start_one(1)?;
+            [start_one(0)?, before]
+        }
     };
-    WORKLOADS.iter().map(&mut cost).collect()
-}
-
-fn size_bytes(options: &Options) -> u64 {
-    if options.is_quick { GIB / 4 } else { GIB / 2 }
+    let mut costs = |workload: &Workload| -> Result<[f64; 2]> {
+        let mut spent = [Spent::default(); 2];
+        for turn in TURNS {
+            // Whoever comes first in one round comes second in the next.
+            let which = (turn + round) % 2;
+            let load = Load {
+                pattern: workload.pattern,
+                block_bytes: workload.block_bytes,
+                depth: workload.depth,
+                seconds,
+                extra: vec![format!("--cpus_allowed={}", CORES.0)],
+                ..Load::new("load", daemons[which].volume(&volume_of(workload)), SIZE_BYTES)
+            };
+            spent[which].add(&mut daemons[which], &folders[which], &load)?;
+        }
+        Ok(spent.map(|spent| spent.us_per_request()))
+    };
+    WORKLOADS.iter().map(&mut costs).collect()
 }
 
 fn volume_of(workload: &Workload) -> String {
@@ -102,9 +119,9 @@ fn volume_of(workload: &Workload) -> String {
 }
 
 /// A daemon with a volume of one copy and one of three, both filled.
-fn start(options: &Options, binary: &Path, folder: &Folder) -> Result<Daemon> {
+fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
     let path = folder.path();
-    let daemon = Daemon::start(binary, &path.join("state"), &[])?;
+    let daemon = Daemon::start_on_core(CORES.1, binary, &path.join("state"))?;
     for number in 0..3 {
         let drive = path.join(format!("drive{number}"));
         std::fs::create_dir_all(&drive)?;
@@ -113,7 +130,7 @@ fn start(options: &Options, binary: &Path, folder: &Folder) -> Result<Daemon> {
     daemon.run("volume create volume1 --size 1GiB")?;
     daemon.run("volume create volume3 --size 1GiB --io-priority high --repl 3")?;
     for volume in ["volume1", "volume3"] {
-        Load::fill("fill", daemon.volume(volume), size_bytes(options)).run(folder.path())?;
+        Load::fill("fill", daemon.volume(volume), SIZE_BYTES).run(folder.path())?;
     }
     Ok(daemon)
 }
@@ -134,9 +151,22 @@ fn judge(workload: &Workload, costs: [Vec<f64>; 2], report: &mut Report) -> Vec<
     vec![name.to_owned(), format!("{now_us:.2}"), format!("{before_us:.2}"), format!("{ratio:.3}"), half]
 }
 
-fn processor_us(daemon: &mut Daemon, folder: &Folder, load: &Load) -> Result<f64> {
-    let before = daemon.process().processor_seconds()?;
-    let outcome = load.run(folder.path())?;
-    let used = daemon.process().processor_seconds()? - before;
-    Ok(used * 1e6 / outcome.requests.max(1) as f64)
+/// What a daemon spent on a load.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    processor_seconds: f64,
+    requests: u64,
+}
+
+impl Spent {
+    fn add(&mut self, daemon: &mut Daemon, folder: &Folder, load: &Load) -> Result<()> {
+        let before = daemon.process().processor_seconds()?;
+        self.requests += load.run(folder.path())?.requests;
+        self.processor_seconds += daemon.process().processor_seconds()? - before;
+        Ok(())
+    }
+
+    fn us_per_request(self) -> f64 {
+        self.processor_seconds * 1e6 / self.requests.max(1) as f64
+    }
 }

@@ -36,6 +36,13 @@ impl Daemon {
         Daemon::launch(binary, state, more, Process::start)
     }
 
+    /// Starts a daemon on one core of the machine alone.
+    pub fn start_on_core(core: usize, binary: &Path, state: &Path) -> Result<Daemon> {
+        Daemon::launch(binary, state, &[], |name, folder, program, arguments| {
+            Process::start_on_core(core, name, folder, program, arguments)
+        })
+    }
+
     /// Starts a daemon that can be left running.
     pub fn start_detached(binary: &Path, state: &Path, more: &[&str]) -> Result<Daemon> {
         Daemon::launch(binary, state, more, Process::start_detached)
@@ -45,7 +52,7 @@ impl Daemon {
         binary: &Path,
         state: &Path,
         more: &[&str],
-        start: fn(&str, &Path, &str, &[String]) -> Result<Process>,
+        start: impl Fn(&str, &Path, &str, &[String]) -> Result<Process>,
     ) -> Result<Daemon> {
         std::fs::create_dir_all(state)?;
         let log_folder = state.parent().unwrap_or(state);

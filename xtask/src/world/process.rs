@@ -26,6 +26,20 @@ impl Process {
         Process::spawn(name, folder, command)
     }
 
+    /// Starts a program on one core of the machine alone.
+    pub fn start_on_core(
+        core: usize,
+        name: &str,
+        folder: &Path,
+        program: &str,
+        arguments: &[String],
+    ) -> Result<Process> {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "taskset", "--cpu-list", &core.to_string(), program]);
+        command.args(arguments);
+        Process::spawn(name, folder, command)
+    }
+
     /// Starts a program that may outlive this one, if kept.
     pub fn start_detached(name: &str, folder: &Path, program: &str, arguments: &[String]) -> Result<Process> {
         use std::os::unix::process::CommandExt;

@@ -266,8 +266,10 @@ impl Figures {
         let bytes = |(id, statistics): (&VolumeId, &Arc<VolumeStatistics>)| (*id, statistics.changed_bytes());
         let now: BTreeMap<VolumeId, u64> = model.open.iter().map(bytes).collect();
         let mut known = self.changed_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *known, now.clone());
-        now.into_iter().filter(|(id, bytes)| before.get(id) != Some(bytes)).map(|(id, _)| id).collect()
+        let changed =
+            now.iter().filter(|(id, bytes)| known.get(id) != Some(bytes)).map(|(id, _)| *id).collect();
+        *known = now;
+        changed
     }
 
     /// Forgets drives that are no more.

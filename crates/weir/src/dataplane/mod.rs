@@ -539,12 +539,12 @@ impl DataPlane {
     pub fn credits(&self) -> Vec<(Scope, Credits, u64)> {
         let now_ns = Clock.now_ns();
         let domains: Vec<_> = locked(&self.domains).values().filter_map(Weak::upgrade).collect();
-        let mut all = self.commons.all_saved_credits(now_ns);
-        for (scope, credits) in domains.iter().flat_map(|domain| domain.credits(now_ns)) {
-            all.retain(|(known, ..)| *known != scope);
-            all.push((scope, credits, 0));
-        }
-        all
+        let saved = self.commons.all_saved_credits(now_ns);
+        let saved = saved.into_iter().map(|(scope, credits, ago_ns)| (scope, (credits, ago_ns)));
+        let mut all: BTreeMap<Scope, (Credits, u64)> = saved.collect();
+        let in_use = domains.iter().flat_map(|domain| domain.credits(now_ns));
+        all.extend(in_use.map(|(scope, credits)| (scope, (credits, 0))));
+        all.into_iter().map(|(scope, (credits, ago_ns))| (scope, credits, ago_ns)).collect()
     }
 
     /// Gives levels the credit that they had some time ago, before anything is bound to them.
