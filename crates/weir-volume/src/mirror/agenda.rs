@@ -4,14 +4,13 @@
 //! that was asked for earlier finds a world that the mirror did not mean: the number of an operation is given to another
 //! one as soon as its end was asked for, which must have been carried out before anything under the new meaning is.
 
-use std::collections::VecDeque;
-
 use super::Effect;
 
 /// Effects that are being carried out.
 #[derive(Debug, Default)]
 pub struct Agenda {
-    due: VecDeque<Effect>,
+    /// The next one comes last. Most often there is one, which costs nothing to put in order.
+    due: Vec<Effect>,
     is_carried_out: bool,
 }
 
@@ -25,9 +24,10 @@ impl Agenda {
     /// ended if there is none.
     pub fn next(&mut self, asked: &mut Vec<Effect>) -> Option<Effect> {
         if self.due.is_empty() {
-            self.due.extend(asked.drain(..));
+            std::mem::swap(&mut self.due, asked);
+            self.due.reverse();
         }
-        let next = self.due.pop_front();
+        let next = self.due.pop();
         self.is_carried_out = next.is_some();
         next
     }
