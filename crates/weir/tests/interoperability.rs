@@ -141,7 +141,7 @@ fn nbdcopy_moves_a_gibibyte_both_ways() {
     if !has(&["nbdcopy", "sha256sum"]) {
         return;
     }
-    let state = State::new();
+    let state = State::in_memory();
     let daemon = state.start(&["--reactors", "2"]);
     daemon.create("copied", "1GiB");
     let (source, target) = (state.beside("source"), state.beside("target"));

@@ -276,17 +276,24 @@ impl Reactor {
         if !is_idle || self.can_feed_starved() {
             return Some(0);
         }
-        let deadline_ns = self.deadlines.first().map(|&(at_ns, _)| at_ns);
-        let rest_ends_ns = self.rests.first().map(|&(at_ns, _)| at_ns);
-        let (held_ns, background_ns) = (self.held.next_ns(), self.background.next_ns());
-        let (notes_ns, copying_ns) = (self.notes.next_ns(), self.copying_wake_ns);
-        let hold_ends_ns = self.holds.first().map(|&(at_ns, _)| at_ns);
-        let (keeping_ns, scrubs_ns) = (self.keeping.next_ns(), self.scrubs.wake_ns);
-        let limits = [deadline_ns, rest_ends_ns, hold_ends_ns, self.statuses.next_ns(), self.stop_by_ns];
-        let limits = limits.into_iter().chain([self.stalled_clients_look_ns]);
-        let answers = [held_ns, background_ns, notes_ns, copying_ns, keeping_ns];
-        let looks = [scrubs_ns, self.capture_look_ns, self.journals_wake_ns, self.yielding.wake_ns()];
-        let at_ns = limits.chain(answers).chain(looks).flatten().min()?;
+        let instants = [
+            self.deadlines.first().map(|&(at_ns, _)| at_ns),
+            self.rests.first().map(|&(at_ns, _)| at_ns),
+            self.holds.first().map(|&(at_ns, _)| at_ns),
+            self.statuses.next_ns(),
+            self.stop_by_ns,
+            self.stalled_clients_look_ns,
+            self.held.next_ns(),
+            self.background.next_ns(),
+            self.notes.next_ns(),
+            self.copying_wake_ns,
+            self.keeping.next_ns(),
+            self.scrubs.wake_ns,
+            self.capture_look_ns,
+            self.journals_wake_ns,
+            self.yielding.wake_ns(),
+        ];
+        let at_ns = instants.into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
     }
 

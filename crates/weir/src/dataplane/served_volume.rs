@@ -86,13 +86,13 @@ impl Owner {
     }
 
     /// Takes note of the end of an operation of a copy.
-    fn gather(&mut self, context: Context) {
+    fn gather(&mut self, context: &mut Context) {
         if context.spent.total_ns() >= self.spent.total_ns() {
             self.spent = context.spent;
         }
         // What it made for itself, because it had to change it, is not what was asked for.
         if self.memory.is_none() {
-            self.memory = context.memory;
+            self.memory = context.memory.take();
         }
     }
 
@@ -552,9 +552,11 @@ impl ServedVolume {
 
     /// An operation of a copy has ended, if it ever began: its owner gets what it had.
     pub fn end_operation(&mut self, slot: usize, operation: OperationId) {
-        let contexts = &mut self.copies[slot].contexts;
-        let Some(context) = contexts.get_mut(operation.0 as usize).and_then(Option::take) else { return };
-        self.owner(context.owner).gather(context);
+        let Some(ended) = self.copies[slot].contexts.get_mut(operation.0 as usize) else { return };
+        let Some(context) = ended else { return };
+        let owner = self.owners[context.owner.0 as usize].as_mut();
+        owner.expect("an operation has an owner until it is done").gather(context);
+        *ended = None;
     }
 
     pub fn context(&mut self, slot: usize, operation: OperationId) -> &mut Context {
