@@ -29,8 +29,8 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
 /// core, nor of a drive's time.
 const PAUSE_FACTOR: u32 = 4;
 /// A look that nobody waits for is followed by a pause of this many times the processor time that it took: ten thousand
-/// volumes that do nothing take half a percent of a core for each kind of look.
-const LOOK_PAUSE_FACTOR: u32 = 200;
+/// volumes that do nothing take a quarter of a percent of a core for each kind of look, on a slow machine too.
+const LOOK_PAUSE_FACTOR: u32 = 400;
 /// How often it is looked which background work, and which measurements of drives, are finished.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked how much space volumes may still take where the state folder is.
@@ -211,7 +211,7 @@ mod tests {
         let (second, millisecond) = (Duration::from_secs(1), Duration::from_millis(1));
         let took = |time, processor_time| Took { time, processor_time };
         assert_eq!(Look(second).pause(took(millisecond, millisecond)), second);
-        assert_eq!(Look(second).pause(took(50 * millisecond, 40 * millisecond)), 8 * second);
+        assert_eq!(Look(second).pause(took(50 * millisecond, 40 * millisecond)), 16 * second);
         assert_eq!(Work(second).pause(took(50 * millisecond, 40 * millisecond)), second);
         assert_eq!(Work(millisecond).pause(took(second, millisecond)), 4 * second, "a slow drive rests too");
     }
