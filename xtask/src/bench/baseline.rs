@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<Report> {
 fn measure(binaries: [&Path; 2], (round, seconds): (usize, u64)) -> Result<Vec<[f64; 2]>> {
     let folders = [Folder::in_memory("weir-bench-now")?, Folder::in_memory("weir-bench-before")?];
     let start_one = |which: usize| start(binaries[which], &folders[which]);
-    // Whoever is started first has the memory that is worse to reach: the same daemon twice differs by a tenth.
+    // The daemon started first seemed to cost more for large reads, also where both were the same one; why is not known.
     let mut daemons = match round % 2 {
         0 => [start_one(0)?, start_one(1)?],
         _ => {
