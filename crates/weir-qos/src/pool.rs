@@ -93,11 +93,13 @@ impl<T: Copy> Pool<T> {
         Verdict::Wait
     }
 
-    /// An operation that was in flight has ended; [`Pool::release`] may have others now.
-    pub fn completed(&mut self, now_ns: u64, cost: Cost) {
+    /// An operation that was in flight has ended. True if others wait, so that [`Pool::release`] may have some now.
+    pub fn completed(&mut self, now_ns: u64, cost: Cost) -> bool {
         self.completed_at_ns = now_ns;
         self.in_flight_ns -= u64::from(cost.media_ns);
-        self.depth.completed(now_ns, cost.media_ns, self.tree.waiting() > 0);
+        let is_waited_for = self.tree.waiting() > 0;
+        self.depth.completed(now_ns, cost.media_ns, is_waited_for);
+        is_waited_for
     }
 
     /// Takes out the next operation that may go, if any; it is in flight. Call it until it answers `None`.

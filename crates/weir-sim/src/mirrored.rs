@@ -403,11 +403,11 @@ impl World {
     /// Takes over what the mirror wants, and carries it out in its turn.
     fn take(&mut self, effects: Vec<Effect>) -> Result<(), String> {
         self.asked.extend(effects);
-        if !self.agenda.begin() {
-            return Ok(());
-        }
-        while let Some(effect) = self.agenda.next(&mut self.asked) {
-            self.take_one(effect)?;
+        while let Some(mut effects) = self.agenda.begin(&mut self.asked) {
+            for effect in effects.drain(..) {
+                self.take_one(effect)?;
+            }
+            self.agenda.end(effects);
         }
         Ok(())
     }

@@ -434,11 +434,13 @@ impl<'a, C: Clients> World<'a, C> {
             unreachable!("only drives serve pieces")
         };
         self.lines[node].held_bytes -= u64::from(piece.cost.bytes);
-        self.drives[drive].pool.completed(now_ns, piece.cost);
-        while let Some(granted) = self.drives[drive].pool.release(now_ns) {
-            let piece = &mut self.pieces.all[granted.ticket];
-            (piece.queue_ns, piece.floors_ns) = (granted.waited_ns, granted.waited_for_floors_ns);
-            self.start(drive, granted.ticket);
+        // As the daemon does it: nobody is let go where nobody was waiting.
+        if self.drives[drive].pool.completed(now_ns, piece.cost) {
+            while let Some(granted) = self.drives[drive].pool.release(now_ns) {
+                let piece = &mut self.pieces.all[granted.ticket];
+                (piece.queue_ns, piece.floors_ns) = (granted.waited_ns, granted.waited_for_floors_ns);
+                self.start(drive, granted.ticket);
+            }
         }
         self.feed(node, drive);
         let open = &mut self.open.all[piece.ticket];

@@ -6,30 +6,30 @@
 
 use super::Effect;
 
-/// Effects that are being carried out.
+/// Whether effects are being carried out.
 #[derive(Debug, Default)]
 pub struct Agenda {
-    /// The next one comes last. Most often there is one, which costs nothing to put in order.
-    due: Vec<Effect>,
     is_carried_out: bool,
+    /// An empty list for reuse.
+    spare: Vec<Effect>,
 }
 
 impl Agenda {
-    /// Begins to carry out. False if somebody does already, who comes to whatever was asked for meanwhile.
-    pub fn begin(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_carried_out, true)
+    /// Takes what was asked for, all of which is to be carried out next and in this order. `None` if nothing was, or if
+    /// somebody carries out already, who comes to it.
+    pub fn begin(&mut self, asked: &mut Vec<Effect>) -> Option<Vec<Effect>> {
+        if self.is_carried_out || asked.is_empty() {
+            return None;
+        }
+        self.is_carried_out = true;
+        Some(std::mem::replace(asked, std::mem::take(&mut self.spare)))
     }
 
-    /// The next effect, of those that were begun with and then of those that were asked for since; the carrying out has
-    /// ended if there is none.
-    pub fn next(&mut self, asked: &mut Vec<Effect>) -> Option<Effect> {
-        if self.due.is_empty() {
-            std::mem::swap(&mut self.due, asked);
-            self.due.reverse();
-        }
-        let next = self.due.pop();
-        self.is_carried_out = next.is_some();
-        next
+    /// All of that has been carried out, which left this list: what was asked for meanwhile can be begun.
+    pub fn end(&mut self, emptied: Vec<Effect>) {
+        debug_assert!(emptied.is_empty(), "what was begun is carried out to its end");
+        self.spare = emptied;
+        self.is_carried_out = false;
     }
 }
 
@@ -43,16 +43,16 @@ mod tests {
 
     /// Carries out everything; each flush below 10 asks for another one and enters anew, as careless executors do.
     fn carry_out(agenda: &mut Agenda, asked: &mut Vec<Effect>, done: &mut Vec<u32>) {
-        if !agenda.begin() {
-            return;
-        }
-        while let Some(effect) = agenda.next(asked) {
-            let Effect::Flushed { flush, .. } = effect else { unreachable!("nothing else is asked for") };
-            if flush < 10 {
-                asked.push(flushed(flush + 10));
-                carry_out(agenda, asked, done);
+        while let Some(mut effects) = agenda.begin(asked) {
+            for effect in effects.drain(..) {
+                let Effect::Flushed { flush, .. } = effect else { unreachable!("nothing else is asked for") };
+                if flush < 10 {
+                    asked.push(flushed(flush + 10));
+                    carry_out(agenda, asked, done);
+                }
+                done.push(flush);
             }
-            done.push(flush);
+            agenda.end(effects);
         }
     }
 

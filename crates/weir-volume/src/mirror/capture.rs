@@ -97,7 +97,7 @@ impl Mirror {
     /// Copies that have everything in all regions.
     fn alike(&self, index: u32) -> Slots {
         let extent = &self.extents[index as usize];
-        extent.in_sync().filter(|slot| extent.behind[*slot].is_empty()).collect()
+        extent.in_sync().filter(|slot| extent.behind[slot].is_empty())
     }
 
     /// True if a change has to wait for a capture.

@@ -41,7 +41,7 @@ impl Mirror {
     /// The copy that another one's regions are read from, unless it is behind in some of them.
     pub fn source(&self, extent: u32, slot: usize) -> Option<usize> {
         let state = &self.extents[extent as usize];
-        state.in_sync().filter(|other| *other != slot).min_by_key(|other| state.read_costs[*other])
+        state.in_sync().iter().filter(|other| *other != slot).min_by_key(|other| state.read_costs[*other])
     }
 
     /// Begins to copy the next region that a copy lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
@@ -49,7 +49,7 @@ impl Mirror {
     pub fn copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
         self.skip_holes(extent, slot);
         let state = &self.extents[extent as usize];
-        if !state.is_there[slot] || state.in_sync().all(|other| other == slot) {
+        if !state.is_there[slot] || !state.in_sync().has_other(slot) {
             return None;
         }
         let is_under_way = |region: &u32| {
@@ -77,8 +77,8 @@ impl Mirror {
             copies[slot].is_hole(extent, region * REGION_BYTES as u32, REGION_BYTES as u32)
         };
         let is_same = |region: &u32| {
-            let mut sources = state.readable(region * REGION_BYTES as u32, REGION_BYTES as u32);
-            let source = sources.find(|source| *source != slot);
+            let sources = state.readable(region * REGION_BYTES as u32, REGION_BYTES as u32);
+            let source = sources.iter().find(|source| *source != slot);
             source.is_some_and(|source| is_hole(source, *region) && is_hole(slot, *region))
         };
         let lacking = state.lacks(slot);
@@ -180,9 +180,8 @@ impl Mirror {
             return self.copy_piece(id, effects);
         }
         let state = &mut self.extents[extent as usize];
-        let readable: Slots =
-            state.readable(step.region * REGION_BYTES as u32, REGION_BYTES as u32).collect();
-        if step.sources.iter().any(|source| !readable.contains(source)) {
+        let readable = state.readable(step.region * REGION_BYTES as u32, REGION_BYTES as u32);
+        if !step.sources.without(readable).is_empty() {
             // The replica that is authoritative now may differ from one that was when the step began.
             self.operation(id).step = Some(Step { done: 0, sources: Slots::default(), ..step });
             return self.copy_piece(id, effects);
@@ -278,7 +277,7 @@ impl Mirror {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
         let changed = extent.changed.take().expect("it is noted what changes meanwhile");
-        if extent.in_sync().next().is_none() {
+        if extent.in_sync().is_empty() {
             return;
         }
         let mut leaving = regions.clone();
@@ -332,7 +331,7 @@ impl Mirror {
         let Some(extent) = self.extents.get(index as usize) else { return false };
         let is_free = |account: &Account| account.standings[slot] == Standing::Absent;
         let is_free = is_free(&extent.wanted) && is_free(&extent.noted) && extent.noting.is_none();
-        is_free && self.is_idle(index, slot) && extent.in_sync().next().is_some()
+        is_free && self.is_idle(index, slot) && !extent.in_sync().is_empty()
     }
 
     fn is_idle(&self, index: u32, slot: usize) -> bool {
@@ -357,7 +356,7 @@ impl Mirror {
     pub fn rejoin(&mut self, index: u32, slot: usize, found: &Account, effects: &mut Vec<Effect>) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return false };
         let is_away = !extent.is_there[slot] && extent.wanted.standings[slot] != Standing::Absent;
-        let has_source = extent.in_sync().next().is_some();
+        let has_source = !extent.in_sync().is_empty();
         if !is_away || !has_source || !self.is_idle(index, slot) {
             return false;
         }
@@ -385,7 +384,7 @@ impl Mirror {
     /// [`Effect::Stands`] says so and [`Mirror::has_answered`]: if power fails before, it may still be the one that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
-        if !extent.in_sync().any(|other| other != slot) {
+        if !extent.in_sync().has_other(slot) {
             return false;
         }
         extent.stand(slot, Standing::Absent);
@@ -400,7 +399,7 @@ impl MirroredExtent {
         let is_stale = self.is_there[slot] && self.wanted.standings[slot] == Standing::Stale;
         // Without one in sync, nobody can say that it has everything.
         let may_count = is_stale && !self.unconfirmed.contains(slot);
-        may_count && self.lacks(slot).is_empty() && self.in_sync().next().is_some()
+        may_count && self.lacks(slot).is_empty() && !self.in_sync().is_empty()
     }
 }
 

@@ -20,6 +20,14 @@ const READ_STRETCH_BYTES: u32 = 1 << 20;
 pub struct Slots(u8);
 
 impl Slots {
+    /// As many as there may be.
+    pub const ALL: Slots = Slots((1 << COPIES_MAX) - 1);
+
+    /// This copy alone.
+    pub fn one(slot: usize) -> Slots {
+        Slots(1 << slot)
+    }
+
     /// True if the copy is one of them.
     pub fn contains(self, slot: usize) -> bool {
         self.0 & (1 << slot) != 0
@@ -45,9 +53,46 @@ impl Slots {
         self.0 == 0
     }
 
+    /// True if there is one beside this copy.
+    pub fn has_other(self, slot: usize) -> bool {
+        self.0 & !(1 << slot) != 0
+    }
+
+    /// How many they are.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// The first one.
+    pub fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// Those that are among others too.
+    pub fn both(self, others: Slots) -> Slots {
+        Slots(self.0 & others.0)
+    }
+
+    /// These and others.
+    pub fn either(self, others: Slots) -> Slots {
+        Slots(self.0 | others.0)
+    }
+
+    /// Those that are not among others.
+    pub fn without(self, others: Slots) -> Slots {
+        Slots(self.0 & !others.0)
+    }
+
+    /// Those of which something is true.
+    pub fn filter(self, mut is_wanted: impl FnMut(usize) -> bool) -> Slots {
+        self.iter().filter(|slot| is_wanted(*slot)).collect()
+    }
+
     /// The copies, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..COPIES_MAX).filter(move |slot| self.contains(*slot))
+        let left = |bits: u8| (bits != 0).then_some(bits);
+        let bits = std::iter::successors(left(self.0), move |bits| left(bits & (bits - 1)));
+        bits.map(|bits| bits.trailing_zeros() as usize)
     }
 }
 
@@ -152,7 +197,7 @@ impl MirroredExtent {
         // Those whose metadata is the newest have the word.
         lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
         let marked = extent.wanted.marked.clone();
-        let first = extent.in_sync().next();
+        let first = extent.in_sync().first();
         for slot in (0..COPIES_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
             extent.degrade(slot);
             if extent.wanted.standings[slot] == Standing::Stale {
@@ -186,13 +231,15 @@ impl MirroredExtent {
     }
 
     /// Copies that have everything and can be reached.
-    pub fn in_sync(&self) -> impl Iterator<Item = usize> {
+    pub fn in_sync(&self) -> Slots {
         self.with(Standing::InSync)
     }
 
     /// Copies of a standing that can be reached.
-    pub fn with(&self, standing: Standing) -> impl Iterator<Item = usize> {
-        (0..COPIES_MAX).filter(move |slot| self.is_there[*slot] && self.wanted.standings[*slot] == standing)
+    pub fn with(&self, standing: Standing) -> Slots {
+        let is_one = |slot: usize| self.is_there[slot] && self.wanted.standings[slot] == standing;
+        // Without a branch for each: every request asks this several times.
+        Slots((0..COPIES_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
     }
 
     /// True if a range must not be read yet: copies may differ there, and it is not recorded whose word counts.
@@ -205,30 +252,28 @@ impl MirroredExtent {
     /// may be read there. While they may differ, the range is marked.
     pub fn fall_apart(&mut self, request: &Request) {
         for region in regions_of(request.offset, request.length) {
-            let is_current = |slot: &usize| !self.behind[*slot].contains(region);
-            let others: Vec<usize> = self.in_sync().filter(is_current).skip(1).collect();
-            others.into_iter().for_each(|slot| _ = self.behind[slot].insert(region));
+            let is_current = |slot: usize| !self.behind[slot].contains(region);
+            let others = self.in_sync().filter(is_current).iter().skip(1);
+            others.for_each(|slot| _ = self.behind[slot].insert(region));
         }
-        let stale: Vec<usize> = self.with(Standing::Stale).collect();
-        stale.into_iter().for_each(|slot| self.lose(slot, request));
+        self.with(Standing::Stale).iter().for_each(|slot| self.lose(slot, request));
     }
 
     /// Copies that may be read in a range.
-    pub fn readable(&self, offset: u32, length: u32) -> impl Iterator<Item = usize> {
+    pub fn readable(&self, offset: u32, length: u32) -> Slots {
         let is_current =
-            move |slot: &usize| !regions_of(offset, length).any(|region| self.behind[*slot].contains(region));
+            |slot: usize| !regions_of(offset, length).any(|region| self.behind[slot].contains(region));
         self.in_sync().filter(is_current)
     }
 
     /// The copy to read a range from, unless it is one of those that failed to: the fastest, or in turn by stretches of
     /// the extent those that are as fast.
     pub fn read_from(&self, request: &Request, failed: Slots) -> Option<usize> {
-        let candidates =
-            || self.readable(request.offset, request.length).filter(|slot| !failed.contains(*slot));
-        let least = candidates().map(|slot| self.read_costs[slot]).min()?;
-        let fastest = || candidates().filter(|slot| self.read_costs[*slot] == least);
-        let turn = (request.offset / READ_STRETCH_BYTES) as usize % fastest().count();
-        fastest().nth(turn)
+        let candidates = self.readable(request.offset, request.length).without(failed);
+        let least = candidates.iter().map(|slot| self.read_costs[slot]).min()?;
+        let fastest = candidates.filter(|slot| self.read_costs[slot] == least);
+        let turn = (request.offset / READ_STRETCH_BYTES) as usize % fastest.len();
+        fastest.iter().nth(turn)
     }
 
     /// True if a stale copy has a range as those in sync do.
@@ -240,14 +285,12 @@ impl MirroredExtent {
 
     /// Copies that a change of a range has to reach, or can.
     pub fn targets(&self, request: &Request) -> Slots {
-        let stale = self.with(Standing::Stale).filter(|slot| self.has(*slot, request));
-        self.in_sync().chain(stale).collect()
+        self.in_sync().either(self.with(Standing::Stale).filter(|slot| self.has(slot, request)))
     }
 
     /// Enters a change in the account; true if it is there durably.
     pub fn mark(&mut self, request: &Request) -> bool {
-        let targets = self.targets(request);
-        for slot in (0..COPIES_MAX).filter(|slot| !targets.contains(*slot)) {
+        for slot in Slots::ALL.without(self.targets(request)).iter() {
             self.degrade(slot);
             if self.wanted.standings[slot] == Standing::Stale {
                 self.lose(slot, request);
@@ -291,8 +334,7 @@ impl MirroredExtent {
 
     /// True if a change is in the account durably, and nothing is under way that takes it out.
     pub fn is_marked(&self, request: &Request) -> bool {
-        let targets = self.targets(request);
-        let losers = (0..COPIES_MAX).filter(|slot| !targets.contains(*slot)).collect();
+        let losers = Slots::ALL.without(self.targets(request));
         self.accounts().all(|account| contains(&account.marked, request)) && self.is_lost_to(losers, request)
     }
 
@@ -312,16 +354,15 @@ impl MirroredExtent {
     /// True if no copy counts as in sync durably that should not any more.
     pub fn is_recorded(&self) -> bool {
         let is_lost = |slot: usize| {
-            let mut accounts = self.accounts();
-            let was = accounts.any(|account| account.standings[slot] == Standing::InSync);
-            was && self.wanted.standings[slot] != Standing::InSync
+            let was = |account: &Account| account.standings[slot] == Standing::InSync;
+            self.wanted.standings[slot] != Standing::InSync && self.accounts().any(was)
         };
         self.is_confirmed && !(0..COPIES_MAX).any(is_lost)
     }
 
     /// A copy missed something, if another one has it. What is marked may not be stable there.
     pub fn degrade(&mut self, slot: usize) {
-        let has_other = self.in_sync().any(|other| other != slot);
+        let has_other = self.in_sync().has_other(slot);
         if self.wanted.standings[slot] == Standing::InSync && has_other {
             self.stand(slot, Standing::Stale);
             self.wanted.lacking[slot] = self.wanted.marked.clone();
@@ -370,15 +411,15 @@ impl MirroredExtent {
     /// Where all replicas in sync are behind one that is not in sync any more, the first of them is authoritative now.
     /// What stale ones got there is that replica's, which nobody has.
     fn give_the_word(&mut self) {
-        let Some(first) = self.in_sync().next() else { return };
-        let is_orphaned = |region: &u32| self.in_sync().all(|slot| self.behind[slot].contains(*region));
+        let Some(first) = self.in_sync().first() else { return };
+        let is_orphaned =
+            |region: &u32| self.in_sync().iter().all(|slot| self.behind[slot].contains(*region));
         let orphaned: RegionSet = self.behind[first].iter().filter(is_orphaned).collect();
         if orphaned.is_empty() {
             return;
         }
         self.behind[first].subtract(&orphaned);
-        let stale: Vec<usize> = self.with(Standing::Stale).collect();
-        for slot in stale {
+        for slot in self.with(Standing::Stale).iter() {
             self.caught_up[slot].subtract(&orphaned);
             self.versions[slot] += 1;
         }
@@ -409,7 +450,7 @@ impl MirroredExtent {
     /// leave the account.
     pub fn settled(&self) -> RegionSet {
         let mut settled = self.wanted.marked.clone();
-        self.in_sync().for_each(|slot| settled.subtract(&self.behind[slot]));
+        self.in_sync().iter().for_each(|slot| settled.subtract(&self.behind[slot]));
         settled
     }
 }
@@ -474,7 +515,7 @@ mod tests {
 
     fn readable(extent: &MirroredExtent, region: u32) -> Vec<usize> {
         let Request { offset, length, .. } = write(region);
-        extent.readable(offset, length).collect()
+        extent.readable(offset, length).iter().collect()
     }
 
     #[test]

@@ -312,7 +312,7 @@ impl Mirror {
 
     /// True if nothing that the range touches may hold data, as far as it is known.
     pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
-        let slot = self.readable(extent, offset, length).iter().next();
+        let slot = self.readable(extent, offset, length).first();
         slot.is_some_and(|slot| self.copies[slot].is_hole(extent, offset, length))
     }
 
@@ -328,17 +328,17 @@ impl Mirror {
 
     /// The copies of an extent that have everything and can be reached.
     pub fn in_sync(&self, extent: u32) -> Slots {
-        self.extents.get(extent as usize).map(|extent| extent.in_sync().collect()).unwrap_or_default()
+        self.extents.get(extent as usize).map(MirroredExtent::in_sync).unwrap_or_default()
     }
 
     /// True if another copy of an extent has everything and can be reached.
     pub fn has_other(&self, extent: u32, slot: usize) -> bool {
-        self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().any(|other| other != slot))
+        self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().has_other(slot))
     }
 
     /// True if an extent fails everything.
     pub fn is_lost(&self, extent: u32) -> bool {
-        self.extents.get(extent as usize).is_none_or(|extent| extent.in_sync().next().is_none())
+        self.in_sync(extent).is_empty()
     }
 
     /// The zeroing that an operation of a copy is, for executors that need more than one step.
@@ -372,7 +372,7 @@ impl Mirror {
 
     /// The copies of an extent that may be read in a range.
     pub fn readable(&self, extent: u32, offset: u32, length: u32) -> Slots {
-        self.extents[extent as usize].readable(offset, length).collect()
+        self.extents[extent as usize].readable(offset, length)
     }
 
     /// Says how long a read of a copy of an extent takes, in any unit: of those that may be read the fastest are.
@@ -417,12 +417,12 @@ impl Mirror {
     fn read(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, failed, fault, .. } = *self.operation(id);
         let extent = &mut self.extents[request.extent as usize];
-        if extent.is_open(&request) && extent.in_sync().next().is_some() {
+        if extent.is_open(&request) && !extent.in_sync().is_empty() {
             extent.reads_waiting.push(id);
             return self.note(request.extent, effects);
         }
         match extent.read_from(&request, failed) {
-            Some(slot) => self.launch(id, std::iter::once(slot).collect(), effects),
+            Some(slot) => self.launch(id, Slots::one(slot), effects),
             None if self.starts_over(id) => self.read(id, effects),
             None => self.finish(id, Err(fault.unwrap_or(Fault::Broken)), effects),
         }
@@ -478,7 +478,7 @@ impl Mirror {
     fn mark(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let request = self.operation(id).request;
         self.operation(id).stage = Stage::Marking;
-        if self.extent_of(id).mark(&request) || self.extent_of(id).in_sync().next().is_none() {
+        if self.extent_of(id).mark(&request) || self.extent_of(id).in_sync().is_empty() {
             self.change(id, effects);
         } else {
             self.note(request.extent, effects);
@@ -490,7 +490,7 @@ impl Mirror {
         let request = self.operation(id).request;
         let extent = self.extent_of(id);
         let targets = extent.targets(&request);
-        if extent.in_sync().next().is_none() {
+        if extent.in_sync().is_empty() {
             return self.conclude(id, Err(Fault::Broken), effects);
         }
         self.launch(id, targets, effects);
@@ -502,10 +502,10 @@ impl Mirror {
         let request = operation.request;
         operation.stage = Stage::Running;
         // All of them now: one that ends at once is not the last.
-        operation.left += slots.iter().count() as u32;
-        let standings = self.extents[request.extent as usize].wanted.standings;
-        let in_sync = slots.iter().filter(|slot| standings[*slot] == Standing::InSync);
-        in_sync.for_each(|slot| self.operation(id).relied_on.insert(slot));
+        operation.left += slots.len() as u32;
+        let in_sync = slots.both(self.extents[request.extent as usize].in_sync());
+        let relied_on = &mut self.operation(id).relied_on;
+        *relied_on = relied_on.either(in_sync);
         for slot in slots.iter() {
             let mut actions = std::mem::take(&mut self.spare);
             let inner = self.copies[slot].start(request, &mut actions);
@@ -625,8 +625,8 @@ impl Mirror {
     /// more: those that were short of something then must not have it told to the client that this one failed.
     fn starts_over(&mut self, id: MirrorId) -> bool {
         let relied_on = self.operation(id).relied_on;
-        let in_sync: Slots = self.extent_of(id).in_sync().collect();
-        let can_start_over = !in_sync.is_empty() && relied_on.iter().any(|slot| !in_sync.contains(slot));
+        let in_sync = self.extent_of(id).in_sync();
+        let can_start_over = !in_sync.is_empty() && !relied_on.without(in_sync).is_empty();
         if can_start_over {
             self.operation(id).forget_answers();
         }
@@ -667,7 +667,7 @@ impl Mirror {
             effects.push(Effect::Fell { slot, extent, remains });
         }
         // No copy is left beside which an account could say so.
-        let was_last = state.wanted.standings[slot] == Standing::InSync && state.in_sync().next().is_none();
+        let was_last = state.wanted.standings[slot] == Standing::InSync && state.in_sync().is_empty();
         if was_last && remains == Remains::Unknown {
             effects.push(Effect::RecordFailure { extent });
         }
@@ -721,7 +721,7 @@ impl Mirror {
     fn failures_unrecorded(&self) -> Vec<u32> {
         let is_unrecorded = |index: &u32| {
             let extent = &self.extents[*index as usize];
-            !extent.is_recorded() && extent.in_sync().next().is_some()
+            !extent.is_recorded() && !extent.in_sync().is_empty()
         };
         self.fallen.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
     }
@@ -746,6 +746,6 @@ impl Mirror {
     fn is_kept(&self, failed: Slots) -> bool {
         let of_failed = self.fallen.iter().filter(|(slot, _)| failed.contains(*slot));
         let mut extents = of_failed.map(|(_, extent)| &self.extents[*extent as usize]);
-        extents.all(|extent| extent.in_sync().next().is_some())
+        extents.all(|extent| !extent.in_sync().is_empty())
     }
 }

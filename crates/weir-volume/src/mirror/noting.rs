@@ -28,11 +28,11 @@ impl Mirror {
     pub(super) fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         // Once no copy is left that has everything, there is nothing to keep account of.
-        if extent.noting.is_some() || !extent.needs_noting() || extent.in_sync().next().is_none() {
+        if extent.noting.is_some() || !extent.needs_noting() || extent.in_sync().is_empty() {
             return;
         }
         // Beside stale copies too: so that none of them takes itself for the newest.
-        let slots: Slots = extent.in_sync().chain(extent.with(Standing::Stale)).collect();
+        let slots = extent.in_sync().either(extent.with(Standing::Stale));
         extent.number += 1;
         (extent.wanted.number, extent.wanted.taken) = (extent.number, extent.taken);
         slots.iter().for_each(|slot| extent.tried[slot] = extent.number);
@@ -53,7 +53,7 @@ impl Mirror {
         }
         let took_it =
             |slot: usize| !written.failed.contains(slot) && account.standings[slot] == Standing::InSync;
-        if written.is_committed && extent.in_sync().any(took_it) {
+        if written.is_committed && extent.in_sync().iter().any(took_it) {
             self.metadata_taken(index, account, written.failed, effects);
         } else {
             self.metadata_refused(index, account, written, effects);
@@ -99,7 +99,7 @@ impl Mirror {
             self.refused.insert(index);
         }
         added.iter().for_each(|slot| effects.push(Effect::Refused { extent: index, slot }));
-        let is_lost = self.extents[index as usize].in_sync().next().is_none();
+        let is_lost = self.extents[index as usize].in_sync().is_empty();
         if added.is_empty() && !is_lost {
             return self.fail_waiting(index, written.fault, effects);
         }
@@ -165,7 +165,7 @@ impl Mirror {
         for id in self.extents[index as usize].running.clone() {
             let Some(operation) = self.operations[id.0 as usize] else { continue };
             let extent = &self.extents[index as usize];
-            let is_lost = extent.in_sync().next().is_none();
+            let is_lost = extent.in_sync().is_empty();
             match operation.stage {
                 Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
                 Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),

@@ -62,7 +62,7 @@ impl Mirror {
     /// [`Mirror::begin`].
     pub fn set_seals(&mut self, extent: u32, slot: usize, seals: Option<super::Seals>) {
         let Some(state) = self.extents.get_mut(extent as usize) else { return };
-        let is_in_sync = state.in_sync().any(|other| other == slot);
+        let is_in_sync = state.in_sync().contains(slot);
         let known = state.seals.get_or_insert_default();
         match seals {
             Some(seals) => known.found(slot, seals, is_in_sync),
@@ -109,7 +109,7 @@ impl Mirror {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let Some(extent) = self.extents.get_mut(index as usize) else { return false };
-        let slots: Slots = extent.in_sync().collect();
+        let slots = extent.in_sync();
         let seals = extent.seals.get_or_insert_default();
         if slots.is_empty() || seals.scrub.is_some() {
             return false;
@@ -179,7 +179,7 @@ impl Mirror {
         let extent = &self.extents[index as usize];
         let Some(scrub) = extent.seals.as_ref().and_then(|seals| seals.scrub.as_ref()) else { return false };
         let is_kept = scrub.loaded.iter().any(Option::is_some);
-        let readable: Slots = extent.readable(offset, length).collect();
+        let readable = extent.readable(offset, length);
         let is_hole = |slot: usize| self.copies[slot].is_hole(index, offset, length);
         let is_read = |slot: usize| readable.contains(slot);
         let is_nothing = scrub.examined.iter().all(is_read) && readable.iter().all(is_hole);
@@ -200,7 +200,7 @@ impl Mirror {
         let extent = &self.extents[request.extent as usize];
         let readable: Slots = match extent.is_open(&request) {
             true => Slots::default(),
-            false => extent.readable(request.offset, request.length).collect(),
+            false => extent.readable(request.offset, request.length),
         };
         let piece = self.scrub_of(request.extent).piece(id);
         let next = readable.iter().find(|slot| !piece.seen.contains(*slot));
@@ -331,7 +331,7 @@ impl Mirror {
     fn repair(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, .. } = *self.operation(id);
         let extent = &self.extents[request.extent as usize];
-        let readable: Slots = extent.readable(request.offset, request.length).collect();
+        let readable = extent.readable(request.offset, request.length);
         let can_be_made =
             |repair: &Repair| readable.contains(repair.slot) && readable.contains(repair.source);
         match self.scrub_of(request.extent).piece(id).repairs.last().copied() {
@@ -462,7 +462,7 @@ impl Mirror {
     /// Writes the seals if they are not as they should be, one writing at a time.
     pub(super) fn note_seals(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let (in_sync, stale) = (extent.in_sync().collect(), extent.with(super::Standing::Stale).collect());
+        let (in_sync, stale) = (extent.in_sync(), extent.with(super::Standing::Stale));
         if let Some(seals) = extent.seals.as_mut().and_then(|seals| seals.next_note(in_sync, stale)) {
             effects.push(Effect::Keep { extent: index, work: Box::new(Keep::Seal(seals)) });
         }
@@ -473,7 +473,7 @@ impl Mirror {
     /// [`Mirror::retry_refused`] and before the next change that needs it.
     fn seals_noted(&mut self, index: u32, failed: Slots, dropped: Slots, effects: &mut Vec<Effect>) {
         let extent = &self.extents[index as usize];
-        let is_refused = !failed.is_empty() && extent.in_sync().all(|slot| failed.contains(slot));
+        let is_refused = !failed.is_empty() && extent.in_sync().without(failed).is_empty();
         self.seals_of(index).noted(failed, dropped);
         if is_refused {
             self.refused_seals.insert(index);
@@ -526,7 +526,7 @@ impl Mirror {
     pub(super) fn unseal(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let request = self.operation(id).request;
         let extent = self.extent_of(id);
-        let in_sync: Slots = extent.in_sync().collect();
+        let in_sync = extent.in_sync();
         let is_free = extent.seals.as_mut().is_none_or(|seals| {
             seals.change(&request);
             seals.is_free(&request, in_sync)

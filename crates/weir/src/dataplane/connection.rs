@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use slab::Slab;
+use smallvec::SmallVec;
 use weir_nbd::{NbdError, Request, RequestDecoder, Session};
 use weir_qos::NodeId;
 use weir_reactor::{Buffer, Descriptor, SendBatch, Unfilled};
@@ -47,8 +48,8 @@ pub(super) struct ActiveRequest {
     /// Operations that are not done.
     pub parts_left: u32,
     pub error: Option<NbdError>,
-    /// The parts of a small write that has not been admitted.
-    pub parked: Vec<(Part, Buffer)>,
+    /// The parts of a small write that has not been admitted: most have one, which needs no memory of its own.
+    pub parked: SmallVec<[(Part, Buffer); 1]>,
     /// Zeroes are being written because the filesystem cannot zero.
     pub is_zeroing_by_writing: bool,
     /// The head of an unfragmented reply is queued: an error can no longer be told.
@@ -72,7 +73,7 @@ impl ActiveRequest {
             position: 0,
             parts_left: 0,
             error: None,
-            parked: Vec::new(),
+            parked: SmallVec::new(),
             is_zeroing_by_writing: false,
             has_begun_reply: false,
             is_reading: false,

@@ -15,18 +15,18 @@ use super::memory::Memory;
 use super::reactor::Reactor;
 use super::refusals::permission;
 use super::served_volume::{Home, Purpose, ServedVolume};
-use super::space::Permission;
+use super::space::{Permission, TakenSpace};
 use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
 
 impl Reactor {
     /// Carries out everything that a volume has asked for, and what follows from it at once, in the order in which it was
     /// asked for: what carries out an effect may call this, and then nothing happens before its own turn.
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
-        if !self.volumes[index].agenda.begin() {
-            return;
-        }
-        while let Some(effect) = self.volumes[index].next_effect() {
-            self.take_effect(index, effect);
+        while let Some(mut effects) = self.volumes[index].begin_effects() {
+            for effect in effects.drain(..) {
+                self.take_effect(index, effect);
+            }
+            self.volumes[index].agenda.end(effects);
         }
     }
 
@@ -82,24 +82,24 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
-        let is_journaled = volume.journals.seat(extent, slot).is_some() && is_journals_work(&action);
-        if is_journaled {
-            let number = number_of(volume, slot, &action, self.now_ns);
+        if volume.journals.seat(extent, slot).is_some() && is_journals_work(&action) {
+            let number = number_of(volume, slot, &action, (self.now_ns, None));
             return self.ask_journal(copy, number, &action);
         }
         let Home { is_away, is_counted, .. } = &volume.homes[home];
-        let permission = permission(*is_away, is_counted, &self.space, &action);
-        let asked_ns = match permission {
-            Permission::Granted(_) => volume.emulated.submit(self.now_ns, home, slot, &action),
-            Permission::Refused(_) | Permission::AfterALook => self.now_ns,
-        };
-        let number = number_of(volume, slot, &action, asked_ns);
-        match permission {
-            Permission::Refused(fault) => self.refuse_action(copy, number, &action, fault),
-            Permission::AfterALook => self.look_for_space((copy, number), home, action),
+        match permission(*is_away, is_counted, &self.space, &action) {
             Permission::Granted(taken) => {
-                taken.into_iter().for_each(|taken| volume.set_space(slot, number, &action, taken));
+                let asked_ns = volume.emulated.submit(self.now_ns, home, slot, &action);
+                let number = number_of(volume, slot, &action, (asked_ns, taken));
                 self.act((copy, number), home, action);
+            }
+            Permission::Refused(fault) => {
+                let number = number_of(volume, slot, &action, (self.now_ns, None));
+                self.refuse_action(copy, number, &action, fault);
+            }
+            Permission::AfterALook => {
+                let number = number_of(volume, slot, &action, (self.now_ns, None));
+                self.look_for_space((copy, number), home, action);
             }
         }
     }
@@ -169,14 +169,21 @@ impl Reactor {
         self.ring.place(token, &file, offset.into(), length.into(), placement);
     }
 
-    /// A step of zeroing has ended.
-    fn zeroed(&mut self, copy: CopyIndex, operation: OperationId, step: Step, result: Result<u32, Fault>) {
+    /// A step of zeroing has ended; the operation's home, if that was the last one and others wait there.
+    fn zeroed(
+        &mut self,
+        copy: CopyIndex,
+        operation: OperationId,
+        step: Step,
+        result: Result<u32, Fault>,
+    ) -> Option<usize> {
         let volume = &mut self.volumes[copy.volume];
         let home = volume.context(copy.slot, operation).home;
         match volume.homes[home].filesystem.next(step, result) {
             Next::Ask(step) => {
                 volume.outstanding += 1;
                 self.zero(copy, operation, step);
+                None
             }
             Next::End(result) => self.completed(copy, operation, result),
         }
@@ -210,31 +217,38 @@ impl Reactor {
             return;
         }
         let result = result.map_err(|error| self.note_fault(token, &error));
-        let (index, home) = self.place_of(token);
-        match token {
+        let (copy, waited_for) = match token {
             Token::Operation(copy, operation, _) => {
-                self.operation_answered(copy, operation, result, Memory::of(carried));
+                (copy, self.operation_answered(copy, operation, result, Memory::of(carried)))
             }
             Token::Edge(copy, operation, _, edge) => {
-                self.edge_read(copy, operation, edge, result, carried.into_target());
+                (copy, self.edge_read(copy, operation, edge, result, carried.into_target()))
             }
-            Token::Zero(copy, operation, _, step) => self.zeroed(copy, operation, step, result),
+            Token::Zero(copy, operation, _, step) => (copy, self.zeroed(copy, operation, step, result)),
+            // Nobody stands in line for these.
             Token::Allocate { copy, file: (extent, generation), piece, .. } => {
                 self.tell(copy, Answer::Allocated(extent, generation, piece));
+                (copy, None)
             }
             Token::Sync { copy, file: (extent, generation), .. } => {
                 let result = result.map(drop).and_then(|()| self.refuse_nameless(copy, extent));
                 self.tell(copy, Answer::Synced(extent, generation, result));
+                (copy, None)
             }
             Token::Receive(_)
             | Token::ReceivePayload(_)
             | Token::HangUp(_)
             | Token::Send(_)
             | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
-        }
+        };
+        self.answered(copy.volume, waited_for);
+    }
+
+    /// Something that a volume asked of its files has been answered; others wait for the media of one of its homes.
+    pub(super) fn answered(&mut self, index: VolumeIndex, waited_for: Option<usize>) {
         self.volumes[index].outstanding -= 1;
         self.carry_out(index);
-        if let Some(home) = home {
+        if let Some(home) = waited_for {
             self.release_home(index, home);
         }
         self.settle_volume(index);
@@ -261,28 +275,16 @@ impl Reactor {
         }
     }
 
-    /// The volume, and the home of it, that something was asked of.
-    fn place_of(&mut self, token: Token) -> (VolumeIndex, Option<usize>) {
-        match token {
-            Token::Operation(copy, operation, _)
-            | Token::Edge(copy, operation, ..)
-            | Token::Zero(copy, operation, ..) => {
-                (copy.volume, Some(self.volumes[copy.volume].context(copy.slot, operation).home))
-            }
-            // Nobody stands in line for these.
-            Token::Allocate { copy, .. } | Token::Sync { copy, .. } => (copy.volume, None),
-            Token::Receive(_)
-            | Token::ReceivePayload(_)
-            | Token::HangUp(_)
-            | Token::Send(_)
-            | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
-        }
-    }
-
-    /// The media are done with an operation, for good or ill.
-    pub(super) fn completed(&mut self, copy: CopyIndex, operation: OperationId, result: Result<u32, Fault>) {
-        self.left_media(copy, operation);
+    /// The media are done with an operation, for good or ill; its home, if others wait there.
+    pub(super) fn completed(
+        &mut self,
+        copy: CopyIndex,
+        operation: OperationId,
+        result: Result<u32, Fault>,
+    ) -> Option<usize> {
+        let waited_for = self.left_media(copy, operation);
         self.tell(copy, Answer::Completed(operation, result));
+        waited_for
     }
 
     /// Translates the system's error, and keeps its words in case the copy is retired for it.
@@ -316,9 +318,9 @@ impl Reactor {
         operation: OperationId,
         result: Result<u32, Fault>,
         memory: Option<Memory>,
-    ) {
+    ) -> Option<usize> {
         self.volumes[copy.volume].context(copy.slot, operation).memory = memory;
-        self.completed(copy, operation, result);
+        self.completed(copy, operation, result)
     }
 
     fn edge_read(
@@ -328,7 +330,7 @@ impl Reactor {
         edge: EdgeRead,
         result: Result<u32, Fault>,
         target: Option<Target>,
-    ) {
+    ) -> Option<usize> {
         let volume = &mut self.volumes[copy.volume];
         let (context, owner) = volume.context_and_owner(copy.slot, operation);
         let Some(Target::Buffer(mut buffer)) = target else {
@@ -336,7 +338,7 @@ impl Reactor {
         };
         merge_edge(&mut buffer, owner.part, edge);
         context.memory = Some(buffer.into());
-        self.completed(copy, operation, result);
+        self.completed(copy, operation, result)
     }
 
     pub(super) fn extent_opened(
@@ -414,15 +416,18 @@ impl Reactor {
     }
 }
 
-/// The number under which an action on a copy is asked for at an instant.
-fn number_of(volume: &mut ServedVolume, slot: usize, action: &Action, asked_ns: u64) -> AskNumber {
+/// The number under which an action on a copy is asked for at an instant, with the space that it takes.
+fn number_of(
+    volume: &mut ServedVolume,
+    slot: usize,
+    action: &Action,
+    (asked_ns, space): (u64, Option<TakenSpace>),
+) -> AskNumber {
     if let Some(operation) = action.operation() {
-        let context = volume.context(slot, operation);
-        context.asked_ns = asked_ns;
-        return context.number;
+        return volume.context(slot, operation).ask(asked_ns, space);
     }
     let file = action.extent().zip(action.generation()).expect("what names no operation names a file");
-    volume.ask(slot, file, asked_ns)
+    volume.ask(slot, file, (asked_ns, space))
 }
 
 /// True for what a journal does for a copy behind it; the rest concerns the slow file itself.

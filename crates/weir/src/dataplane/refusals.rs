@@ -139,9 +139,7 @@ impl Reactor {
             return;
         };
         self.tell(copy, Answer::Refused(extent, generation, piece, fault));
-        self.volumes[copy.volume].outstanding -= 1;
-        self.carry_out(copy.volume);
-        self.settle_volume(copy.volume);
+        self.answered(copy.volume, None);
     }
 
     fn operation_refused(
@@ -154,12 +152,8 @@ impl Reactor {
             self.is_orphaned(copy, number);
             return;
         }
-        let home = self.volumes[copy.volume].context(copy.slot, operation).home;
-        self.completed(copy, operation, Err(fault));
-        self.volumes[copy.volume].outstanding -= 1;
-        self.carry_out(copy.volume);
-        self.release_home(copy.volume, home);
-        self.settle_volume(copy.volume);
+        let waited_for = self.completed(copy, operation, Err(fault));
+        self.answered(copy.volume, waited_for);
     }
 
     /// A drive is away, or back with what it had.

@@ -14,7 +14,7 @@ use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
 use weir_volume::zeroing::Filesystem;
-use weir_volume::{Action, Generation, Mirror, OperationId};
+use weir_volume::{Generation, Mirror, OperationId};
 
 use super::capture::Capturing;
 use super::command::NewSize;
@@ -130,6 +130,18 @@ pub(super) struct Context {
     pub spent: Spent,
 }
 
+impl Context {
+    /// A drive is asked for it, which takes space if that counts.
+    pub fn ask(&mut self, asked_ns: u64, space: Option<TakenSpace>) -> AskNumber {
+        self.asked_ns = asked_ns;
+        // What it took before, for a part that is done, may go with it all.
+        if space.is_some() {
+            self.space = space;
+        }
+        self.number
+    }
+}
+
 /// A drive that a volume is on.
 pub(super) struct Home {
     pub drive: DriveId,
@@ -192,7 +204,7 @@ pub(super) struct ServedVolume {
     pub delayed_requests: usize,
     /// What it asked for and nobody has begun to carry out.
     pub effects: Vec<Effect>,
-    /// What is being carried out of that.
+    /// Whether anything is carried out.
     pub agenda: Agenda,
     /// Flushes under way by number; `None` marks a free number.
     pub flushes: Vec<Option<Ticket>>,
@@ -406,9 +418,9 @@ impl ServedVolume {
         self.publish_rest_of_all();
     }
 
-    /// What is to be carried out next.
-    pub fn next_effect(&mut self) -> Option<Effect> {
-        self.agenda.next(&mut self.effects)
+    /// What is to be carried out next, if that has not begun already.
+    pub fn begin_effects(&mut self) -> Option<Vec<Effect>> {
+        self.agenda.begin(&mut self.effects)
     }
 
     pub fn set_owner(&mut self, id: MirrorId, owner: Owner) {
@@ -464,11 +476,16 @@ impl ServedVolume {
         AskNumber(self.last_number)
     }
 
-    /// Takes note that the file of an extent of a copy is opened, allocated in, or made stable.
-    pub fn ask(&mut self, slot: usize, file: (u32, Generation), now_ns: u64) -> AskNumber {
+    /// Takes note that the file of an extent of a copy is opened, allocated in, or made stable, since when, and of the
+    /// space that it takes.
+    pub fn ask(
+        &mut self,
+        slot: usize,
+        (extent, generation): (u32, Generation),
+        (since_ns, space): (u64, Option<TakenSpace>),
+    ) -> AskNumber {
         let number = self.next_number();
-        let (extent, generation) = file;
-        let asked = Asked { extent, generation, since_ns: now_ns, space: None };
+        let asked = Asked { extent, generation, since_ns, space };
         self.copies[slot].asked.insert(number, asked);
         number
     }
@@ -478,12 +495,10 @@ impl ServedVolume {
         self.copies[slot].asked.remove(&number).map(|asked| asked.generation)
     }
 
-    /// What was asked for under a number has taken space, until it has ended.
-    pub fn set_space(&mut self, slot: usize, number: AskNumber, action: &Action, space: TakenSpace) {
-        if let Some(operation) = action.operation() {
-            self.context(slot, operation).space = Some(space);
-        } else if let Some(asked) = self.copies[slot].asked.get_mut(&number) {
-            asked.space = Some(space);
+    /// Such a question has taken space, until it is answered.
+    pub fn set_space(&mut self, slot: usize, number: AskNumber, space: Option<TakenSpace>) {
+        if let Some(asked) = self.copies[slot].asked.get_mut(&number) {
+            asked.space = space;
         }
     }
 

@@ -93,8 +93,10 @@ impl Reactor {
         drop(space);
         volume.outstanding -= 1;
         if let Some((home, cost)) = media {
-            locked(&volume.homes[home].place.pool).pool.completed(self.now_ns, cost);
-            self.release_home(copy.volume, home);
+            let is_waited_for = locked(&volume.homes[home].place.pool).pool.completed(self.now_ns, cost);
+            if is_waited_for {
+                self.release_home(copy.volume, home);
+            }
         }
         self.settle_volume(copy.volume);
         true

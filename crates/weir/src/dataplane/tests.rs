@@ -235,7 +235,7 @@ fn piece_whose_file_was_given_up_during_a_look_is_not_reserved() {
     // Nothing is open, so that no generation is that of an open file.
     let generation = Generation::default();
     assert!(!volume.mirror.is_current(0, 7, generation));
-    let number = volume.ask(0, (7, generation), 0);
+    let number = volume.ask(0, (7, generation), (0, None));
     volume.outstanding += 1;
     let action = Action::Allocate { extent: 7, generation, piece: 0 };
     world.reactor.space_seen(SpaceAnswer { copy, number, action, needed_bytes: Ok(0) });
@@ -255,10 +255,9 @@ fn what_is_given_up_keeps_its_space_until_it_comes_back() {
     look();
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
     let generation = Generation::default();
-    let number = volume.ask(0, (0, generation), 0);
+    let taken = space.take(LEFT_BYTES).unwrap();
+    let number = volume.ask(0, (0, generation), (0, Some(taken)));
     volume.outstanding += 1;
-    let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
-    volume.set_space(0, number, &allocate, space.take(LEFT_BYTES).unwrap());
     volume.give_up_asked(0, 0);
     look();
     assert!(space.take(1).is_none(), "it may still be done");

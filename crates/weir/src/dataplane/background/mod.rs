@@ -262,8 +262,10 @@ impl Reactor {
         }
         if let Some(cost) = cost {
             let pool = SharedPool::clone(&served.pool);
-            locked(&pool).pool.completed(now_ns, cost);
-            self.release_pool(&pool);
+            let is_waited_for = locked(&pool).pool.completed(now_ns, cost);
+            if is_waited_for {
+                self.release_pool(&pool);
+            }
         }
         self.go_on(key);
     }

@@ -176,8 +176,12 @@ impl Reactor {
         self.submit(copy, action);
     }
 
-    /// The media are done with an operation; others may go.
-    pub(in crate::dataplane) fn left_media(&mut self, copy: CopyIndex, operation: OperationId) {
+    /// The media are done with an operation; its home, if others wait there that may go now.
+    pub(in crate::dataplane) fn left_media(
+        &mut self,
+        copy: CopyIndex,
+        operation: OperationId,
+    ) -> Option<usize> {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[copy.volume];
         let context = volume.context(copy.slot, operation);
@@ -185,7 +189,8 @@ impl Reactor {
         let home = context.home;
         let cost = context.cost.expect("what comes from the media had gone there");
         let place = &volume.homes[home].place;
-        locked(&place.pool).pool.completed(now_ns, cost);
+        let is_waited_for = locked(&place.pool).pool.completed(now_ns, cost);
+        is_waited_for.then_some(home)
     }
 
     /// Lets operations go that the pools of a volume's drives have room for.

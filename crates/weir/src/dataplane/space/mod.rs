@@ -186,10 +186,10 @@ impl Reactor {
             Permission::AfterALook => unreachable!("it was looked"),
         };
         let asked_ns = volume.emulated.submit(self.now_ns, home, copy.slot, &action);
-        if let Some(operation) = action.operation() {
-            volume.context(copy.slot, operation).asked_ns = asked_ns;
+        match action.operation() {
+            Some(operation) => _ = volume.context(copy.slot, operation).ask(asked_ns, taken),
+            None => volume.set_space(copy.slot, number, taken),
         }
-        taken.into_iter().for_each(|taken| volume.set_space(copy.slot, number, &action, taken));
         self.act((copy, number), home, action);
     }
 }
