@@ -13,6 +13,8 @@ mod machine;
 mod recording;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -24,6 +26,9 @@ use crate::world::tools;
 /// Programs that building and running guests needs.
 const PROGRAMS: [&str; 8] =
     ["qemu-system-x86_64", "busybox", "cpio", "dmsetup", "mkfs.ext4", "mkfs.xfs", "strip", "xz"];
+
+/// Guests that run at once: each keeps one processor busy, and takes 1.5 GiB of memory at most.
+const GUESTS_AT_ONCE: usize = 2;
 
 /// Runs all cases, or the one that is named, each in a guest of its own.
 pub fn run(mut arguments: Arguments) -> Result<()> {
@@ -37,23 +42,38 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let kernel = kernel::ready(&folder)?;
     let image = folder.join("initramfs");
     image::make(&folder, &image, &kernel, &image::build(&root)?)?;
-    let mut failures = 0;
-    for name in &names {
-        let start = Instant::now();
-        let outcome = machine::run(&folder, &kernel, &image, name);
-        let seconds = start.elapsed().as_secs();
-        match outcome {
-            Ok(()) => println!("guest: {name}: holds ({seconds} s)"),
-            Err(error) => {
-                failures += 1;
-                println!("guest: {name}: FAILS ({seconds} s): {error:#}");
-            }
-        }
-    }
+    let failures = run_all(&names, &|name| machine::run(&folder, &kernel, &image, name));
     match failures {
         0 => Ok(()),
         _ => bail!("{failures} of {} guest cases failed; consoles: {}/*.log", names.len(), folder.display()),
     }
+}
+
+/// Runs the cases, some at once, and tells of each as it ends; returns how many do not hold.
+fn run_all(names: &[&str], run_one: &(dyn Fn(&str) -> Result<()> + Sync)) -> usize {
+    let waiting = Mutex::new(names.iter());
+    let next = || waiting.lock().expect("nobody panics with the list in hand").next();
+    let failures = AtomicUsize::new(0);
+    let work = || {
+        while let Some(name) = next() {
+            let start = Instant::now();
+            let outcome = run_one(name);
+            let seconds = start.elapsed().as_secs();
+            match outcome {
+                Ok(()) => println!("guest: {name}: holds ({seconds} s)"),
+                Err(error) => {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                    println!("guest: {name}: FAILS ({seconds} s): {error:#}");
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..GUESTS_AT_ONCE {
+            scope.spawn(work);
+        }
+    });
+    failures.into_inner()
 }
 
 /// True if there is such a case.
@@ -87,4 +107,21 @@ pub fn run_inside(mut arguments: Arguments) -> Result<()> {
 fn target(root: &Path) -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root.join(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_runs_once_and_each_failure_counts() {
+        let ran = Mutex::new(Vec::new());
+        let failures = run_all(&["a", "b", "c", "d", "e"], &|name| {
+            ran.lock().unwrap().push(name.to_owned());
+            if name < "d" { Ok(()) } else { bail!("as wished") }
+        });
+        let mut ran = ran.into_inner().unwrap();
+        ran.sort();
+        assert_eq!((failures, ran.join("")), (2, "abcde".to_owned()));
+    }
 }
