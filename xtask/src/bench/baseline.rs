@@ -1,29 +1,32 @@
 //! What a request costs the processor beside an earlier daemon, whose binary `WEIR_BASELINE` names: both run and serve the
-//! same loads in turn, second by second, so that a slow moment of the machine hits both alike. With the daemon's own binary
-//! it shows how exact that is on a machine.
+//! same load in turn, some milliseconds each, so that a slow moment of the machine hits both alike. With the daemon's own
+//! binary it shows how exact that is on a machine.
 
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::{GIB, Options};
 use crate::numbers::{median, quantile};
 use crate::report::{Report, print_table};
 use crate::world::daemon::Daemon;
-use crate::world::fio::Load;
+use crate::world::fio::{Load, Running};
 use crate::world::folder::Folder;
 
 /// Environment variable that names the earlier daemon.
 const BASELINE: &str = "WEIR_BASELINE";
 /// Most processor time per request, of that of the earlier daemon: what differs between two runs of one daemon.
 const PROCESSOR_MOST: f64 = 1.03;
-/// Rounds, and seconds of each load, at full length and in a quick run: what differs between two daemons that were started is
-/// more than what differs between two seconds of one.
-const ROUNDS: (usize, u64) = (16, 1);
-const ROUNDS_QUICK: (usize, u64) = (2, 1);
-/// Whose turn it is within a round, for each load: the daemon under test (0) and the earlier one (1) as early, and as late.
-const TURNS: [usize; 4] = [0, 1, 1, 0];
+/// Rounds at full length and in a quick run: two daemons that were started differ more than two moments of one.
+const ROUNDS: usize = 30;
+const ROUNDS_QUICK: usize = 2;
+/// How long it is the turn of one of two loads, and how many turns both have together in a round. Where each served for a
+/// second at a time, one daemon beside itself had ratios from 0.95 to 1.06 in half of the rounds.
+const TURN: Duration = Duration::from_millis(50);
+const TURNS: usize = 40;
 
 /// What is read and written of a volume: little, so that what differs is the daemons and not the way to memory.
 const SIZE_BYTES: u64 = GIB / 32;
@@ -66,10 +69,10 @@ pub fn run(options: &Options) -> Result<Report> {
         println!("{BASELINE} names no daemon to compare with: nothing is measured");
         return Ok(report);
     };
-    let (rounds, seconds) = if options.is_quick { ROUNDS_QUICK } else { ROUNDS };
+    let rounds = if options.is_quick { ROUNDS_QUICK } else { ROUNDS };
     let mut costs: Vec<[Vec<f64>; 2]> = vec![Default::default(); WORKLOADS.len()];
     for round in 0..rounds {
-        let measured = measure([&options.binary, &baseline], (round, seconds))?;
+        let measured = measure([&options.binary, &baseline], round)?;
         for (costs, measured) in costs.iter_mut().zip(measured) {
             costs.iter_mut().zip(measured).for_each(|(costs, cost)| costs.push(cost));
         }
@@ -81,9 +84,8 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 /// Processor time per request of each load, in microseconds, of two daemons that are started for it: where its memory
-/// happens to lie makes a difference of a tenth or more, which is another one in each round. Both run at once and take
-/// turns second by second, so that what slows the machine for some seconds hits both alike; who waits takes next to nothing.
-fn measure(binaries: [&Path; 2], (round, seconds): (usize, u64)) -> Result<Vec<[f64; 2]>> {
+/// happens to lie makes a difference of a tenth or more, which is another one in each round.
+fn measure(binaries: [&Path; 2], round: usize) -> Result<Vec<[f64; 2]>> {
     let folders = [Folder::in_memory("weir-bench-now")?, Folder::in_memory("weir-bench-before")?];
     let start_one = |which: usize| start(binaries[which], &folders[which]);
     // The daemon started first seemed to cost more for large reads, also where both were the same one; why is not known.
@@ -94,24 +96,59 @@ fn measure(binaries: [&Path; 2], (round, seconds): (usize, u64)) -> Result<Vec<[
             [start_one(0)?, before]
         }
     };
-    let mut costs = |workload: &Workload| -> Result<[f64; 2]> {
-        let mut spent = [Spent::default(); 2];
-        for turn in TURNS {
-            // Whoever comes first in one round comes second in the next.
-            let which = (turn + round) % 2;
-            let load = Load {
-                pattern: workload.pattern,
-                block_bytes: workload.block_bytes,
-                depth: workload.depth,
-                seconds,
-                extra: vec![format!("--cpus_allowed={}", CORES.0)],
-                ..Load::new("load", daemons[which].volume(&volume_of(workload)), SIZE_BYTES)
-            };
-            spent[which].add(&mut daemons[which], &folders[which], &load)?;
-        }
-        Ok(spent.map(|spent| spent.us_per_request()))
-    };
-    WORKLOADS.iter().map(&mut costs).collect()
+    WORKLOADS.iter().map(|workload| compare(workload, &mut daemons, &folders, round)).collect()
+}
+
+/// Processor time per request of both daemons, in microseconds, of a load on each: one goes on while the other is stopped.
+fn compare(
+    workload: &Workload,
+    daemons: &mut [Daemon; 2],
+    folders: &[Folder; 2],
+    round: usize,
+) -> Result<[f64; 2]> {
+    let before = processor_times(daemons)?;
+    let start = |which: usize| load(workload, &daemons[which]).start(folders[which].path());
+    let mut loads = [start(0)?, start(1)?];
+    take_turns(&mut loads, round);
+    let mut requests = [0; 2];
+    for (load, requests) in loads.into_iter().zip(&mut requests) {
+        let outcome = load.finish()?;
+        ensure!(outcome.error == 0, "fio failed with error {}", outcome.error);
+        *requests = outcome.requests.max(1);
+    }
+    let after = processor_times(daemons)?;
+    Ok([0, 1].map(|which| (after[which] - before[which]).as_secs_f64() * 1e6 / requests[which] as f64))
+}
+
+fn processor_times(daemons: &mut [Daemon; 2]) -> Result<[Duration; 2]> {
+    let [now, before] = daemons;
+    Ok([now.process().processor_time()?, before.process().processor_time()?])
+}
+
+/// Lets one load go on at a time; whoever begins in one round comes second in the next. At the end both are told to stop.
+fn take_turns(loads: &mut [Running; 2], round: usize) {
+    for turn in 0..TURNS {
+        let (mine, other) = ((round + turn) % 2, (round + turn + 1) % 2);
+        loads[other].pause();
+        loads[mine].resume();
+        sleep(TURN);
+    }
+    for load in loads {
+        load.stop();
+        load.resume();
+    }
+}
+
+/// A load that goes on until it is stopped.
+fn load(workload: &Workload, daemon: &Daemon) -> Load {
+    Load {
+        pattern: workload.pattern,
+        block_bytes: workload.block_bytes,
+        depth: workload.depth,
+        seconds: 3600,
+        extra: vec![format!("--cpus_allowed={}", CORES.0)],
+        ..Load::new("load", daemon.volume(&volume_of(workload)), SIZE_BYTES)
+    }
 }
 
 fn volume_of(workload: &Workload) -> String {
@@ -149,24 +186,4 @@ fn judge(workload: &Workload, costs: [Vec<f64>; 2], report: &mut Report) -> Vec<
     report.claim(what, format!("{ratio:.3}"), ratio <= PROCESSOR_MOST);
     let half = format!("{low:.3} to {high:.3}");
     vec![name.to_owned(), format!("{now_us:.2}"), format!("{before_us:.2}"), format!("{ratio:.3}"), half]
-}
-
-/// What a daemon spent on a load.
-#[derive(Clone, Copy, Default)]
-struct Spent {
-    processor_seconds: f64,
-    requests: u64,
-}
-
-impl Spent {
-    fn add(&mut self, daemon: &mut Daemon, folder: &Folder, load: &Load) -> Result<()> {
-        let before = daemon.process().processor_seconds()?;
-        self.requests += load.run(folder.path())?.requests;
-        self.processor_seconds += daemon.process().processor_seconds()? - before;
-        Ok(())
-    }
-
-    fn us_per_request(self) -> f64 {
-        self.processor_seconds * 1e6 / self.requests.max(1) as f64
-    }
 }

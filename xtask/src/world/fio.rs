@@ -227,6 +227,16 @@ impl Running {
         self.process.signal(Signal::INT);
     }
 
+    /// Stops fio where it is: what is outstanding completes, and nothing follows it.
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets fio go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
     /// Waits for the end and reads what was measured.
     pub fn finish(mut self) -> Result<Outcome> {
         // fio's exit status says too little: an interrupted load fails too. Its own error number is kept.

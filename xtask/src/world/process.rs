@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::time::{clock_getcpuclockid, clock_gettime};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest time until a program is ready, or has ended, which is only ever reached by one that hangs.
@@ -127,11 +128,16 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Processor time that all threads have used, in seconds, user and system together.
+    /// Processor time that all threads have used, also those that have ended, user and system together.
+    pub fn processor_time(&self) -> Result<Duration> {
+        let id = nix::unistd::Pid::from_raw(i32::try_from(self.id())?);
+        let time = clock_getcpuclockid(id).and_then(clock_gettime);
+        Ok(time.with_context(|| format!("{} has no processor time", self.name))?.into())
+    }
+
+    /// The same in seconds.
     pub fn processor_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        let ticks = ticks_of(&stat).with_context(|| format!("/proc/{}/stat is odd", self.id()))?;
-        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        Ok(self.processor_time()?.as_secs_f64())
     }
 
     /// Memory in use, in bytes.
@@ -151,21 +157,24 @@ impl Drop for Process {
     }
 }
 
-/// utime and stime of `/proc/PID/stat`; the program's name may hold blanks and brackets.
-fn ticks_of(stat: &str) -> Option<u64> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_read_past_an_odd_name() {
-        let stat = "7 (a b) c) S 1 7 7 0 -1 0 1 2 3 4 50 6 9 9 20 0 1 0";
-        assert_eq!(ticks_of(stat), Some(56));
-        assert_eq!(ticks_of("7"), None);
+    fn processor_time_of_a_process_that_works_grows_and_of_one_that_is_stopped_does_not() {
+        let folder = std::env::temp_dir();
+        let name = format!("weir-busy-{}", std::process::id());
+        let arguments = ["-c", "while :; do :; done"].map(str::to_owned);
+        let mut process = Process::start(&name, &folder, "sh", &arguments).unwrap();
+        let used = |process: &Process| process.processor_time().unwrap();
+        process.wait_until(|process| used(process) > Duration::from_millis(20)).unwrap();
+        process.signal(Signal::STOP);
+        let state = format!("/proc/{}/stat", process.id());
+        process.wait_until(|_| std::fs::read_to_string(&state).unwrap().contains(") T ")).unwrap();
+        assert_eq!(used(&process), used(&process));
+        drop(process);
+        std::fs::remove_file(folder.join(format!("{name}.log"))).unwrap();
     }
 
     #[test]
