@@ -189,10 +189,7 @@ impl Reactor {
                 }
             }
             self.go_on_with_step(copy.volume);
-        } else if self.is_orphaned(copy, number) {
-            // Which has settled the volume: it may be gone.
-            return;
-        } else {
+        } else if !self.is_orphaned(copy, number) {
             self.volumes[copy.volume].outstanding -= 1;
         }
         self.settle_volume(copy.volume);

@@ -170,7 +170,7 @@ impl Reactor {
     }
 
     /// A step of zeroing has ended; the operation's home, if that was the last one and others wait there.
-    fn zeroed(
+    pub(super) fn zeroed(
         &mut self,
         copy: CopyIndex,
         operation: OperationId,
@@ -182,6 +182,8 @@ impl Reactor {
         match volume.homes[home].filesystem.next(step, result) {
             Next::Ask(step) => {
                 volume.outstanding += 1;
+                // The drive has answered: for the next answer it has its time again.
+                volume.context(copy.slot, operation).asked_ns = self.now_ns;
                 self.zero(copy, operation, step);
                 None
             }

@@ -80,6 +80,8 @@ pub(super) struct Reactor {
     /// Connections that drain or close; looked after at the end of each round, so that no index becomes
     /// invalid within one.
     pub ending: Vec<ConnectionIndex>,
+    /// Volumes that may have become quiet while somebody was at work on them; settled at the end of each round likewise.
+    pub unsettled: Vec<VolumeIndex>,
     /// Empty batches for reuse.
     pub spare_batches: Vec<Outgoing>,
     clock: Clock,
@@ -146,6 +148,7 @@ impl Reactor {
             stalled_clients_look_ns: None,
             returns_seen: 0,
             ending: Vec::new(),
+            unsettled: Vec::new(),
             spare_batches: Vec::new(),
             clock: Clock,
             commands,
@@ -221,6 +224,7 @@ impl Reactor {
         self.end_stalled_clients();
         self.send_outgoing();
         self.settle_ending();
+        self.settle_unsettled();
     }
 
     /// Waits for the next thing, unless something has ended that is to be taken in the next round.
@@ -534,6 +538,15 @@ impl Reactor {
     pub fn clear_alarms(&self, volume: VolumeId, extent: u32) {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
+    }
+
+    fn settle_unsettled(&mut self) {
+        while let Some(index) = self.unsettled.pop() {
+            // It may have been settled, and closed, meanwhile.
+            if self.volumes.contains(index) {
+                self.settle_volume(index);
+            }
+        }
     }
 
     /// Does what was put off until a volume is quiet.

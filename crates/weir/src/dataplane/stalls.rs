@@ -12,6 +12,7 @@ use weir_volume::mirror::Answer;
 
 use super::locked;
 use super::reactor::Reactor;
+use super::sharing::SharedPool;
 use super::space::TakenSpace;
 use super::token::{AskNumber, CopyIndex, VolumeIndex};
 
@@ -38,6 +39,16 @@ pub(super) struct OrphanedIo {
 /// What was given up, by copy and number.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
+
+/// What came of looking for something among what was given up.
+pub(super) enum Orphan {
+    /// It was not given up.
+    Unknown,
+    /// It was, and is gone.
+    Ended,
+    /// It was, and is gone, and others wait in this pool for the room that it left.
+    LeftRoom(SharedPool),
+}
 
 impl OrphanedIos {
     pub fn add(&mut self, slot: usize, number: AskNumber, io: OrphanedIo) {
@@ -84,21 +95,31 @@ impl Reactor {
         volume.outstanding -= 1;
     }
 
-    /// What was given up has come back, or its turn in line has come. True if it was that.
+    /// What was given up has come back. True if it was that.
     pub(super) fn is_orphaned(&mut self, copy: CopyIndex, number: AskNumber) -> bool {
+        match self.end_orphan(copy, number) {
+            Orphan::Unknown => false,
+            Orphan::Ended => true,
+            Orphan::LeftRoom(pool) => {
+                self.release_pool(&pool);
+                true
+            }
+        }
+    }
+
+    /// Forgets what was given up, which has come back, or whose turn in line has come. Its volume is settled at the end of the
+    /// round: whoever calls this may be at work on the same one.
+    pub(super) fn end_orphan(&mut self, copy: CopyIndex, number: AskNumber) -> Orphan {
         let volume = &mut self.volumes[copy.volume];
         let Some(OrphanedIo { media, space, .. }) = volume.orphans.0.remove(&(copy.slot, number)) else {
-            return false;
+            return Orphan::Unknown;
         };
         drop(space);
         volume.outstanding -= 1;
-        if let Some((home, cost)) = media {
-            let is_waited_for = locked(&volume.homes[home].place.pool).pool.completed(self.now_ns, cost);
-            if is_waited_for {
-                self.release_home(copy.volume, home);
-            }
-        }
-        self.settle_volume(copy.volume);
-        true
+        self.unsettled.push(copy.volume);
+        let Some((home, cost)) = media else { return Orphan::Ended };
+        let pool = &volume.homes[home].place.pool;
+        let is_waited_for = locked(pool).pool.completed(self.now_ns, cost);
+        if is_waited_for { Orphan::LeftRoom(SharedPool::clone(pool)) } else { Orphan::Ended }
     }
 }

@@ -6,15 +6,19 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 use weir_nbd::{ExportInfo, Session};
+use weir_qos::{Cost, Kind, Verdict};
 use weir_reactor::Unfilled;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::{Account, Standing};
-use weir_volume::{Action, Generation};
+use weir_volume::zeroing::Step;
+use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
 use crate::dataplane::copies::CopyChange;
+use crate::dataplane::sharing::{Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
-use crate::dataplane::token::CopyIndex;
+use crate::dataplane::stalls::{OrphanedIo, STALL_NS};
+use crate::dataplane::token::{AskNumber, CopyIndex};
 use crate::store::extent_file_name;
 
 /// Enough for a ring to register it.
@@ -24,6 +28,9 @@ const TURNS_MAX: usize = 10_000;
 const VOLUME: VolumeId = VolumeId::from_bytes([1; 16]);
 const READ: u16 = 0;
 const WRITE: u16 = 1;
+const WRITE_ZEROES: u16 = 6;
+/// The flag by which a client wants no hole for its zeroes.
+const NO_HOLE: u8 = 2;
 
 /// A reactor with a volume of one extent.
 struct World {
@@ -31,11 +38,17 @@ struct World {
     orders: Sender<Command>,
     alarms: Alarms,
     folder: TempDir,
+    /// How many operations a drive is asked for at once, if that is fixed.
+    queue_target: Option<u32>,
 }
 
 impl World {
     /// Each replica is in a folder of its own, on the drive that the sources are on.
     fn new(replicas: usize) -> World {
+        World::with_queue_target(replicas, None)
+    }
+
+    fn with_queue_target(replicas: usize, queue_target: Option<u32>) -> World {
         let pool = BufferPool::new(POOL_BYTES).unwrap();
         let ring = Ring::new(RingConfig::default(), pool.clone()).unwrap();
         assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
@@ -46,7 +59,7 @@ impl World {
         let ties = Ties { index: 0, commands, commons, alarms: Arc::clone(&alarms) };
         let reactor = Reactor::new(ring, pool, helper, ties);
         let folder = tempfile::tempdir_in(".").unwrap();
-        let mut world = World { reactor, orders, alarms, folder };
+        let mut world = World { reactor, orders, alarms, folder, queue_target };
         world.open(replicas);
         world
     }
@@ -81,7 +94,7 @@ impl World {
         let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
         file.set_len(EXTENT_BYTES).unwrap();
         let (paths, background, paces) = Default::default();
-        let pool = Pool::new(MediaModel::UNKNOWN, None, Clock.now_ns());
+        let pool = Pool::new(MediaModel::UNKNOWN, self.queue_target, Clock.now_ns());
         let pool = Arc::new(Mutex::new(PoolState { pool, paths, background, paces }));
         let (drive, is_counted) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
         NewHome { drive, directory, read_cost: 1, is_counted, media: None, pool }
@@ -264,4 +277,80 @@ fn what_is_given_up_keeps_its_space_until_it_comes_back() {
     assert!(world.reactor.is_orphaned(CopyIndex { volume: index, slot: 0 }, number));
     look();
     assert!(space.take(1).is_some());
+}
+
+/// Has so many reads of a volume's second replica stand in line behind one that is at the drive, and gives them up; the one
+/// that is at the drive, and what it costs.
+fn give_up_in_line(world: &mut World, count: usize) -> (CopyIndex, AskNumber, Cost) {
+    let reactor = &mut world.reactor;
+    let (index, _) = reactor.volumes.iter().next().unwrap();
+    let copy = CopyIndex { volume: index, slot: 1 };
+    let leaf = reactor.background_leaf(index, 1, BackgroundKind::Scrub);
+    let mut at_drive = Vec::new();
+    for operation in (0..=count).map(|count| OperationId(count as u32)) {
+        let volume = &mut reactor.volumes[index];
+        let (number, pending) = (volume.next_number(), reactor.pending.vacant_key());
+        volume.outstanding += 1;
+        let mut state = locked(&volume.homes[1].place.pool);
+        let cost = state.pool.cost(Kind::Read, 4096, true);
+        let verdict = state.pool.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
+        drop(state);
+        if verdict == Verdict::Run {
+            at_drive.push((copy, number, cost));
+            continue;
+        }
+        volume.orphans.add(1, number, OrphanedIo { extent: 0, media: Some((1, cost)), space: None });
+        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
+        reactor.pending.insert(Pending::Volume { copy, number, action });
+    }
+    assert_eq!(at_drive.len(), 1, "all others wait");
+    at_drive[0]
+}
+
+#[test]
+fn volume_is_closed_once_what_was_given_up_has_had_its_turn() {
+    for (count, is_given_up) in [(0, true), (1, true), (1, false), (100_000, true), (100_000, false)] {
+        let mut world = World::with_queue_target(2, Some(1));
+        let (copy, number, cost) = give_up_in_line(&mut world, count);
+        let (done, answer) = sync_channel(1);
+        world.order(Command::Close { volume: VOLUME, done });
+        assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
+        let reactor = &mut world.reactor;
+        if is_given_up {
+            let given_up = OrphanedIo { extent: 0, media: Some((1, cost)), space: None };
+            reactor.volumes[copy.volume].orphans.add(1, number, given_up);
+            assert!(reactor.is_orphaned(copy, number));
+        } else {
+            let is_waited_for = locked(&reactor.volumes[copy.volume].homes[1].place.pool)
+                .pool
+                .completed(reactor.now_ns, cost);
+            assert!(is_waited_for);
+            reactor.answered(copy.volume, Some(1));
+        }
+        world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());
+        assert!(world.reactor.pending.is_empty());
+    }
+}
+
+#[test]
+fn drive_that_answers_each_step_of_zeroing_is_not_given_up() {
+    let mut world = World::new(2);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    let mut zeroes = request(WRITE_ZEROES, 0, 4096);
+    zeroes[5] = NO_HOLE;
+    client.write_all(&zeroes).unwrap();
+    let (index, _) = world.reactor.volumes.iter().next().unwrap();
+    world.turn_until("zeroing begins", |reactor| reactor.volumes[index].mirror.operations() > 0);
+    let (operation, copy) = (OperationId(0), CopyIndex { volume: index, slot: 0 });
+    assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
+    let is_late = |reactor: &Reactor| {
+        let stalled = reactor.volumes[index].stalled(reactor.now_ns - STALL_NS);
+        stalled.contains(&(0, 0))
+    };
+    world.reactor.now_ns += STALL_NS + 1;
+    assert!(is_late(&world.reactor));
+    world.reactor.volumes[index].outstanding -= 1;
+    world.reactor.zeroed(copy, operation, Step::Zero, Err(Fault::Unsupported));
+    assert!(!is_late(&world.reactor), "it has just been asked for the next step");
 }

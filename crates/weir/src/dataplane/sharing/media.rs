@@ -14,6 +14,7 @@ use crate::dataplane::command::NewHome;
 use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::{Home, Purpose};
+use crate::dataplane::stalls::Orphan;
 use crate::dataplane::token::{AskNumber, ConnectionIndex, CopyIndex, VolumeIndex};
 
 /// Where a volume stands in line for its drive.
@@ -157,15 +158,21 @@ impl Reactor {
         }
     }
 
-    /// An operation that waited may go.
-    pub(in crate::dataplane) fn granted(&mut self, grant: MediaGrant) {
-        let (copy, number, action) = match self.pending.remove(grant.pending) {
-            Pending::Volume { copy, number, action } => (copy, number, action),
-            Pending::Background(index) => return self.carry_out_step(index),
-        };
-        if self.is_orphaned(copy, number) {
-            return;
+    /// An operation that waited may go. If it was given up meanwhile, it leaves its room at once; the pool, if others wait
+    /// for that.
+    fn granted(&mut self, grant: MediaGrant) -> Option<SharedPool> {
+        match self.pending.remove(grant.pending) {
+            Pending::Background(index) => self.carry_out_step(index),
+            Pending::Volume { copy, number, action } => match self.end_orphan(copy, number) {
+                Orphan::Unknown => self.go_to_media(copy, action, &grant),
+                Orphan::Ended => {}
+                Orphan::LeftRoom(pool) => return Some(pool),
+            },
         }
+        None
+    }
+
+    fn go_to_media(&mut self, copy: CopyIndex, action: Action, grant: &MediaGrant) {
         let now_ns = self.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
             let context = self.volumes[copy.volume].context(copy.slot, operation);
@@ -202,19 +209,22 @@ impl Reactor {
 
     /// Lets operations go that the pool of one of a volume's drives has room for.
     pub(in crate::dataplane) fn release_home(&mut self, index: VolumeIndex, home: usize) {
-        // It may have been closed by what it just did.
-        let Some(home) = self.volumes.get(index).and_then(|volume| volume.homes.get(home)) else { return };
-        let mut own = std::mem::take(&mut self.spare_grants);
-        take_grants(&home.place.pool, self.now_ns, self.index, &self.commons, &mut own);
-        own.drain(..).for_each(|grant| self.granted(grant));
-        self.spare_grants = own;
+        let pool = SharedPool::clone(&self.volumes[index].homes[home].place.pool);
+        self.release_pool(&pool);
     }
 
     /// Lets operations go that a pool has room for.
     pub(in crate::dataplane) fn release_pool(&mut self, pool: &SharedPool) {
-        let mut own = Vec::new();
-        take_grants(pool, self.now_ns, self.index, &self.commons, &mut own);
-        own.into_iter().for_each(|grant| self.granted(grant));
+        let mut own = std::mem::take(&mut self.spare_grants);
+        // Thousands that were given up may stand in line, each of which makes room for the next.
+        let mut is_waited_for = true;
+        while std::mem::take(&mut is_waited_for) {
+            take_grants(pool, self.now_ns, self.index, &self.commons, &mut own);
+            for grant in own.drain(..) {
+                is_waited_for |= self.granted(grant).is_some();
+            }
+        }
+        self.spare_grants = own;
     }
 
     /// Takes what other reactors found may go.
@@ -222,7 +232,11 @@ impl Reactor {
         for mail in self.commons.collect(self.index) {
             match mail {
                 Mail::Admitted(admitted) => self.admitted(admitted),
-                Mail::Granted(grant) => self.granted(grant),
+                Mail::Granted(grant) => {
+                    if let Some(pool) = self.granted(grant) {
+                        self.release_pool(&pool);
+                    }
+                }
             }
         }
     }
