@@ -217,29 +217,27 @@ impl Control {
     pub fn check_extent_files(&self) {
         self.look_for_absences();
         let volumes: Vec<_> = self.model().volumes.keys().copied().collect();
-        for id in volumes {
-            let faults = self.extent_faults(id);
-            // A resize or a deletion in between makes what was found meaningless: look again while no change has the
-            // volume, so that a fault is only ever raised for what should be there.
-            let faults = match faults.is_empty() {
-                true => faults,
-                false => {
-                    let Some(mut change) = self.try_volume_change(&[id], &[]) else { continue };
-                    change.beside(|| {
-                        let mut faults = self.extent_faults(id);
-                        // A drive may have gone meanwhile, whose files are away then and not damaged.
-                        faults.retain(|(drive, _)| self.is_in_place(*drive));
-                        faults
-                    })
-                }
-            };
+        volumes.into_iter().for_each(|id| self.check_files_of(id));
+        // Since when an alarm stands is known whether anybody asks for it or not.
+        self.shown_alarms();
+    }
+
+    fn check_files_of(&self, id: VolumeId) {
+        if self.extent_faults(id).is_empty() {
+            return self.alarms.set_extents(id, Vec::new());
+        }
+        // A resize or a deletion in between makes what was found meaningless: look again while no change has the volume, so
+        // that a fault is only ever raised for what should be there, and before a deletion forgets all that stands.
+        let Some(mut change) = self.try_volume_change(&[id], &[]) else { return };
+        change.beside(|| {
+            let mut faults = self.extent_faults(id);
+            // A drive may have gone meanwhile, whose files are away then and not damaged.
+            faults.retain(|(drive, _)| self.is_in_place(*drive));
             self.retire_copies(id, &faults);
             let mut shown = Faults::default();
             faults.into_iter().for_each(|(_, fault)| shown.push(fault));
             self.alarms.set_extents(id, shown.into_vec());
-        }
-        // Since when an alarm stands is known whether anybody asks for it or not.
-        self.shown_alarms();
+        });
     }
 
     /// Has the data plane use damaged extent files no more: a file that was shortened would otherwise grow again under
