@@ -353,6 +353,10 @@ impl Control {
             let fault = faults.entry(id).or_default();
             *fault = fault.take().or(progress.snapshot().fault.map(alarm));
         }
+        let _change = self.begin_change();
+        let model = self.model();
+        let is_pending = |id: VolumeId| model.cleanups.keys().any(|key| key.0 == id);
+        faults.retain(|id, _| is_pending(*id));
         faults.into_iter().for_each(|(id, fault)| self.alarms.set_volume(id, fault));
     }
 

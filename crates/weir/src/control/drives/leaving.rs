@@ -252,6 +252,9 @@ impl Control {
             model.drives.remove(&id);
             model.cleanups.retain(|_, cleanup| cleanup.drive != id);
         });
+        // What of them could not be given back there is nobody's concern any more.
+        let is_gone = |volume: &&VolumeId| !self.model().volumes.contains_key(*volume);
+        cleanups.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
         self.leaving.forget(id);
         self.data_plane.forget_drive(id);
         self.bring_drive_copy_up_to_date();

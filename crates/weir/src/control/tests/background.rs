@@ -152,6 +152,31 @@ fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
 }
 
 #[test]
+fn what_could_not_be_given_back_is_no_alarm_once_its_drive_is_given_up() {
+    let (_folder, state) = state();
+    let path = state.join("d2");
+    std::fs::create_dir_all(&path).unwrap();
+    let world = World::start(&state);
+    let drive = world.control.add_drive(AddDrive::new(path.clone())).unwrap().record.id;
+    let on_drive = CreateVolume { drive: Some(name("d2")), ..volume(None, "vol1", 3 * GIB) };
+    let id = world.control.create_volume(on_drive).unwrap().record.id;
+    let extent = world.control.store(drive).unwrap().extents(id).join("00000001");
+    std::fs::remove_file(&extent).unwrap();
+    std::fs::create_dir(&extent).unwrap();
+    delete(&world.control, "vol1");
+    wait_for_job(&world.control, |job| {
+        job.progress.as_ref().is_some_and(|progress| progress.fault.is_some())
+    });
+    world.control.settle_background();
+    assert_eq!(world.control.alarms().len(), 1);
+    std::fs::rename(&path, state.join("away")).unwrap();
+    world.control.check_extent_files();
+    world.control.remove_drive(&name("d2"), None).unwrap();
+    world.control.settle_background();
+    assert_eq!(world.control.alarms(), []);
+}
+
+#[test]
 fn what_was_cut_off_never_comes_back() {
     let (_folder, state) = state();
     let world = World::start(&state);
