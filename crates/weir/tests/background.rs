@@ -50,7 +50,7 @@ fn create_on(daemon: &Daemon, volume: &str, size: &str) {
 fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_back() {
     let daemon = with_drive(&[]);
     set_ceiling(&daemon, SLOWLY);
-    create_on(&daemon, "v", "8GiB");
+    create_on(&daemon, "v", "64GiB");
     daemon.ok(&["volume", "delete", "v"]);
     create_on(&daemon, "v", "2GiB");
     let job = jobs(&daemon).remove(0);
@@ -62,9 +62,9 @@ fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_bac
     assert!(shown.contains("Background Work:") && shown.contains("deleted volume v"), "{shown}");
     set_ceiling(&daemon, "none");
     daemon.ok(&["volume", "delete", "v", "--wait"]);
-    assert!(jobs(&daemon).is_empty());
+    wait_for_space(&daemon);
     set_ceiling(&daemon, SLOWLY);
-    create_on(&daemon, "w", "8GiB");
+    create_on(&daemon, "w", "64GiB");
     daemon.ok(&["volume", "delete", "w"]);
     let told = daemon.ok(&["drive", "remove", "drive1"]);
     assert!(told.contains("is being emptied, 0 extents and 1 pending deletion left"), "{told}");
@@ -122,14 +122,14 @@ fn a_clean_up_goes_on_after_every_kill_and_touches_nothing_else() {
 fn what_was_cut_off_is_never_read_again() {
     let daemon = Daemon::fresh();
     set_ceiling(&daemon, SLOWLY);
-    daemon.create("v", "4GiB");
+    daemon.create("v", "64GiB");
     let old = [9; 4096];
     let offsets: Vec<u64> = (0..4).map(|extent| (extent << 30) + (700 << 20)).collect();
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     offsets.iter().for_each(|offset| client.write(*offset, &old).unwrap());
     client.disconnect();
     daemon.ok(&["volume", "resize", "v", "--size", "512MiB", "--force"]);
-    daemon.ok(&["volume", "resize", "v", "--size", "4GiB"]);
+    daemon.ok(&["volume", "resize", "v", "--size", "64GiB"]);
     let check = |daemon: &Daemon| {
         let mut client = Client::attach(&daemon.nbd_socket(), "v");
         offsets.iter().for_each(|offset| assert_eq!(client.read(*offset, 4096).unwrap(), [0; 4096]));

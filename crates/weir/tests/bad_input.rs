@@ -336,7 +336,7 @@ fn survive_a_full_drive(mounted: &Mounted) {
     // What may be taken beside a state folder is said anew now and then, and what is recorded meanwhile takes some of it.
     wait_until("what was discarded can be written again", || fill(&mut greedy) + (8 << 20) >= end);
     // Also where the catalogue has no space either: deleting is what makes some.
-    daemon.ok(&["volume", "delete", "greedy", "--force"]);
+    daemon.ok(&["volume", "delete", "greedy", "--force", "--wait"]);
     daemon.create("after", "1GiB");
     let mut after = Client::attach(&socket, "after");
     wait_for("writes of another volume", || after.write(0, &vec![4; 10 << 20]).ok());

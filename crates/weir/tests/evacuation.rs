@@ -99,7 +99,7 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     let start =
         |daemon: &Daemon| ["single", "double"].map(|volume| Load::start(&daemon.nbd_socket(), volume, GIB));
     let loads = start(&daemon);
-    set_copying_ceiling(&daemon, "20IOPS");
+    set_copying_ceiling(&daemon, "2IOPS");
     let told = daemon.ok(&["drive", "remove", "one"]);
     assert!(told.contains("drive 'one' is being emptied") && told.contains("extents left"), "{told}");
     let before = left(&daemon, "one").expect("it holds something");

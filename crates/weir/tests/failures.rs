@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+#[path = "failures/shown.rs"]
+mod shown;
 #[path = "failures/small.rs"]
 mod small;
 
@@ -16,6 +18,9 @@ use common::nbd::{Client, EIO, ENOSPC, WRITE};
 use common::program::{find, is_root};
 use common::wait_until;
 use serde_json::Value;
+use shown::{
+    alarms, assert_shown, in_sync, is_told, stale, wait_for_drive, wait_until_refused, wait_until_served,
+};
 use small::{Full, assert_set_aside, full, on_one_filesystem};
 
 const GIB: u64 = 1 << 30;
@@ -50,52 +55,6 @@ fn create(daemon: &Daemon, replicas: usize) {
 
 fn attach(daemon: &Daemon) -> Client {
     Client::attach(&daemon.nbd_socket(), "vol1")
-}
-
-/// Waits until the daemon has noticed that a drive is missing, or that it is back.
-fn wait_for_drive(daemon: &Daemon, drive: &str, state: &str) {
-    let words = format!("drive '{drive}' at ");
-    let is_missing = || alarms(daemon).iter().any(|alarm| alarm.starts_with(&words));
-    wait_until(&format!("drive '{drive}' to be {state}"), || is_missing() == (state == "missing"));
-    assert_eq!(daemon.json(&["drive", "show", drive])["state"], state);
-}
-
-/// The messages of all alarms that stand.
-fn alarms(daemon: &Daemon) -> Vec<String> {
-    let status = daemon.json(&["status"]);
-    let alarms = status["alarms"].as_array().unwrap().iter();
-    alarms.map(|alarm| alarm["message"].as_str().unwrap().to_owned()).collect()
-}
-
-/// True if an alarm says this.
-fn is_told(daemon: &Daemon, words: &str) -> bool {
-    alarms(daemon).iter().any(|alarm| alarm.contains(words))
-}
-
-/// The list, an inspection and the metrics say the same of the volume's health, and of how many extent replicas are in
-/// sync, stale and missing.
-fn assert_shown(daemon: &Daemon, health: &str, replicas: Option<[u64; 3]>) {
-    let volume = daemon.json(&["volume", "inspect", "vol1"]);
-    assert_eq!(volume["health"], health, "{volume}");
-    let list = daemon.ok(&["volume", "list"]);
-    let line = list.lines().find(|line| line.starts_with("vol1")).unwrap();
-    assert!(line.contains(&format!(" {health} ")), "{line}");
-    let metrics = daemon.get_text("/metrics");
-    let metric = |name: &str| {
-        let start = format!("weir_volume_{name}{{tenant=\"default\",volume=\"vol1\"}} ");
-        let value = metrics.lines().find_map(|line| line.strip_prefix(&start));
-        value.unwrap_or_else(|| panic!("no {start}in {metrics}")).parse::<f64>().unwrap() as u64
-    };
-    assert_eq!(metric("online"), u64::from(health != "offline"));
-    assert_eq!(metric("degraded"), u64::from(health != "online"));
-    let Some(expected) = replicas else { return };
-    let states = ["in_sync", "stale", "missing"];
-    assert_eq!(states.map(|state| volume["replication"][state].as_u64().unwrap()), expected, "{volume}");
-    assert_eq!(states.map(|state| metric(&format!("extent_copies_{state}"))), expected);
-}
-
-fn stale(daemon: &Daemon) -> u64 {
-    daemon.json(&["volume", "inspect", "vol1"])["replication"]["stale"].as_u64().unwrap()
 }
 
 /// Copies a folder with all that it holds.
@@ -312,11 +271,12 @@ fn drive_away_with_one_replica_fails_requests_until_it_is_back_unchanged() {
         assert_eq!(alarm["severity"], "critical");
         assert!(alarm["at_risk"].as_str().unwrap().contains("answer EIO"), "{alarm}");
         assert!(alarm["remedy"].as_str().unwrap().contains("bring the drive back"), "{alarm}");
-        assert_eq!(client.read(0, 4096), Err(EIO));
+        wait_until_refused(&mut client);
         assert_eq!(&daemon.json(&["status"])["alarms"][0]["since"], &alarm["since"], "it is the same alarm");
         assert_eq!(client.write(8192, &[9; 4096]), Err(EIO));
         fs::rename(&away, &here).unwrap();
         wait_for_drive(&daemon, "one", "online");
+        wait_until_served(&mut client);
         assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
         assert_eq!(client.read(4096, 4096).unwrap(), [2; 4096]);
         client.write(8192, &[3; 4096]).unwrap();
@@ -346,9 +306,10 @@ fn filesystem_unmounted_under_one_replica_is_used_again_once_it_is_mounted() {
         client.write(0, &[1; 4096]).unwrap();
         mount.unmount();
         wait_for_drive(&daemon, "one", "missing");
-        assert_eq!(client.read(0, 4096), Err(EIO), "{kind}");
+        wait_until_refused(&mut client);
         mount.mount();
         wait_for_drive(&daemon, "one", "online");
+        wait_until_served(&mut client);
         assert_eq!(client.read(0, 4096).unwrap(), [1; 4096], "{kind}");
         client.write(GIB, &[2; 4096]).unwrap();
         client.flush().unwrap();
@@ -411,14 +372,14 @@ fn all_drives_away_with_three_replicas_fail_requests_until_they_are_back() {
             assert_eq!(client.read(GIB, 4096), Err(EIO));
         }
         drives.iter().for_each(|drive| wait_for_drive(&daemon, drive, "missing"));
-        assert_eq!(client.read(0, 4096), Err(EIO));
+        wait_until_refused(&mut client);
         assert_eq!(client.write(8192, &[9; 4096]), Err(EIO));
         assert_shown(&daemon, "offline", Some([0, 0, 6]));
         for (here, away) in drives.map(folders).into_iter().rev() {
             fs::rename(away, here).unwrap();
         }
         drives.iter().for_each(|drive| wait_for_drive(&daemon, drive, "online"));
-        wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+        wait_until("the replicas to be up to date", || in_sync(&daemon) == 6);
         assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
         assert_eq!(client.read(4096, 4096).unwrap(), [2; 4096]);
         client.write(8192, &[3; 4096]).unwrap();
@@ -455,7 +416,7 @@ fn drive_away_over_a_restart_is_used_again_once_it_is_back() {
         wait_until("the volume to be served", || Client::try_attach(&daemon.nbd_socket(), "vol1").is_ok());
         assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [1; 4096]);
         if drives.len() > 1 {
-            wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+            wait_until("the replicas to be up to date", || in_sync(&daemon) == 6);
         }
         assert_eq!(alarms(&daemon), [""; 0]);
         daemon.stop();
@@ -472,6 +433,9 @@ fn drive_swapped_for_an_empty_one_is_missing_and_never_written() {
         fs::rename(&here, &away).unwrap();
         fs::create_dir(&here).unwrap();
         wait_for_drive(&daemon, "one", "missing");
+        if drives.len() == 1 {
+            wait_until_refused(&mut client);
+        }
         let expected = if drives.len() == 1 { Err(EIO) } else { Ok(()) };
         assert_eq!(client.write(4096, &[2; 4096]), expected);
         assert_eq!(client.write(GIB, &[2; 4096]), expected);
@@ -479,10 +443,11 @@ fn drive_swapped_for_an_empty_one_is_missing_and_never_written() {
         fs::remove_dir(&here).unwrap();
         fs::rename(&away, &here).unwrap();
         wait_for_drive(&daemon, "one", "online");
+        wait_until_served(&mut client);
         assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
         client.write(4096, &[3; 4096]).unwrap();
         if drives.len() > 1 {
-            wait_until("the replicas to be up to date", || stale(&daemon) == 0);
+            wait_until("the replicas to be up to date", || in_sync(&daemon) == 6);
         }
         assert_eq!(alarms(&daemon), [""; 0]);
         daemon.stop();
@@ -507,12 +472,11 @@ fn drive_that_comes_back_as_an_older_copy_is_refused_with_one_replica_and_made_a
         wait_for_drive(&daemon, "one", "online");
         if drives.len() == 1 {
             assert_eq!(client.read(0, 4096), Err(EIO), "it holds less than was acknowledged");
-            let told = alarms(&daemon);
-            assert!(told.iter().any(|alarm| alarm.contains("is not the file that was open")), "{told:?}");
+            wait_until("it is told why", || is_told(&daemon, "is not the file that was open"));
         } else {
             let volume = || daemon.json(&["volume", "inspect", "vol1"]);
             let is_settled =
-                |volume: &Value| volume.get("moving").is_none() && volume["replication"]["stale"] == 0;
+                |volume: &Value| volume.get("moving").is_none() && volume["replication"]["in_sync"] == 6;
             wait_until("the replica to be made anew", || is_settled(&volume()));
             ["two", "three"]
                 .iter()

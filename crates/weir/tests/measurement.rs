@@ -196,8 +196,7 @@ fn a_class_that_is_chosen_holds_whatever_is_measured() {
 fn with_endless_measurement(path: &Path) -> Daemon {
     let daemon = Daemon::fresh();
     add(&daemon, path, "slow", "--emulate iops=1,latency=10s --no-wait");
-    let is_measuring =
-        || drive(&daemon, "slow")["measurement_progress"]["phase"] == "random reads, one at a time";
+    let is_measuring = || drive(&daemon, "slow")["measurement_progress"].is_object();
     common::wait_until("the drive is being measured", is_measuring);
     daemon
 }
@@ -235,8 +234,11 @@ fn nobody_waits_for_a_measurement_that_does_not_end() {
     let daemon = with_endless_measurement(folder.path());
     daemon.ok(&["volume", "create", "v1", "--size", "1GiB", "--drive", "slow"]);
     daemon.ok(&["volume", "delete", "v1"]);
+    // Which phase it is in by now depends on how long all this took.
+    let phase = drive(&daemon, "slow")["measurement_progress"]["phase"].clone();
+    assert!(phase.is_string(), "it has ended: {phase}");
     let shown = daemon.ok(&["drive", "show", "slow"]);
-    assert!(shown.contains("done: random reads, one at a time"), "{shown}");
+    assert!(shown.contains("% done: "), "{shown}");
     // A clean end, which must not take as long as the measurement; the wait for it has a limit.
     daemon.stop();
     assert_eq!(names(folder.path()), ["volumes", "weir-drive.json"]);
