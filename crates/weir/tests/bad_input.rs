@@ -453,7 +453,7 @@ fn extent_files_damaged_while_they_are_served() {
             wait_until("what is in the way is told", || {
                 daemon.ok(&["status"]).contains("cannot be given back yet: cannot remove")
             });
-            std::fs::remove_dir(condemned(&file)).unwrap();
+            std::fs::remove_dir(pending_deletion(&file)).unwrap();
         }
         wait_until(&format!("all is well without the {what} extent"), || {
             daemon.json(&["status"])["status"] == "operational"
@@ -462,8 +462,8 @@ fn extent_files_damaged_while_they_are_served() {
     }
 }
 
-/// Where an extent file lies once its volume is deleted.
-fn condemned(file: &Path) -> PathBuf {
+/// The path of an extent file while the deletion of its volume is pending.
+fn pending_deletion(file: &Path) -> PathBuf {
     let volume = file.ancestors().nth(2).unwrap();
     PathBuf::from(format!("{}.deleted", volume.display())).join(file.strip_prefix(volume).unwrap())
 }

@@ -15,8 +15,8 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// Takes what was asked for, all of which is to be carried out next and in this order. `None` if nothing was, or if
-    /// somebody carries out already, who comes to it.
+    /// Takes the effects that were asked for; the caller carries out all of them, in this order. `None` if there are none, or
+    /// if effects are being carried out already: whoever began that takes these afterwards.
     pub fn begin(&mut self, asked: &mut Vec<Effect>) -> Option<Vec<Effect>> {
         if self.is_carried_out || asked.is_empty() {
             return None;

@@ -353,11 +353,20 @@ impl Control {
             let fault = faults.entry(id).or_default();
             *fault = fault.take().or(progress.snapshot().fault.map(alarm));
         }
+        for (id, fault) in faults {
+            match fault {
+                None => self.alarms.set_volume(id, None),
+                Some(fault) => self.raise_while_pending(id, fault),
+            }
+        }
+    }
+
+    /// Raises the fault of a pending deletion, unless the deletion ended, or its drive was removed, since the fault was read.
+    fn raise_while_pending(&self, id: VolumeId, fault: String) {
         let _change = self.begin_change();
-        let model = self.model();
-        let is_pending = |id: VolumeId| model.cleanups.keys().any(|key| key.0 == id);
-        faults.retain(|id, _| is_pending(*id));
-        faults.into_iter().for_each(|(id, fault)| self.alarms.set_volume(id, fault));
+        if self.model().cleanups.keys().any(|key| key.0 == id) {
+            self.alarms.set_volume(id, Some(fault));
+        }
     }
 
     /// Forgets what is given back; a deleted volume once it is on all its drives, first in the catalogue.

@@ -80,7 +80,8 @@ pub(super) struct Reactor {
     /// Connections that drain or close; looked after at the end of each round, so that no index becomes
     /// invalid within one.
     pub ending: Vec<ConnectionIndex>,
-    /// Volumes that may have become quiet while somebody was at work on them; settled at the end of each round likewise.
+    /// Volumes whose last orphaned I/O may have ended; settled at the end of each round, so that no index becomes invalid
+    /// within one.
     pub unsettled: Vec<VolumeIndex>,
     /// Empty batches for reuse.
     pub spare_batches: Vec<Outgoing>,

@@ -40,13 +40,13 @@ pub(super) struct OrphanedIo {
 #[derive(Debug, Default)]
 pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
 
-/// What came of looking for something among what was given up.
+/// Whether an operation was orphaned I/O, which has ended now.
 pub(super) enum Orphan {
-    /// It was not given up.
+    /// The operation was not given up.
     Unknown,
-    /// It was, and is gone.
+    /// The operation was given up, and has ended.
     Ended,
-    /// It was, and is gone, and others wait in this pool for the room that it left.
+    /// The same, and other operations wait in this pool for the room that it left.
     LeftRoom(SharedPool),
 }
 
@@ -107,8 +107,8 @@ impl Reactor {
         }
     }
 
-    /// Forgets what was given up, which has come back, or whose turn in line has come. Its volume is settled at the end of the
-    /// round: whoever calls this may be at work on the same one.
+    /// Forgets orphaned I/O that has come back, or whose turn in line has come. Its volume is settled at the end of the round,
+    /// because the caller may be at work on the same volume.
     pub(super) fn end_orphan(&mut self, copy: CopyIndex, number: AskNumber) -> Orphan {
         let volume = &mut self.volumes[copy.volume];
         let Some(OrphanedIo { media, space, .. }) = volume.orphans.0.remove(&(copy.slot, number)) else {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 use weir_nbd::{ExportInfo, Session};
-use weir_qos::{Cost, Kind, Verdict};
+use weir_qos::{Cost, Granted, Kind, Verdict};
 use weir_reactor::Unfilled;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::{Account, Standing};
@@ -15,7 +15,7 @@ use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
 use crate::dataplane::copies::CopyChange;
-use crate::dataplane::sharing::{Pending, Waiter};
+use crate::dataplane::sharing::{Mail, MediaGrant, Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
 use crate::dataplane::stalls::{OrphanedIo, STALL_NS};
 use crate::dataplane::token::{AskNumber, CopyIndex};
@@ -307,28 +307,54 @@ fn give_up_in_line(world: &mut World, count: usize) -> (CopyIndex, AskNumber, Co
     at_drive[0]
 }
 
-#[test]
-fn volume_is_closed_once_what_was_given_up_has_had_its_turn() {
-    for (count, is_given_up) in [(0, true), (1, true), (1, false), (100_000, true), (100_000, false)] {
-        let mut world = World::with_queue_target(2, Some(1));
-        let (copy, number, cost) = give_up_in_line(&mut world, count);
-        let (done, answer) = sync_channel(1);
-        world.order(Command::Close { volume: VOLUME, done });
-        assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
-        let reactor = &mut world.reactor;
-        if is_given_up {
+/// How the turn of orphaned I/O in line comes.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// Orphaned I/O that was at the drive comes back.
+    Orphan,
+    /// The drive answers to an operation of the same volume that is still wanted.
+    Answer,
+    /// Another reactor made room in the drive's queue, and says so in a message.
+    Message,
+}
+
+fn take_turn(world: &mut World, turn: Turn, (copy, number, cost): (CopyIndex, AskNumber, Cost)) {
+    let reactor = &mut world.reactor;
+    let pool = Arc::clone(&reactor.volumes[copy.volume].homes[1].place.pool);
+    let complete = |now_ns| assert!(locked(&pool).pool.completed(now_ns, cost));
+    match turn {
+        Turn::Orphan => {
             let given_up = OrphanedIo { extent: 0, media: Some((1, cost)), space: None };
             reactor.volumes[copy.volume].orphans.add(1, number, given_up);
             assert!(reactor.is_orphaned(copy, number));
-        } else {
-            let is_waited_for = locked(&reactor.volumes[copy.volume].homes[1].place.pool)
-                .pool
-                .completed(reactor.now_ns, cost);
-            assert!(is_waited_for);
+        }
+        Turn::Answer => {
+            complete(reactor.now_ns);
             reactor.answered(copy.volume, Some(1));
         }
+        Turn::Message => {
+            complete(reactor.now_ns);
+            reactor.volumes[copy.volume].outstanding -= 1;
+            let granted = locked(&pool).pool.release(reactor.now_ns).unwrap();
+            let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
+            let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+            reactor.commons.post(0, Mail::Granted(grant));
+        }
+    }
+}
+
+#[test]
+fn volume_is_closed_once_its_orphaned_io_has_had_its_turn() {
+    let turns = [Turn::Orphan, Turn::Answer, Turn::Message];
+    for (turn, count) in turns.into_iter().flat_map(|turn| [(turn, 1), (turn, 100_000)]) {
+        let mut world = World::with_queue_target(2, Some(1));
+        let at_drive = give_up_in_line(&mut world, count);
+        let (done, answer) = sync_channel(1);
+        world.order(Command::Close { volume: VOLUME, done });
+        assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
+        take_turn(&mut world, turn, at_drive);
         world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());
-        assert!(world.reactor.pending.is_empty());
+        assert!(world.reactor.pending.is_empty(), "{turn:?} with {count} in line");
     }
 }
 

@@ -252,7 +252,7 @@ impl Control {
             model.drives.remove(&id);
             model.cleanups.retain(|_, cleanup| cleanup.drive != id);
         });
-        // What of them could not be given back there is nobody's concern any more.
+        // The alarm of a deletion that failed on this drive ends with the drive.
         let is_gone = |volume: &&VolumeId| !self.model().volumes.contains_key(*volume);
         cleanups.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
         self.leaving.forget(id);

@@ -158,8 +158,7 @@ impl Reactor {
         }
     }
 
-    /// An operation that waited may go. If it was given up meanwhile, it leaves its room at once; the pool, if others wait
-    /// for that.
+    /// An operation that waited may go. Orphaned I/O leaves its room at once; answers with the pool if others wait for that room.
     fn granted(&mut self, grant: MediaGrant) -> Option<SharedPool> {
         match self.pending.remove(grant.pending) {
             Pending::Background(index) => self.carry_out_step(index),
@@ -216,7 +215,7 @@ impl Reactor {
     /// Lets operations go that a pool has room for.
     pub(in crate::dataplane) fn release_pool(&mut self, pool: &SharedPool) {
         let mut own = std::mem::take(&mut self.spare_grants);
-        // Thousands that were given up may stand in line, each of which makes room for the next.
+        // Thousands of orphaned operations may stand in line, each of which makes room for the next.
         let mut is_waited_for = true;
         while std::mem::take(&mut is_waited_for) {
             take_grants(pool, self.now_ns, self.index, &self.commons, &mut own);

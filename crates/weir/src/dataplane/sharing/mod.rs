@@ -19,6 +19,8 @@ use weir_types::{BackgroundKind, Scope, Terms};
 use super::served_volume::Ticket;
 
 pub(super) use commons::Commons;
+#[cfg(test)]
+pub(super) use commons::Mail;
 pub(super) use domain::{Domain, DomainUse};
 pub(super) use domain::{domain_scope, own_level};
 pub(super) use media::{Pending, PoolPlace, without_ceilings};
