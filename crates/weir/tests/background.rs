@@ -148,11 +148,12 @@ fn what_was_cut_off_is_never_read_again() {
 
 #[test]
 fn a_busy_neighbour_keeps_most_of_the_drive() {
-    let daemon = with_drive(&["--emulate", "iops=2000"]);
+    // So slow that the neighbour always has requests waiting, however late it is told of those that are done.
+    let daemon = with_drive(&["--emulate", "iops=200"]);
     create_on(&daemon, "busy", "1GiB");
     create_on(&daemon, "doomed", "64GiB");
     let writer = Saturating::start_writing(&daemon, "busy", 64, 4096);
-    wait_until("the neighbour is served", || writer.count() > 1000);
+    wait_until("the neighbour is served", || writer.count() > 100);
     let before = writer.count();
     daemon.ok(&["volume", "delete", "doomed", "--wait"]);
     let meanwhile = writer.count() - before;
@@ -175,12 +176,12 @@ fn a_daemon_that_ends_does_not_wait_for_a_clean_up() {
 
 #[test]
 fn a_deadline_takes_what_it_needs() {
-    let daemon = with_drive(&["--emulate", "iops=2000"]);
+    let daemon = with_drive(&["--emulate", "iops=500"]);
     daemon.ok(&["qos", "background-policy", "modify", "cleanup", "--weight", "1", "--deadline", "1s"]);
     create_on(&daemon, "busy", "1GiB");
     create_on(&daemon, "doomed", "200GiB");
     let writer = Saturating::start_writing(&daemon, "busy", 64, 4096);
-    wait_until("the neighbour is served", || writer.count() > 1000);
+    wait_until("the neighbour is served", || writer.count() > 100);
     let before = writer.count();
     daemon.ok(&["volume", "delete", "doomed", "--wait"]);
     let meanwhile = writer.count() - before;

@@ -386,14 +386,16 @@ fn a_model_agrees_while_journals_fill_and_templates_change() {
     let mut random = Random::seeded();
     while client.try_wait().unwrap().is_none() {
         let template = random.pick(&["nvme", "hybrid", "hybrid", "hdd"]).to_owned();
-        daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);
+        let modify = ["volume", "modify", "vol1", "--template", template, "--wait"];
+        daemon.state().weir(&modify).done_beside_absences();
         let drive = random.pick(&["flash1", "flash3", "disk2"]).to_owned();
         hide(daemon.state(), drive);
         daemon.ok(&["volume", "list"]);
         bring_back(daemon.state(), drive);
     }
     assert!(client.wait().unwrap().success());
-    daemon.ok(&words("volume modify vol1 --template hybrid --wait"));
+    let modify = words("volume modify vol1 --template hybrid --wait");
+    wait_until("the drive is back", || daemon.state().weir(&modify).code == Some(0));
     wait_for_copies(&daemon);
     wait_for_empty_journals(&daemon);
     assert_eq!(compare_copies(daemon.state()), [3, 3, 3]);

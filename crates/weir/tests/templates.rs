@@ -23,7 +23,7 @@ const EXTENTS: u64 = 3;
 /// Pieces that are written of each extent: those of the first are soon copied, the others keep a slow move busy.
 const PIECES: [u64; EXTENTS as usize] = [2, 48, 48];
 /// A pace at which the first extent takes a moment, and the others many seconds.
-const SLOW: &str = "2MB/s";
+const SLOW: &str = "500kB/s";
 /// As a disk, but without what would only take time here.
 const DISK: &str = "hdd-7200,iops=20000,seek=0,latency=100us,flush=0,bandwidth=1GB/s";
 const DRIVES: [(&str, &str, &str); 6] = [

@@ -11,6 +11,7 @@ mod policies;
 mod pools;
 mod record_copies;
 mod replicas;
+mod returning;
 mod snapshots;
 mod templates;
 mod versions;

@@ -5,7 +5,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -122,7 +121,7 @@ impl Store {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let folder = new.join("extents");
         let make = || {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).context("create", &folder)?;
+            self.create_folder_of_extents(&folder)?;
             create_extents(&folder, extents, None)
         };
         make().inspect_err(|_| _ = fs::remove_dir_all(&new))?;
@@ -160,6 +159,7 @@ impl Store {
     /// Those of the files, also such that were reported to the scope before; some may be volumes then.
     pub fn adopt_captures(&self, writes: &WriteScope, volumes: &[VolumeId]) -> Result<(), StoreError> {
         writes.make_durable()?;
+        self.refuse_another_folder()?;
         for volume in volumes {
             let (new, folder) = (self.folder_with(*volume, NEW_SUFFIX), self.folder(*volume));
             fs::rename(&new, &folder).context("rename", &new)?;

@@ -144,10 +144,12 @@ impl Store {
     /// # Errors
     /// If there is not enough space; then there is nothing of it.
     pub fn create_journal(&self, volume: VolumeId, size_bytes: u64) -> Result<JournalId, StoreError> {
+        self.refuse_another_folder()?;
         let new = self.journals().join(format!("{volume}{NEW_SUFFIX}"));
         remove_tree(&new)?;
         let id = JournalId::from_bytes(uuid::Uuid::new_v4().into_bytes());
         let made = format_in(&new, (id, volume), size_bytes).and_then(|()| {
+            self.refuse_another_folder()?;
             let folder = self.journal(volume);
             fs::rename(&new, &folder).context("rename", &new)?;
             sync_folder(&self.journals())?;

@@ -128,6 +128,14 @@ impl Store {
         }
     }
 
+    /// Refuses to rely on what was made by its path, where the folder is not the one that was opened: it is not on the drive.
+    pub(super) fn refuse_another_folder(&self) -> Result<(), StoreError> {
+        match self.absence(None) {
+            None => Ok(()),
+            Some(why) => Err(io::Error::other(why)).context("use", self.drive()),
+        }
+    }
+
     /// Makes the directory of a drive that holds nothing an ordinary one again.
     pub fn dissolve(&self) -> Result<(), StoreError> {
         let volumes = self.volumes();

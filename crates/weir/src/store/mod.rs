@@ -206,7 +206,10 @@ impl Store {
         account: Option<&Account>,
     ) -> Result<(), StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
-        let made = self.create_in(&new, extents, record, account).and_then(|()| self.adopt(&new, volume));
+        let made = self
+            .create_in(&new, extents, record, account)
+            .and_then(|()| self.refuse_another_folder())
+            .and_then(|()| self.adopt(&new, volume));
         if made.is_err() {
             // Nothing may leak when the drive is full; what cannot be removed now goes at the next start.
             let _ = fs::remove_dir_all(&new);
@@ -222,12 +225,17 @@ impl Store {
         account: Option<&Account>,
     ) -> Result<(), StoreError> {
         let extents = folder.join("extents");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&extents).context("create", &extents)?;
+        self.create_folder_of_extents(&extents)?;
         let writes = self.begin_writes()?;
         create_extents(&extents, indices, account)?;
         settle_extents(&writes, &extents, indices, account.is_some())?;
         record::write_durably(folder, record)?;
         sync_folder(folder)
+    }
+
+    fn create_folder_of_extents(&self, extents: &Path) -> Result<(), StoreError> {
+        self.refuse_another_folder()?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(extents).context("create", extents)
     }
 
     fn adopt(&self, new: &Path, volume: VolumeId) -> Result<(), StoreError> {
@@ -251,7 +259,8 @@ impl Store {
         }
         let (extents, writes) = (self.extents(volume), self.begin_writes()?);
         let made = create_extents(&extents, indices, account)
-            .and_then(|()| settle_extents(&writes, &extents, indices, account.is_some()));
+            .and_then(|()| settle_extents(&writes, &extents, indices, account.is_some()))
+            .and_then(|()| self.refuse_another_folder());
         if made.is_err() {
             let _ = remove_surplus(&extents, first.into());
         }

@@ -244,3 +244,36 @@ fn tail_is_not_taken_for_empty_when_data_cannot_be_looked_for() {
     let error = store.trim_to_size(volume, 4096).unwrap_err();
     assert_eq!(error.action, "look for data in", "{error}");
 }
+
+/// What is in the place of a drive whose filesystem is not mounted any more: nothing, an empty folder, or one that looks
+/// like a drive.
+#[test]
+fn nothing_is_made_where_the_drive_is_not_any_more() {
+    let (folder, store, volume) = store();
+    store.create(volume, &[0], b"{}", None).unwrap();
+    fs::rename(store.drive(), folder.path().join("away")).unwrap();
+    let refusals = |case: &str| {
+        let new = VolumeId(uuid::Uuid::new_v4());
+        let refused = |result: Result<(), StoreError>| assert!(result.is_err(), "{case}");
+        refused(store.create(new, &[0], b"{}", None));
+        refused(store.grow(volume, &[1], b"{}", None));
+        refused(store.create_journal(new, weir_types::bounds::JOURNAL_BYTES_MIN).map(drop));
+        let captured = store.begin_writes().and_then(|writes| {
+            store.begin_capture(new, &[0])?;
+            store.complete_capture(new, &[], &[], b"{}")?;
+            store.adopt_captures(&writes, &[new])
+        });
+        refused(captured);
+    };
+    refusals("nothing");
+    assert!(!store.drive().exists());
+    fs::create_dir(store.drive()).unwrap();
+    refusals("an empty folder");
+    fs::create_dir_all(store.extents(volume)).unwrap();
+    refusals("one that looks like a drive");
+    assert_eq!(extent_files(&store, volume), [""; 0]);
+    fs::remove_dir_all(store.drive()).unwrap();
+    fs::rename(folder.path().join("away"), store.drive()).unwrap();
+    store.grow(volume, &[1], b"{}", None).unwrap();
+    assert_eq!(extent_files(&store, volume), ["00000000", "00000001"]);
+}

@@ -82,21 +82,29 @@ impl Control {
         store.absence(marker.as_ref())
     }
 
+    /// The data plane learns of it first, or the drive would be shown as missing while requests still reach it.
     fn leave_out(&self, id: DriveId, store: Store, why: String) {
-        let name = self.update(|model| {
-            let drive = model.drives.get_mut(&id).filter(|drive| drive.store.is_ok())?;
-            drive.store = Err(why.clone());
-            Some(drive.record.name.clone())
-        });
-        // It was removed, or found missing, at the same time.
-        let Some(name) = name else { return };
         {
             let mut state = self.absences.state();
             state.replaced.retain(|(drive, ..)| *drive != id);
             state.away.insert(id, store);
         }
         self.data_plane.set_drive_away(id, true);
-        tracing::error!(drive = %name, "the drive is away: {why}");
+        let name = self.update(|model| {
+            let drive = model.drives.get_mut(&id).filter(|drive| drive.store.is_ok())?;
+            drive.store = Err(why.clone());
+            Some(drive.record.name.clone())
+        });
+        match name {
+            Some(name) => tracing::error!(drive = %name, "the drive is away: {why}"),
+            // It was removed at the same time.
+            None => self.forget_absence(id),
+        }
+    }
+
+    fn forget_absence(&self, drive: DriveId) {
+        self.data_plane.set_drive_away(drive, false);
+        self.absences.state().away.remove(&drive);
     }
 
     /// Lets the data plane go on with a drive that is back, apart from files that are not what they were.
@@ -107,8 +115,7 @@ impl Control {
         for file in self.data_plane.open_files(drive) {
             self.judge(drive, &file);
         }
-        self.data_plane.set_drive_away(drive, false);
-        self.absences.state().away.remove(&drive);
+        self.forget_absence(drive);
     }
 
     fn judge(&self, drive: DriveId, file: &OpenFile) {

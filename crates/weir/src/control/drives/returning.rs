@@ -122,6 +122,10 @@ impl Control {
         change.beside(|| files.iter().for_each(|store| self.note_space(id, store)));
         let (store, lost_writes) = lost_writes::recorded(&*self.catalogue, &record, files);
         let is_back = store.is_ok();
+        if is_back {
+            // First, or the drive would be shown as online while its volumes answer EIO.
+            change.beside(|| self.go_on_with(id));
+        }
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
                 // Whoever changed its record meanwhile is right.
@@ -139,7 +143,6 @@ impl Control {
         if let Some(drive) = self.model().drives.get(&drive) {
             tracing::info!(drive = %drive.record.name, "the drive is back");
         }
-        self.go_on_with(drive);
         self.serve_again(drive);
     }
 
