@@ -620,8 +620,10 @@ impl Reactor {
         for home in homes {
             let known = self.volumes[index].homes.iter().position(|known| known.drive == home.drive);
             let place = known.unwrap_or(self.volumes[index].homes.len());
-            if known.is_none() {
-                self.add_homes(index, vec![home], std::slice::from_ref(&own));
+            match known {
+                None => self.add_homes(index, vec![home], std::slice::from_ref(&own)),
+                // It may have been removed, and added at another place.
+                Some(known) => self.volumes[index].homes[known].directory = home.directory,
             }
             places.push(u8::try_from(place).expect("there are no more drives than bytes can count"));
         }

@@ -235,7 +235,15 @@ impl Store {
 
     fn create_folder_of_extents(&self, extents: &Path) -> Result<(), StoreError> {
         self.refuse_another_folder()?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(extents).context("create", extents)
+        let folder = extents.parent().expect("it is a folder of a volume's folder");
+        // Not what is above it: where a filesystem is not mounted any more, there is nothing.
+        for path in [folder, extents] {
+            match fs::DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.context("create", path)?,
+            }
+        }
+        Ok(())
     }
 
     fn adopt(&self, new: &Path, volume: VolumeId) -> Result<(), StoreError> {
@@ -257,6 +265,7 @@ impl Store {
         if !self.folder(volume).exists() {
             return self.create(volume, indices, record, account);
         }
+        self.refuse_another_folder()?;
         let (extents, writes) = (self.extents(volume), self.begin_writes()?);
         let made = create_extents(&extents, indices, account)
             .and_then(|()| settle_extents(&writes, &extents, indices, account.is_some()))
@@ -272,6 +281,7 @@ impl Store {
         if !self.folder(volume).exists() {
             return self.create(volume, &[index], record, None);
         }
+        self.refuse_another_folder()?;
         let extents = self.extents(volume);
         // An account that is left from an earlier copy says nothing of this one, nor do checksums.
         remove_if_there(&account::account_path(&extents, index.into()))?;
@@ -279,7 +289,8 @@ impl Store {
         remove_if_there(&journal::marker_path(&extents, index.into()))?;
         let writes = self.begin_writes()?;
         let made = create_extents(&extents, &[index], None)
-            .and_then(|()| settle_extents(&writes, &extents, &[index], false));
+            .and_then(|()| settle_extents(&writes, &extents, &[index], false))
+            .and_then(|()| self.refuse_another_folder());
         if made.is_err() {
             let _ = remove_if_there(&extents.join(extent_file_name(index.into())));
         }

@@ -257,6 +257,7 @@ fn nothing_is_made_where_the_drive_is_not_any_more() {
         let refused = |result: Result<(), StoreError>| assert!(result.is_err(), "{case}");
         refused(store.create(new, &[0], b"{}", None));
         refused(store.grow(volume, &[1], b"{}", None));
+        refused(store.add_extent(volume, 1, b"{}"));
         refused(store.create_journal(new, weir_types::bounds::JOURNAL_BYTES_MIN).map(drop));
         let captured = store.begin_writes().and_then(|writes| {
             store.begin_capture(new, &[0])?;

@@ -70,13 +70,12 @@ impl Ran {
         self.stdout
     }
 
-    /// Takes a change of where replicas lie for done that was made while a drive had just been away: replicas there may not
-    /// be used again yet, or the drive may still be known as missing.
-    pub fn done_beside_absences(self) {
-        const BESIDE_ABSENCES: [&str; 3] =
-            ["extent replicas are missing", "it is tried again in the background", "cannot be had"];
-        let is_excused = BESIDE_ABSENCES.iter().any(|words| self.stderr.contains(words));
-        assert!(self.code == Some(0) || is_excused, "the command failed: {}{}", self.stdout, self.stderr);
+    /// Whether a change was made; it may have been refused, or not be over yet, for one of these reasons only.
+    pub fn done_unless(self, reasons: &[&str]) -> bool {
+        let is_done = self.code == Some(0);
+        let is_excused = self.code == Some(1) && reasons.iter().any(|reason| self.stderr.contains(reason));
+        assert!(is_done || is_excused, "the command failed: {}{}", self.stdout, self.stderr);
+        is_done
     }
 
     /// Standard error of a run that must have ended with this exit status.

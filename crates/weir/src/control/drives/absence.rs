@@ -97,32 +97,41 @@ impl Control {
         });
         match name {
             Some(name) => tracing::error!(drive = %name, "the drive is away: {why}"),
-            // It was removed at the same time.
+            // It was removed at the same time: nobody else takes a drive out of use.
             None => self.forget_absence(id),
         }
     }
 
-    fn forget_absence(&self, drive: DriveId) {
+    /// Has nothing known of a drive that was away: it is back, or removed.
+    pub(super) fn forget_absence(&self, drive: DriveId) {
         self.data_plane.set_drive_away(drive, false);
         self.absences.state().away.remove(&drive);
     }
 
-    /// Lets the data plane go on with a drive that is back, apart from files that are not what they were.
-    pub(in crate::control) fn go_on_with(&self, drive: DriveId) {
-        if self.absences.of(drive).is_none() {
-            return;
-        }
-        for file in self.data_plane.open_files(drive) {
-            self.judge(drive, &file);
-        }
-        self.forget_absence(drive);
+    /// Has nothing known of what was found replaced on a drive that is removed.
+    pub(super) fn forget_replaced(&self, drive: DriveId) {
+        self.absences.state().replaced.retain(|(other, ..)| *other != drive);
     }
 
-    fn judge(&self, drive: DriveId, file: &OpenFile) {
-        let found = found_in_place_of(file);
-        if found == Found::Same {
-            return;
+    /// Lets the data plane go on with a drive that is back, apart from files that are not what they were.
+    ///
+    /// # Errors
+    /// Why it is away, if it went again meanwhile: what is not in place then says nothing of it.
+    pub(in crate::control) fn go_on_with(&self, drive: DriveId, store: &Store) -> Result<(), String> {
+        if self.absences.of(drive).is_none() {
+            return Ok(());
         }
+        let files = self.data_plane.open_files(drive).into_iter();
+        let found: Vec<_> = files.map(|file| (found_in_place_of(&file), file)).collect();
+        self.absence(drive, store).map_or(Ok(()), Err)?;
+        for (found, file) in found.iter().filter(|(found, _)| *found != Found::Same) {
+            self.leave_replaced(drive, *found, file);
+        }
+        self.forget_absence(drive);
+        Ok(())
+    }
+
+    fn leave_replaced(&self, drive: DriveId, found: Found, file: &OpenFile) {
         if found == Found::Other {
             self.absences.state().replaced.insert((drive, file.volume, file.copy));
         }

@@ -256,6 +256,8 @@ impl Control {
         let is_gone = |volume: &&VolumeId| !self.model().volumes.contains_key(*volume);
         cleanups.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
         self.leaving.forget(id);
+        self.forget_absence(id);
+        self.forget_replaced(id);
         self.data_plane.forget_drive(id);
         self.bring_drive_copy_up_to_date();
         tracing::info!(drive = %name, "the drive is removed");

@@ -119,13 +119,13 @@ impl Control {
     pub(super) fn note_found(&self, change: &mut Change<'_>, found: Found) -> Option<DriveId> {
         let Found { seen, record, revision, files } = found;
         let id = record.id;
-        change.beside(|| files.iter().for_each(|store| self.note_space(id, store)));
+        // First, or the drive would be shown as online while its volumes answer EIO.
+        let files = change.beside(|| {
+            files.iter().for_each(|store| self.note_space(id, store));
+            files.and_then(|store| self.go_on_with(id, &store).map(|()| store).map_err(Unused::Missing))
+        });
         let (store, lost_writes) = lost_writes::recorded(&*self.catalogue, &record, files);
         let is_back = store.is_ok();
-        if is_back {
-            // First, or the drive would be shown as online while its volumes answer EIO.
-            change.beside(|| self.go_on_with(id));
-        }
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
                 // Whoever changed its record meanwhile is right.

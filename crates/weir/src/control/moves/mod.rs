@@ -474,6 +474,9 @@ impl Control {
 
     fn remove_copy(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
         let drive = look.drive(extent, slot);
+        if self.is_any_other_out_of_place(&look.record, (extent, slot)) {
+            return Ok(false);
+        }
         let is_last = look.record.placement.copies_of(extent.into()).count() == usize::from(drive.is_some());
         // Asked also of a copy that is accounted for as gone: it is refused unless another one has everything.
         if is_last && drive.is_some() || !self.data_plane.remove_copy(look.record.id, (extent, slot))? {
@@ -496,6 +499,13 @@ impl Control {
             self.give_back_extent(&record, drive, extent)?;
         }
         Ok(true)
+    }
+
+    /// True if another copy of an extent is on a drive that is gone from its folder and not known as missing yet: what was
+    /// written to that copy since may not be on the drive.
+    fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
+        let mut others = record.placement.copies_of(extent.into()).filter(|(other, _)| *other != slot);
+        others.any(|(_, drive)| self.store(drive).is_ok() && !self.is_in_place(drive))
     }
 
     /// An alarm for each volume whose copies cannot get to where they are wished.

@@ -463,3 +463,24 @@ fn a_drain_that_becomes_blocked_by_a_write_journal_says_why_and_since_when() {
     go_on_until(&world, || is_gone(&world, &drive));
     assert_whole(&world, "vol1", 3);
 }
+
+/// Broken if volumes that are open take it for the drive that is away, or look for its files where it was.
+#[test]
+fn drive_removed_while_it_is_away_is_used_where_it_is_added_again() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let drives = high(&world, &state, &["one", "two", "three"]);
+    let volume = make(&world, "double", 3, 2);
+    std::fs::rename(state.join("one"), state.join("elsewhere")).unwrap();
+    world.control.look_for_absences();
+    remove(&world, "one").unwrap();
+    go_on_until(&world, || is_gone(&world, "one"));
+    assert_eq!(add(&world, &state, "elsewhere", Class::High), drives[0], "it is known by its marker");
+    remove(&world, "two").unwrap();
+    go_on_until(&world, || is_gone(&world, "two"));
+    assert_whole(&world, "double", 2);
+    assert_eq!(extents_on(&world, "double", drives[0]), 3);
+    let files = world.data_plane.open_files(drives[0]);
+    assert!(!files.is_empty() && files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))));
+    assert!(files.iter().all(|file| file.volume == volume.id));
+}
