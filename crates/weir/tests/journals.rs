@@ -165,7 +165,6 @@ fn compare_copies(state: &State) -> Vec<usize> {
     extent_files(state).values().map(|paths| assert_alike(paths)).collect()
 }
 
-/// Where the drive is for a moment that is not there.
 /// What a change of a template may be told while a drive is missing, or was when a replica there was needed.
 const DRIVE_WAS_AWAY: [&str; 4] = [
     "extent replicas are missing",
@@ -174,6 +173,7 @@ const DRIVE_WAS_AWAY: [&str; 4] = [
     "' cannot have class ",
 ];
 
+/// Moves a drive's folder away; [`bring_back`] moves it back.
 fn hide(state: &State, drive: &str) {
     std::fs::rename(state.beside(drive), state.beside(&format!("{drive}.away"))).unwrap();
 }

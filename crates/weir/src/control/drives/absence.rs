@@ -84,11 +84,8 @@ impl Control {
 
     /// The data plane learns of it first, or the drive would be shown as missing while requests still reach it.
     fn leave_out(&self, id: DriveId, store: Store, why: String) {
-        {
-            let mut state = self.absences.state();
-            state.replaced.retain(|(drive, ..)| *drive != id);
-            state.away.insert(id, store);
-        }
+        self.forget_replaced(id);
+        self.absences.state().away.insert(id, store);
         self.data_plane.set_drive_away(id, true);
         let name = self.update(|model| {
             let drive = model.drives.get_mut(&id).filter(|drive| drive.store.is_ok())?;
@@ -102,13 +99,13 @@ impl Control {
         }
     }
 
-    /// Has nothing known of a drive that was away: it is back, or removed.
+    /// Ends the absence of a drive that is back, or removed.
     pub(super) fn forget_absence(&self, drive: DriveId) {
         self.data_plane.set_drive_away(drive, false);
         self.absences.state().away.remove(&drive);
     }
 
-    /// Has nothing known of what was found replaced on a drive that is removed.
+    /// Forgets which replicas on a drive were found replaced.
     pub(super) fn forget_replaced(&self, drive: DriveId) {
         self.absences.state().replaced.retain(|(other, ..)| *other != drive);
     }

@@ -484,3 +484,30 @@ fn drive_removed_while_it_is_away_is_used_where_it_is_added_again() {
     assert!(!files.is_empty() && files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))));
     assert!(files.iter().all(|file| file.volume == volume.id));
 }
+
+/// Broken if a replica is removed in the second before it is noticed that the one that stays is not on its drive.
+#[test]
+fn replica_is_not_removed_while_the_others_are_out_of_their_places() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    high(&world, &state, &["one", "two"]);
+    make(&world, "double", 1, 2);
+    let replicas = || record(&world, "double").placement.copies_of(0).count();
+    let one = ModifyVolume { replicas: Some(1), ..ModifyVolume::default() };
+    world.control.modify_volume(None, &name("double"), one).unwrap();
+    let places = ["one", "two"].map(|text| (state.join(text), state.join(format!("{text}.away"))));
+    for (here, away) in &places {
+        std::fs::rename(here, away).unwrap();
+        // An older copy of the drive that lies where its filesystem was mounted.
+        let copied = std::process::Command::new("cp").arg("-a").args([away, here]).status().unwrap();
+        assert!(copied.success());
+    }
+    world.control.settle_moves();
+    assert_eq!(replicas(), 2);
+    for (here, away) in &places {
+        std::fs::remove_dir_all(here).unwrap();
+        std::fs::rename(away, here).unwrap();
+    }
+    go_on_until(&world, || replicas() == 1);
+    assert_whole(&world, "double", 1);
+}
