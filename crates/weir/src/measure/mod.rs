@@ -10,7 +10,7 @@ mod scratch;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
@@ -103,8 +103,8 @@ pub struct Progress {
 #[derive(Default)]
 struct Signs {
     is_stopped: AtomicBool,
-    phase: AtomicUsize,
-    percent: AtomicU32,
+    /// Thousandths of phases that are done: one number, so that the phase and how far it is are never of two instants.
+    done: AtomicUsize,
     waker: OnceLock<Waker>,
     thread: OnceLock<Thread>,
 }
@@ -138,14 +138,12 @@ impl Signs {
 
     /// Notes how far a phase is, from 0 to 1.
     fn note(&self, phase: usize, part: f64) {
-        let percent = (phase as f64 + part) * 100.0 / PHASES.len() as f64;
-        self.phase.store(phase, Ordering::Relaxed);
-        self.percent.store((percent as u32).min(99), Ordering::Relaxed);
+        self.done.store(phase * 1000 + ((part * 1000.0) as usize).min(999), Ordering::Relaxed);
     }
 
     fn progress(&self) -> Progress {
-        let phase = self.phase.load(Ordering::Relaxed);
-        Progress { words: PHASES[phase].words, percent: self.percent.load(Ordering::Relaxed) }
+        let done = self.done.load(Ordering::Relaxed);
+        Progress { words: PHASES[done / 1000].words, percent: (done / (10 * PHASES.len())) as u32 }
     }
 }
 
