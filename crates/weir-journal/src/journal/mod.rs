@@ -240,7 +240,7 @@ impl Journal {
         }
     }
 
-    /// The journal's file could not be read.
+    /// The journal's file could not be read, or is not the one that would be read at the next start.
     pub fn journal_unreadable(&mut self, actions: &mut Vec<Action>) {
         self.fail(actions);
     }

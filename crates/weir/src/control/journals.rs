@@ -107,6 +107,11 @@ impl Journals {
         volumes.iter().filter(|(_, journals)| has_one(journals)).map(|(volume, _)| *volume).collect()
     }
 
+    /// The drive of the journal that a copy is behind, if it is behind one.
+    pub fn drive_of(&self, volume: VolumeId, copy: Copy) -> Option<DriveId> {
+        self.volumes().get(&volume)?.seats.get(&copy).copied()
+    }
+
     /// A volume has no extents from this one on.
     pub fn cut(&self, volume: VolumeId, first: u64) {
         self.change(volume, |journals| journals.seats.retain(|(extent, _), _| u64::from(*extent) < first));
@@ -246,11 +251,11 @@ impl Control {
             journal => journal?,
         };
         if self.model().open.contains_key(&volume.id) {
-            let ReadyJournal { core, file, .. } = store.open_journal(volume.id)?;
+            let ReadyJournal { core, file, size_bytes, .. } = store.open_journal(volume.id)?;
             let home = self.journal_home(volume, drive)?;
             let directory = store.journal(volume.id);
             let (seats, keeps) = (Vec::new(), Vec::new());
-            let spec = JournalSpec { home, directory, core, file, seats, keeps };
+            let spec = JournalSpec { home, directory, core, file, size_bytes, seats, keeps };
             self.data_plane.add_journal(volume.id, spec)?;
         }
         self.journals.change(volume.id, |journals| journals.ready.insert(drive, journal));
@@ -345,7 +350,7 @@ impl Control {
         journal: ReadyJournal,
         signs: &BTreeMap<Copy, Sign>,
     ) -> Outcome<Option<JournalSpec>> {
-        let ReadyJournal { id, core, file } = journal;
+        let ReadyJournal { id, core, file, size_bytes } = journal;
         let behind = Behind { drive, journal: id };
         let held: BTreeSet<Copy> = core.files().map(|(key, _)| (key.extent, usize::from(key.copy))).collect();
         let (mut seats, mut keeps) = (Vec::new(), Vec::new());
@@ -372,7 +377,7 @@ impl Control {
             journals.seats.extend(seats.iter().map(|(copy, _)| (*copy, drive)));
         });
         let (home, directory) = (self.journal_home(volume, drive)?, store.journal(volume.id));
-        Ok(Some(JournalSpec { home, directory, core, file, seats, keeps }))
+        Ok(Some(JournalSpec { home, directory, core, file, size_bytes, seats, keeps }))
     }
 
     /// What is known of all copies of a volume as to journals. What is not known for certain is never taken for none: what

@@ -4,6 +4,7 @@ mod apply;
 mod background;
 mod classes;
 mod formats;
+mod journal_drives;
 mod leaving;
 mod lost_writes;
 mod measurements;

@@ -161,6 +161,10 @@ pub(super) enum Command {
         copy: (u32, usize),
         message: String,
     },
+    GiveUpJournal {
+        volume: VolumeId,
+        drive: DriveId,
+    },
     Serve {
         volume: VolumeId,
         connection: Box<NewConnection>,

@@ -82,9 +82,13 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
-        if volume.journals.seat(extent, slot).is_some() && is_journals_work(&action) {
+        if let Some(journal) = volume.journals.home_of(extent, slot).filter(|_| is_journals_work(&action)) {
+            let is_refused = volume.homes[journal].is_away && !matches!(action, Action::Sync { .. });
             let number = number_of(volume, slot, &action, (self.now_ns, None));
-            return self.ask_journal(copy, number, &action);
+            return match is_refused {
+                true => self.refuse_action(copy, number, &action, Fault::Away),
+                false => self.ask_journal(copy, number, &action),
+            };
         }
         let Home { is_away, is_counted, .. } = &volume.homes[home];
         match permission(*is_away, is_counted, &self.space, &action) {
@@ -403,7 +407,7 @@ impl Reactor {
             false => format!("has a copy that {message}: {}; another one serves", path.display()),
         };
         let is_lost = volume.mirror.is_lost(extent);
-        let is_away = volume.home_of(slot, extent).is_some_and(|home| volume.homes[home].is_away);
+        let is_away = volume.is_away(slot, extent);
         volume.publish_away(extent);
         if is_away && !is_lost {
             // That its drive is away is an alarm already.

@@ -64,7 +64,7 @@ use helper::Helper;
 pub use journals::JournalSpec;
 use reactor::{Alarms, Reactor, Ties};
 pub use recording::Recording;
-pub use refusals::{FileIdentity, OpenFile};
+pub use refusals::{Content, FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
 use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
@@ -566,6 +566,14 @@ impl DataPlane {
     pub fn retire(&self, volume: VolumeId, copy: (u32, usize), message: String) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::Retire { volume, copy, message });
+        }
+    }
+
+    /// Gives up the write journal of a volume on a drive, because its log is not there any more: copies behind it are out
+    /// of service, for good. Does nothing if there is none, or if it has failed already.
+    pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::GiveUpJournal { volume, drive });
         }
     }
 

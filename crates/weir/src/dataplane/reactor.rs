@@ -375,6 +375,7 @@ impl Reactor {
                     let _ = done.send(self.open_files(drive));
                 }
                 Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
+                Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
             }

@@ -1,10 +1,11 @@
 //! What a drive is not asked for at present: anything while it is away, and more space than is left there (`space`). It is
 //! refused in the reactor, and answered like anything else that failed.
 //!
-//! A drive is away while its folder is not where it should be. Copies there that others stand in for are taken out of
-//! service, and make up for it later. The last copy of an extent stays as it is, with its file open: nothing that was
-//! acknowledged is lost, and it goes on once control has found the same file in its place. Until then only syncs go
-//! there, because a file that is open can be made stable wherever its folder is; one that has no name left cannot.
+//! A drive is away while its folder is not where it should be. Copies that are there, or behind a journal there, are taken
+//! out of service if others stand in for them, and make up for it later. The last copy of an extent stays as it is, with
+//! its file open: nothing that was acknowledged is lost, and it goes on once control has found the same file in its place.
+//! Until then only syncs go there, because a file that is open can be made stable wherever its folder is; one that has no
+//! name left cannot.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +13,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use weir_reactor::Descriptor;
+use weir_types::bounds::EXTENT_BYTES;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Answer;
 use weir_volume::{Action, Fault, OperationId};
@@ -39,17 +42,28 @@ impl FileIdentity {
     }
 }
 
-/// The file of a copy of an extent, as it was opened.
+/// A file of a volume, as it was opened.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
     /// Whose it is.
     pub volume: VolumeId,
-    /// The extent and the copy.
-    pub copy: (u32, usize),
+    /// What it holds.
+    pub content: Content,
     /// Where it was.
     pub path: PathBuf,
     /// Which file that was.
     pub identity: FileIdentity,
+    /// How long it was, in bytes.
+    pub size_bytes: u64,
+}
+
+/// What a file of a volume holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The copy of an extent with this number.
+    Copy(u32, usize),
+    /// The volume's write journal on its drive.
+    Journal,
 }
 
 /// Something that a drive was not asked for, and is answered in the next round.
@@ -177,7 +191,7 @@ impl Reactor {
         if !volume.mirror.has_copies() {
             return;
         }
-        for (slot, extent) in volume.copies_at(home) {
+        for (slot, extent) in volume.copies_relying_on(home) {
             if volume.mirror.is_there(extent, slot) && volume.mirror.has_other(extent, slot) {
                 volume.mirror.retire(extent, slot, &mut volume.effects);
             }
@@ -194,11 +208,19 @@ impl Reactor {
             for (slot, extent) in volume.copies_at(home) {
                 files.extend(volume.file_identity(slot, extent).map(|identity| OpenFile {
                     volume: volume.id,
-                    copy: (extent, slot),
+                    content: Content::Copy(extent, slot),
                     path: volume.extent_path(slot, extent),
                     identity,
+                    size_bytes: EXTENT_BYTES,
                 }));
             }
+            files.extend(volume.journals.log_on(drive).map(|(path, identity, size_bytes)| OpenFile {
+                volume: volume.id,
+                content: Content::Journal,
+                path,
+                identity,
+                size_bytes,
+            }));
         }
         files
     }
@@ -206,8 +228,10 @@ impl Reactor {
     /// True if a file that is open on a drive that is away has lost its last name: what is made stable there is lost.
     pub(super) fn is_nameless(&self, copy: CopyIndex, extent: u32) -> bool {
         let volume = &self.volumes[copy.volume];
-        let is_away = volume.home_of(copy.slot, extent).is_some_and(|home| volume.homes[home].is_away);
-        is_away && rustix::fs::fstat(volume.file(copy.slot, extent)).is_ok_and(|stat| stat.st_nlink == 0)
+        let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
+        let log = volume.journals.log_of(extent, copy.slot);
+        volume.is_away(copy.slot, extent)
+            && (is_nameless(&volume.file(copy.slot, extent)) || log.is_some_and(is_nameless))
     }
 }
 

@@ -393,6 +393,23 @@ impl ServedVolume {
         all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
     }
 
+    /// The copies of extents that are at a home, or behind a journal there, as pairs of copy and extent.
+    pub fn copies_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
+        let all = (0..self.copies.len())
+            .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
+        all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
+    }
+
+    /// The homes of a copy of an extent and of the journal that it is behind.
+    fn homes_of(&self, slot: usize, extent: u32) -> impl Iterator<Item = usize> {
+        self.home_of(slot, extent).into_iter().chain(self.journals.home_of(extent, slot))
+    }
+
+    /// True if the drive of a copy of an extent, or of the journal that it is behind, is away.
+    pub fn is_away(&self, slot: usize, extent: u32) -> bool {
+        self.homes_of(slot, extent).any(|home| self.homes[home].is_away)
+    }
+
     /// Keeps in words why an account or a witness could not be written.
     pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
         result.map_err(|error| {

@@ -54,6 +54,8 @@ pub struct ReadyJournal {
     pub core: Journal,
     /// Its file.
     pub file: OwnedFd,
+    /// How long that is, in bytes.
+    pub size_bytes: u64,
 }
 
 /// Path of the marker beside the copy of an extent with this index in a folder of extents.
@@ -64,6 +66,11 @@ pub fn marker_path(extents: &Path, index: u64) -> PathBuf {
 /// The name of the extent's file that a file beside it belongs to, if it is a marker.
 pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(MARKER_SUFFIX)?.strip_suffix('.')
+}
+
+/// Path of the log of a journal, in the folder of that.
+pub fn log_path(journal: &Path) -> PathBuf {
+    journal.join(LOG_FILE)
 }
 
 /// Path of the account of a copy behind a journal, in the folder of that.
@@ -167,14 +174,14 @@ impl Store {
     /// # Errors
     /// If it cannot be read, or cannot be relied on: then the copies behind it are worth nothing.
     pub fn open_journal(&self, volume: VolumeId) -> Result<ReadyJournal, StoreError> {
-        let path = self.journal(volume).join(LOG_FILE);
+        let path = log_path(&self.journal(volume));
         // First: what an earlier daemon wrote may land until this is open.
         let direct = Descriptor::open_direct(&path).context("open", &path)?;
         let file = OpenOptions::new().read(true).write(true).open(&path).context("open", &path)?;
         let size_bytes = file.metadata().context("examine", &path)?.len();
         let id = identity_in(&file).context("use the journal", &path)?;
         let core = recover(&file, (id, volume), size_bytes).context("use the journal", &path)?;
-        Ok(ReadyJournal { id, core, file: direct })
+        Ok(ReadyJournal { id, core, file: direct, size_bytes })
     }
 
     /// Has replicas of a volume that are behind its journal here, if there is one, lack everything from now on, durably: of
@@ -236,7 +243,7 @@ impl Store {
 }
 
 fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> Result<(), StoreError> {
-    let path = folder.join(LOG_FILE);
+    let path = log_path(folder);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).context("create", folder)?;
     folder
         .ancestors()
@@ -331,7 +338,7 @@ mod tests {
         fs::rename(store.journal(VOLUME), store.journal(other)).unwrap();
         let error = store.open_journal(other).unwrap_err().to_string();
         assert!(error.contains("belongs to volume"), "{error}");
-        let log = OpenOptions::new().write(true).open(store.journal(other).join(LOG_FILE)).unwrap();
+        let log = OpenOptions::new().write(true).open(log_path(&store.journal(other))).unwrap();
         log.write_all_at(&[0; 8192], 0).unwrap();
         assert!(store.open_journal(other).is_err());
     }

@@ -12,6 +12,8 @@
 //!   filesystem stays in the kernel, even where it was unmounted lazily, and the inode is nobody else's: so everything
 //!   that was acknowledged is there, flushed or not, and an error of a later flush is seen. With any other file in that
 //!   place, an acknowledged write may be missing: the replica fails with that reason.
+//! * A write journal is used further if its log is that very file. Otherwise it is given up, and what is behind it is made
+//!   anew: the data plane would go on with the open log, and the next start would read the other one.
 //! * A failed replica is brought up to date by what it missed, unless its file is another one: then it is made anew.
 //! * An extent that was not opened has acknowledged nothing since the start; its file must be whole, as at a start.
 
@@ -19,12 +21,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weir_types::bounds::EXTENT_BYTES;
 use weir_types::{DriveId, VolumeId};
 
 use super::super::Control;
 use super::super::journals::Copy;
-use crate::dataplane::{FileIdentity, OpenFile};
+use crate::dataplane::{Content, FileIdentity, OpenFile};
 use crate::store::{Marker, Store};
 
 /// Drives that went away while the daemon ran, and what was found changed of those that came back.
@@ -58,6 +59,11 @@ impl Absences {
     /// The files of a drive that is away, as they were opened.
     pub fn of(&self, drive: DriveId) -> Option<Store> {
         self.state().away.get(&drive).cloned()
+    }
+
+    /// Forgets that a replica was found replaced: its file is made anew.
+    pub fn forget_replica(&self, drive: DriveId, volume: VolumeId, copy: Copy) {
+        self.state().replaced.remove(&(drive, volume, copy));
     }
 
     /// True if a replica was found replaced.
@@ -118,33 +124,49 @@ impl Control {
         if self.absences.of(drive).is_none() {
             return Ok(());
         }
-        let files = self.data_plane.open_files(drive).into_iter();
-        let found: Vec<_> = files.map(|file| (found_in_place_of(&file), file)).collect();
-        self.absence(drive, store).map_or(Ok(()), Err)?;
-        for (found, file) in found.iter().filter(|(found, _)| *found != Found::Same) {
-            self.leave_replaced(drive, *found, file);
+        let mut files = self.data_plane.open_files(drive);
+        // Twice: a drive may have been gone just while its files were looked at.
+        for _ in 0..2 {
+            files.retain(|file| found_in_place_of(file) != Found::Same);
+            self.absence(drive, store).map_or(Ok(()), Err)?;
+        }
+        for file in &files {
+            match file.content {
+                Content::Copy(extent, slot) => self.leave_replaced(drive, (extent, slot), file),
+                Content::Journal => self.leave_replaced_journal(drive, file),
+            }
         }
         self.forget_absence(drive);
         Ok(())
     }
 
-    fn leave_replaced(&self, drive: DriveId, found: Found, file: &OpenFile) {
-        if found == Found::Other {
-            self.absences.state().replaced.insert((drive, file.volume, file.copy));
+    fn leave_replaced_journal(&self, drive: DriveId, file: &OpenFile) {
+        // The alarm is that of the replicas behind it.
+        tracing::error!(
+            volume = %file.volume,
+            "a write journal is not the one that was open before its drive was away, and is given up: {}",
+            file.path.display()
+        );
+        self.data_plane.give_up_journal(file.volume, drive);
+    }
+
+    fn leave_replaced(&self, drive: DriveId, copy: Copy, file: &OpenFile) {
+        if found_in_place_of(file) == Found::Other {
+            self.absences.state().replaced.insert((drive, file.volume, copy));
         }
         let message = format!(
             "is not the file that was open before its drive was away; acknowledged writes may be missing in {}: put \
              the original back and restart the daemon, or restore a snapshot",
             file.path.display()
         );
-        self.data_plane.retire(file.volume, file.copy, message);
+        self.data_plane.retire(file.volume, copy, message);
     }
 }
 
 fn found_in_place_of(file: &OpenFile) -> Found {
     let Ok(metadata) = fs::symlink_metadata(&file.path) else { return Found::Other };
     let identity = FileIdentity::of(&metadata);
-    match metadata.is_file() && metadata.len() == EXTENT_BYTES && identity.inode == file.identity.inode {
+    match metadata.is_file() && metadata.len() == file.size_bytes && identity.inode == file.identity.inode {
         false => Found::Other,
         true if identity == file.identity => Found::Same,
         true => Found::SameNumber,
@@ -153,6 +175,8 @@ fn found_in_place_of(file: &OpenFile) -> Found {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::bounds::EXTENT_BYTES;
+
     use super::*;
 
     #[test]
@@ -162,7 +186,8 @@ mod tests {
         fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
         let identity = FileIdentity::of(&path.metadata().unwrap());
         let volume = VolumeId(uuid::Uuid::nil());
-        let file = OpenFile { volume, copy: (0, 0), path: path.clone(), identity };
+        let (content, size_bytes) = (Content::Copy(0, 0), EXTENT_BYTES);
+        let file = OpenFile { volume, content, path: path.clone(), identity, size_bytes };
         assert_eq!(found_in_place_of(&file), Found::Same);
         let elsewhere = FileIdentity { device: identity.device + 1, ..identity };
         assert_eq!(found_in_place_of(&OpenFile { identity: elsewhere, ..file.clone() }), Found::SameNumber);

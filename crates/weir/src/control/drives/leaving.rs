@@ -256,6 +256,11 @@ impl Control {
         let is_gone = |volume: &&VolumeId| !self.model().volumes.contains_key(*volume);
         cleanups.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
         self.leaving.forget(id);
+        // Those of a drive that is there were moved before.
+        self.journals
+            .volumes_on(id)
+            .into_iter()
+            .for_each(|volume| self.data_plane.give_up_journal(volume, id));
         self.forget_absence(id);
         self.forget_replaced(id);
         self.data_plane.forget_drive(id);

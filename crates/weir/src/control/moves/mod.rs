@@ -452,6 +452,7 @@ impl Control {
         record.generation += 1;
         let store = self.store(drive)?;
         store.add_extent(record.id, extent, &self.record_copy(&look.record)?.content)?;
+        self.absences.forget_replica(drive, record.id, (extent, slot));
         let homes = self.layout(&record)?.homes;
         let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
@@ -501,11 +502,14 @@ impl Control {
         Ok(true)
     }
 
-    /// True if another copy of an extent is on a drive that is gone from its folder and not known as missing yet: what was
-    /// written to that copy since may not be on the drive.
+    /// True if another copy of an extent, or the journal that it is behind, is on a drive that is gone from its folder and
+    /// not known as missing yet: what was written to that copy since may not be on the drive.
     fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
         let mut others = record.placement.copies_of(extent.into()).filter(|(other, _)| *other != slot);
-        others.any(|(_, drive)| self.store(drive).is_ok() && !self.is_in_place(drive))
+        let is_out = |drive: DriveId| self.store(drive).is_ok() && !self.is_in_place(drive);
+        others.any(|(other, drive)| {
+            is_out(drive) || self.journals.drive_of(record.id, (extent, other)).is_some_and(is_out)
+        })
     }
 
     /// An alarm for each volume whose copies cannot get to where they are wished.

@@ -9,25 +9,25 @@ use super::*;
 use crate::control::drives::AddDrive;
 use crate::control::records::VolumeRecord;
 
-fn add(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
+pub(super) fn add(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
     let path = state.join(text);
     std::fs::create_dir_all(&path).unwrap();
     let request = AddDrive { class: Some(class), ..AddDrive::new(path) };
     world.control.add_drive(request).unwrap().record.id
 }
 
-fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
+pub(super) fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
     names.iter().map(|text| add(world, state, text, Class::High)).collect()
 }
 
 /// Makes a volume of class high with copies.
-fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
+pub(super) fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
     let request = volume(None, text, extents * GIB);
     let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
     world.control.create_volume(request).unwrap().record
 }
 
-fn record(world: &World, text: &str) -> VolumeRecord {
+pub(super) fn record(world: &World, text: &str) -> VolumeRecord {
     world.control.volume(None, &name(text)).unwrap().record
 }
 
@@ -36,16 +36,16 @@ fn extents_on(world: &World, text: &str, drive: DriveId) -> usize {
     record.placement.extents_on(drive, record.size_bytes).count()
 }
 
-fn remove(world: &World, text: &str) -> Outcome<Option<DriveView>> {
+pub(super) fn remove(world: &World, text: &str) -> Outcome<Option<DriveView>> {
     world.control.remove_drive(&name(text), None)
 }
 
-fn is_gone(world: &World, text: &str) -> bool {
+pub(super) fn is_gone(world: &World, text: &str) -> bool {
     world.control.drive(&name(text)).is_err()
 }
 
 /// Does what the daemon's threads do, until a condition holds.
-fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
+pub(super) fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
     wait_until("the condition holds", || {
         world.control.settle_moves();
         world.control.settle_background();
@@ -100,7 +100,7 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
 }
 
 /// Checks that each extent has so many copies, all with everything and on drives that there are, and that nothing is wrong.
-fn assert_whole(world: &World, text: &str, copies: usize) {
+pub(super) fn assert_whole(world: &World, text: &str, copies: usize) {
     let record = record(world, text);
     let standings = world.control.model().open[&record.id].copies.snapshot().standings;
     for extent in 0..record.size_bytes.div_ceil(EXTENT_BYTES) {
@@ -390,7 +390,7 @@ fn places_of_drives_that_were_removed_count_until_the_next_start() {
 }
 
 /// The name of the drive that has a write journal of a volume, and no extent of it.
-fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
+pub(super) fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
     let journals = world.control.journals(None);
     let holders = volume.placement.drives();
     let model = world.control.model();
@@ -401,7 +401,7 @@ fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
     journals.iter().map(|journal| &journal.drive).find(is_free).expect("a journal lies there").to_string()
 }
 
-fn make_hybrid(world: &World, text: &str) -> VolumeRecord {
+pub(super) fn make_hybrid(world: &World, text: &str) -> VolumeRecord {
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, text, GIB) };
     world.control.create_volume(request).unwrap().record
 }

@@ -4,6 +4,9 @@ use std::fs;
 
 use weir_types::DriveId;
 
+use weir_volume::mirror::Standing;
+
+use super::leaving::{assert_whole, go_on_until, is_gone, make, record, remove};
 use super::*;
 use crate::control::drives::AddDrive;
 
@@ -49,6 +52,24 @@ fn drive_that_goes_again_while_it_comes_back_stays_away() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drive = add(&world, state.join("one"));
+    make(&world, "single", 1, 1);
+    // Another replica has its file opened, and is removed.
+    add(&world, state.join("two"));
+    let replicas = |count| {
+        let change = ModifyVolume { replicas: Some(count), ..ModifyVolume::default() };
+        world.control.modify_volume(None, &name("single"), change).unwrap();
+    };
+    replicas(2);
+    let is_in_sync = || {
+        let id = record(&world, "single").id;
+        let standings = world.control.model().open[&id].copies.snapshot().standings;
+        standings.iter().flatten().filter(|standing| **standing == Standing::InSync).count() == 2
+    };
+    go_on_until(&world, is_in_sync);
+    replicas(1);
+    remove(&world, "two").unwrap();
+    go_on_until(&world, || is_gone(&world, "two"));
+    assert_eq!(world.data_plane.open_files(drive).len(), 1);
     let store = world.control.store(drive).unwrap();
     fs::rename(state.join("one"), state.join("one.away")).unwrap();
     world.control.look_for_absences();
@@ -58,4 +79,8 @@ fn drive_that_goes_again_while_it_comes_back_stays_away() {
     fs::rename(state.join("one.away"), state.join("one")).unwrap();
     world.control.look_for_returns();
     assert!(world.control.absences.of(drive).is_none() && world.control.model().is_there(drive));
+    // A change asks the data plane, which knows by then whether the replica was given up.
+    world.control.resize_volume(None, &name("single"), 2 * GIB, false, None).unwrap();
+    assert_eq!(world.data_plane.alarms(), []);
+    assert_whole(&world, "single", 1);
 }

@@ -20,8 +20,8 @@ use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ti
 use weir_reactor::Descriptor;
 use weir_types::DriveId;
 
-use super::VolumeHome;
 use super::command::NewHome;
+use super::{FileIdentity, VolumeHome};
 use asking::{Asked, Unasked};
 use doing::Flight;
 pub(super) use doing::Site;
@@ -36,6 +36,8 @@ pub struct JournalSpec {
     pub core: Journal,
     /// Its file.
     pub file: OwnedFd,
+    /// How long that is, in bytes.
+    pub size_bytes: u64,
     /// The copies that are behind it, by extent and number, with their files, where it holds something of them.
     pub seats: Vec<((u32, usize), Option<OwnedFd>)>,
     /// Copies of which nobody can tell at present whether they are behind it, because their drives are missing: what it
@@ -75,6 +77,7 @@ pub(super) struct VolumeJournal {
     home: usize,
     directory: PathBuf,
     file: Descriptor,
+    size_bytes: u64,
     core: Journal,
     /// What was asked for and is not answered.
     asked: BTreeMap<Ticket, Asked>,
@@ -162,6 +165,20 @@ impl VolumeJournals {
             return None;
         }
         self.seat(extent, slot).map(|seat| self.at(seat.journal).home)
+    }
+
+    /// The log that a copy's writes go to first, if it is behind a journal.
+    pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
+        self.seat(extent, slot).map(|seat| &self.at(seat.journal).file)
+    }
+
+    /// Where the log of the journal on a drive was opened, which file that was, and how long, in bytes. `None` if there is
+    /// none, or if it has failed.
+    pub fn log_on(&self, drive: DriveId) -> Option<(PathBuf, FileIdentity, u64)> {
+        let journal = self.at(self.on(drive)?);
+        let stat = rustix::fs::fstat(&journal.file).ok().filter(|_| !journal.has_failed)?;
+        let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
+        Some((crate::store::journal::log_path(&journal.directory), identity, journal.size_bytes))
     }
 
     /// Path of the account of a copy, if it is behind a journal.

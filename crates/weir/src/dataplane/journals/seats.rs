@@ -23,7 +23,7 @@ impl Reactor {
     /// Has a volume use a journal from now on.
     pub(in crate::dataplane) fn add_journal(&mut self, index: VolumeIndex, new: NewJournal) {
         let home = usize::from(self.add_new_homes(index, vec![new.home])[0]);
-        let JournalSpec { home: VolumeHome { drive, .. }, directory, core, file, seats, keeps, .. } =
+        let JournalSpec { home: VolumeHome { drive, .. }, directory, core, file, size_bytes, seats, keeps } =
             new.spec;
         let journals = &mut self.volumes[index].journals;
         let place = journals.all.len();
@@ -32,6 +32,7 @@ impl Reactor {
             home,
             directory,
             file: Descriptor::file(file),
+            size_bytes,
             core,
             asked: Default::default(),
             last_ticket: 0,
@@ -174,6 +175,17 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let (extent, slot) = copy_of(volume.journals.at(place).files[&file].key);
         volume.spend(extent, slot);
+    }
+
+    /// Gives up the journal of a volume on a drive, and with it all copies behind it, because nobody would find there what
+    /// it holds.
+    pub(in crate::dataplane) fn give_up_journal(&mut self, volume: VolumeId, drive: DriveId) {
+        let Some(&index) = self.by_id.get(&volume) else { return };
+        let Some(place) = self.volumes[index].journals.on(drive) else { return };
+        let mut actions = Vec::new();
+        self.volumes[index].journals.at_mut(place).core.journal_unreadable(&mut actions);
+        self.carry_out_journal(index, place, actions);
+        self.carry_out(index);
     }
 
     /// A journal has failed, and with it all copies behind it.
