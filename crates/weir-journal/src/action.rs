@@ -12,7 +12,7 @@ pub struct FileKey {
     /// Which extent of the volume.
     pub extent: u32,
     /// The number of the copy.
-    pub copy: u8,
+    pub replica: u8,
 }
 
 /// A file's number in one running journal, until it is forgotten.

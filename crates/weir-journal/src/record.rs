@@ -32,7 +32,7 @@ const EXTENT_START: usize = 0;
 const OFFSET_START: usize = 4;
 const LENGTH_START: usize = 8;
 const KIND_START: usize = 12;
-const COPY_START: usize = 13;
+const REPLICA_START: usize = 13;
 const CHECKSUM_START: usize = 16;
 
 const _: () = assert!(LIST_START + JOURNAL_RECORD_ENTRIES_MAX * ENTRY_BYTES <= field::CHECKSUM_START);
@@ -100,7 +100,7 @@ impl Entry {
         put(block, start + OFFSET_START, &self.offset.to_le_bytes());
         put(block, start + LENGTH_START, &self.length.to_le_bytes());
         put(block, start + KIND_START, &[kind]);
-        put(block, start + COPY_START, &[self.file.copy]);
+        put(block, start + REPLICA_START, &[self.file.replica]);
         put(block, start + CHECKSUM_START, &u32::to_le_bytes(checksum));
     }
 
@@ -108,7 +108,10 @@ impl Entry {
         let kind = block[start + KIND_START];
         let checksum = number32(block, start + CHECKSUM_START);
         let entry = Entry {
-            file: FileKey { extent: number32(block, start + EXTENT_START), copy: block[start + COPY_START] },
+            file: FileKey {
+                extent: number32(block, start + EXTENT_START),
+                replica: block[start + REPLICA_START],
+            },
             offset: number32(block, start + OFFSET_START),
             length: number32(block, start + LENGTH_START),
             kind: match kind {

@@ -66,7 +66,7 @@ fn measure(journal_bytes: u64, writes: u64, at_a_time: u64) -> Result<f64, Box<d
     let mut bench = Bench { journal, actions, asked, done: 0, header: [0; BLOCK as usize] };
     let mut files: Vec<FileId> = Vec::new();
     for extent in 0..FILES {
-        files.push(bench.journal.open(FileKey { extent, copy: 1 })?);
+        files.push(bench.journal.open(FileKey { extent, replica: 1 })?);
     }
     let mut random = Random::new(1);
     let mut begin = Instant::now();

@@ -42,7 +42,7 @@ fn main() -> Result<(), String> {
         sum.kills += report.kills;
         sum.resizes += report.resizes;
         sum.copied += report.copied;
-        sum.standings += report.standings;
+        sum.replica_states += report.replica_states;
         sum.captures += report.captures;
         sum.moves += report.moves;
         sum.metadata_refused += report.metadata_refused;
@@ -73,7 +73,7 @@ fn tell(count: u64, sum: &Report) {
         sum.kills,
         sum.resizes,
         sum.copied,
-        sum.standings,
+        sum.replica_states,
         sum.captures
     );
     println!(

@@ -203,7 +203,7 @@ struct World {
 }
 
 fn file_key(index: usize) -> FileKey {
-    FileKey { extent: index as u32 / 2, copy: index as u8 % 2 }
+    FileKey { extent: index as u32 / 2, replica: index as u8 % 2 }
 }
 
 /// Runs one world to its end: the journal is emptied, and then the slow files have everything.

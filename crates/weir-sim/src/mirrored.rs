@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
 use weir_volume::mirror::{
-    Account, Agenda, Answer, Effect, Keep, MetadataWrites, MirrorId, Slots, Standing, Standings, Witness,
-    epoch_record,
+    Agenda, Answer, Effect, EpochRecord, Keep, MetadataWrites, MirrorId, ReplicaMetadata, ReplicaState,
+    ReplicaStates, Slots, epoch_record,
 };
 use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
@@ -58,7 +58,7 @@ enum Pending {
     Metadata {
         slot: usize,
         extent: u32,
-        account: Arc<Account>,
+        metadata: Arc<ReplicaMetadata>,
         /// It goes in place over a file whose last write failed: if power fails now, neither of its blocks may be whole.
         is_over_doubtful: bool,
     },
@@ -85,7 +85,7 @@ struct World {
     mirror: Mirror,
     drives: Vec<Drive>,
     /// What is kept of each extent apart from its copies.
-    witness: Vec<Witness>,
+    epoch_record: Vec<EpochRecord>,
     metadata: MetadataWrites,
     /// The epoch records.
     record: Record,
@@ -102,7 +102,7 @@ struct World {
     /// When metadata of an extent last could not be written beside any copy in sync.
     refused_at: BTreeMap<u32, u64>,
     /// The standings of each extent's copies as they durably are.
-    stands: Vec<Standings>,
+    stands: Vec<ReplicaStates>,
     /// Copies of extents that fell since the last start and were not taken back.
     fell: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
@@ -127,7 +127,7 @@ struct World {
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
     /// Which drives the volume began with.
-    reachable: [bool; COPIES_MAX],
+    reachable: [bool; REPLICAS_MAX],
     flushes: BTreeMap<u32, u64>,
     capturing: Option<Capturing>,
     journaling: Option<Journaling>,
@@ -177,34 +177,37 @@ fn foreign_piece() -> Vec<Stamp> {
 
 impl World {
     fn new(settings: Settings) -> World {
-        let standing = |slot| if slot < settings.copies { Standing::InSync } else { Standing::Absent };
-        let account = Account::first(epoch_record::first_epoch(&[]), std::array::from_fn(standing));
+        let replica_state =
+            |slot| if slot < settings.replicas { ReplicaState::InSync } else { ReplicaState::Absent };
+        let metadata =
+            ReplicaMetadata::first(epoch_record::first_epoch(&[]), std::array::from_fn(replica_state));
         // Whoever is alone has no account.
-        let has_account = !settings.is_moved || settings.copies > 1;
+        let has_metadata = !settings.is_moved || settings.replicas > 1;
         let drive = |slot: usize| Drive {
             files: vec![File::default(); EXTENTS as usize],
-            accounts: vec![has_account.then(|| account.clone()); EXTENTS as usize],
+            all_metadata: vec![has_metadata.then(|| metadata.clone()); EXTENTS as usize],
             sums: vec![SumsFile::default(); EXTENTS as usize],
             filesystem: Default::default(),
-            is_made: vec![!settings.is_moved || slot < settings.copies; EXTENTS as usize],
+            is_made: vec![!settings.is_moved || slot < settings.replicas; EXTENTS as usize],
             is_broken: false,
             is_silent: false,
             has_failed: false,
             doubtful: BTreeSet::new(),
             metadata_fault: None,
         };
-        let drives: Vec<Drive> = (0..COPIES_MAX).map(drive).collect();
-        let mut record = if has_account { Record::new(account.epoch) } else { Record::default() };
-        let witness = record.found();
+        let drives: Vec<Drive> = (0..REPLICAS_MAX).map(drive).collect();
+        let mut record = if has_metadata { Record::new(metadata.epoch) } else { Record::default() };
+        let epoch_record = record.found();
         let control = Control::new(settings);
-        let begun = control.beginnings(&drives, &[true; COPIES_MAX], &witness).expect("all is there");
+        let begun =
+            control.recovered_extents(&drives, &[true; REPLICAS_MAX], &epoch_record).expect("all is there");
         let mut world = World {
             settings,
             random: Random::new(settings.seed),
             now: 1,
-            mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun),
+            mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICAS_MAX, begun),
             drives,
-            witness,
+            epoch_record,
             metadata: MetadataWrites::default(),
             record,
             record_failed: BTreeSet::new(),
@@ -213,7 +216,7 @@ impl World {
             metadata_failed: BTreeSet::new(),
             relied_on: BTreeMap::new(),
             refused_at: BTreeMap::new(),
-            stands: vec![account.standings; EXTENTS as usize],
+            stands: vec![metadata.replica_states; EXTENTS as usize],
             fell: BTreeSet::new(),
             pending: Vec::new(),
             asked: Vec::new(),
@@ -228,7 +231,7 @@ impl World {
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
             buffers: BTreeMap::new(),
-            reachable: [true; COPIES_MAX],
+            reachable: [true; REPLICAS_MAX],
             flushes: BTreeMap::new(),
             capturing: None,
             journaling: Journaling::new(settings),
@@ -252,7 +255,7 @@ impl World {
             return self.crash();
         }
         if self.random.chance(breaks_per_ten_thousand, 10_000) {
-            let slot = self.random.below(COPIES_MAX as u64) as usize;
+            let slot = self.random.below(REPLICAS_MAX as u64) as usize;
             self.drives[slot].is_broken = true;
             self.drives[slot].has_failed = true;
         }
@@ -265,7 +268,7 @@ impl World {
             return self.bring_back();
         }
         if self.random.chance(moves_per_mille, 1000) {
-            return self.change_copies();
+            return self.change_replicas();
         }
         self.carry_out_unfenced();
         self.look_at_journal()?;
@@ -273,7 +276,7 @@ impl World {
             return Ok(());
         }
         if self.settings.is_moved && self.random.chance(1, 15) {
-            return self.move_copies();
+            return self.move_replicas();
         }
         let captures = self.settings.captures_per_mille;
         if captures > 0 && self.random.chance(captures, 1000) {
@@ -340,13 +343,13 @@ impl World {
     /// Copies, promotes or tidies something.
     fn work_in_the_background(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         let mut effects = Vec::new();
         match self.random.below(4) {
             0 => self.mirror.tidy(extent, &mut effects),
             1 => _ = self.mirror.promote(extent, slot, &mut effects),
             2 if self.settings.resyncs_end_soon() => self.make_up_soon(extent, &mut effects),
-            _ => self.begin_copy(extent, slot, &mut effects),
+            _ => self.begin_resync(extent, slot, &mut effects),
         }
         self.take(effects)
     }
@@ -355,26 +358,27 @@ impl World {
     fn make_up_soon(&mut self, extent: u32, effects: &mut Vec<Effect>) {
         let Some(slot) = self.mirror.wanting(extent).iter().next() else { return };
         if !self.mirror.promote(extent, slot, effects) {
-            (0..RESYNC_DEPTH).for_each(|_| self.begin_copy(extent, slot, effects));
+            (0..RESYNC_DEPTH).for_each(|_| self.begin_resync(extent, slot, effects));
         }
     }
 
-    fn begin_copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.mirror.copy(extent, slot, effects) {
+    fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+        if let Some(id) = self.mirror.replica(extent, slot, effects) {
             self.steps.insert(id, foreign_piece());
         }
     }
 
     /// Adds a copy of an extent where there is none, or gives one up while others have everything.
-    fn change_copies(&mut self) -> Result<(), String> {
+    fn change_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
-        let standings = self.mirror.standings(extent);
-        let in_sync = standings.iter().filter(|standing| **standing == Standing::InSync).count();
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let replica_states = self.mirror.replica_states(extent);
+        let in_sync =
+            replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count();
         let mut effects = Vec::new();
-        match standings[slot] {
-            Standing::Absent => self.add_copy((slot, extent), &mut effects),
-            Standing::InSync | Standing::Stale if in_sync > 1 => {
+        match replica_states[slot] {
+            ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
+            ReplicaState::InSync | ReplicaState::Stale if in_sync > 1 => {
                 _ = self.mirror.remove(extent, slot, &mut effects);
             }
             _ => {}
@@ -383,9 +387,9 @@ impl World {
     }
 
     /// Adds a copy of an extent, if that can be now.
-    fn add_copy(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
+    fn add_replica(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
         // The files of a copy go only once that is durable.
-        let is_gone = self.stands[extent as usize][slot] == Standing::Absent;
+        let is_gone = self.stands[extent as usize][slot] == ReplicaState::Absent;
         let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
         let is_idle = is_idle && self.can_sit_anew((slot, extent)) && !self.mirror.is_capturing();
         if !is_gone || !is_idle || self.drives[slot].is_broken {
@@ -455,13 +459,14 @@ impl World {
                 }
                 self.pending.push(Pending::Capture(piece));
             }
-            Effect::Captured { copies } => self.check_capture(copies)?,
-            Effect::Stands { extent, standings, .. } => {
-                self.report.standings += 1;
-                self.stands[extent as usize] = standings;
-                self.older_in_sync.retain(|(slot, of)| *of != extent || standings[*slot] == Standing::InSync);
+            Effect::Captured { replicas } => self.check_capture(replicas)?,
+            Effect::Stands { extent, replica_states, .. } => {
+                self.report.replica_states += 1;
+                self.stands[extent as usize] = replica_states;
+                self.older_in_sync
+                    .retain(|(slot, of)| *of != extent || replica_states[*slot] == ReplicaState::InSync);
                 let mirror = &self.mirror;
-                self.control.hear(extent, &standings, |slot| mirror.has_answered(extent, slot));
+                self.control.hear(extent, &replica_states, |slot| mirror.has_answered(extent, slot));
                 self.forget_journaled(extent)?;
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
@@ -528,8 +533,8 @@ impl World {
             Pending::Record { extent, epoch, is_committed } => {
                 self.answer_record(extent, epoch, is_committed)?;
             }
-            Pending::Metadata { slot, extent, account, .. } => {
-                self.answer_metadata(slot, extent, &account)?
+            Pending::Metadata { slot, extent, metadata, .. } => {
+                self.answer_metadata(slot, extent, &metadata)?
             }
             Pending::Keep(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
             Pending::Sync(slot, (extent, generation), point) => {
@@ -628,7 +633,10 @@ impl World {
                 let result = fault.map_or_else(place, Err);
                 Answer::Completed(operation, result)
             }
-            Action::Sync { .. } | Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
+            Action::Sync { .. }
+            | Action::Done { .. }
+            | Action::Flushed { .. }
+            | Action::FailReplica { .. } => {
                 unreachable!("these are not carried out")
             }
         }
@@ -636,8 +644,8 @@ impl World {
 
     /// The copy whose file is read: the one that is asked, unless somebody sees to it that it is a wrong one.
     fn read_from(&mut self, slot: usize, extent: u32) -> usize {
-        let standings = self.mirror.standings(extent);
-        let stale = standings.iter().position(|standing| *standing == Standing::Stale);
+        let replica_states = self.mirror.replica_states(extent);
+        let stale = replica_states.iter().position(|replica_state| *replica_state == ReplicaState::Stale);
         let is_wrong = self.settings.sabotage == Sabotage::ReadsStale && self.random.chance(1, 2);
         stale.filter(|_| is_wrong).unwrap_or(slot)
     }
@@ -718,11 +726,11 @@ impl World {
         (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
         // What is said beside a copy at rest is taken back in one turn, and then it counts in the next.
         for _ in 0..3 {
-            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..COPIES_MAX).map(move |slot| (e, slot))) {
+            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICAS_MAX).map(move |slot| (e, slot))) {
                 let mut effects = Vec::new();
                 loop {
                     let steps = self.steps.len();
-                    self.begin_copy(extent, slot, &mut effects);
+                    self.begin_resync(extent, slot, &mut effects);
                     let is_begun = self.steps.len() > steps;
                     self.take(std::mem::take(&mut effects))?;
                     self.settle()?;
@@ -755,9 +763,10 @@ impl World {
     fn compare(&mut self) -> Result<(), String> {
         self.look_for_foreign_bytes()?;
         for extent in 0..EXTENTS {
-            let standings = self.mirror.standings(extent);
-            let is_stale = |slot: &usize| self.reachable[*slot] && standings[*slot] == Standing::Stale;
-            if let Some(slot) = (0..COPIES_MAX).find(is_stale) {
+            let replica_states = self.mirror.replica_states(extent);
+            let is_stale =
+                |slot: &usize| self.reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;
+            if let Some(slot) = (0..REPLICAS_MAX).find(is_stale) {
                 let lacks = self.mirror.lacks(extent, slot);
                 return Err(format!(
                     "copy {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"

@@ -166,7 +166,7 @@ impl World {
             match action {
                 Action::Done { operation, result } => self.done(operation, result)?,
                 Action::Flushed { flush, result } => self.flushed(flush, result),
-                Action::Retire { extent, .. } => {
+                Action::FailReplica { extent, .. } => {
                     self.retired.insert(extent);
                 }
                 Action::Sync { extent, generation } => {
@@ -274,7 +274,10 @@ impl World {
                 }
                 self.volume.completed(operation, result, actions);
             }
-            Action::Sync { .. } | Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
+            Action::Sync { .. }
+            | Action::Done { .. }
+            | Action::Flushed { .. }
+            | Action::FailReplica { .. } => {
                 unreachable!("these are taken at once")
             }
         }

@@ -13,7 +13,7 @@ fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
 }
 
 #[test]
-fn copies_are_one_volume_through_power_cuts() {
+fn replicas_are_one_volume_through_power_cuts() {
     let reports = check(300, Settings::quiet);
     assert!(reports.iter().all(|report| report.failed == 0));
     assert!(sum(&reports, |report| report.crashes) > 300, "hardly any world crashed");
@@ -23,7 +23,7 @@ fn copies_are_one_volume_through_power_cuts() {
 #[test]
 fn promises_hold_whatever_drives_do() {
     let reports = check(600, Settings::all_at_once);
-    assert!(sum(&reports, |report| report.standings) > 1000, "hardly any copy was lost or gained");
+    assert!(sum(&reports, |report| report.replica_states) > 1000, "hardly any copy was lost or gained");
     assert!(sum(&reports, |report| report.acknowledged) > 150_000);
 }
 
@@ -81,7 +81,7 @@ fn answer_is_never_taken_for_more_than_it_says() {
 }
 
 #[test]
-fn copy_behind_a_write_journal_is_as_good_as_any_other() {
+fn replica_behind_a_write_journal_is_as_good_as_any_other() {
     let reports = check(150, Settings::journaled);
     let (brought, spent) = (sum(&reports, |report| report.brought), sum(&reports, |report| report.spent));
     assert!(brought > 2000, "only {brought} pieces were brought from journals");

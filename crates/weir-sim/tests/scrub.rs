@@ -33,7 +33,7 @@ fn last_replica_in_sync_is_never_failed_because_checksums_cannot_be_written() {
 }
 
 #[test]
-fn what_rots_is_found_and_mended_where_a_good_copy_can_be_told() {
+fn what_rots_is_found_and_mended_where_a_good_replica_can_be_told() {
     let reports = check(0..300, Settings::rotting);
     let (found, repaired) =
         (sum(&reports, |report| report.blocks_found), sum(&reports, |report| report.blocks_repaired));

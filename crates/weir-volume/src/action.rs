@@ -192,7 +192,7 @@ pub enum Action {
         result: Result<(), Fault>,
     },
     /// The extent will fail every operation from now on; an operator must know.
-    Retire {
+    FailReplica {
         /// Which extent.
         extent: u32,
         /// What its file is worth.
@@ -235,7 +235,7 @@ impl Action {
             | Action::Release { extent, .. }
             | Action::Zero { extent, .. }
             | Action::Sync { extent, .. }
-            | Action::Retire { extent, .. } => Some(extent),
+            | Action::FailReplica { extent, .. } => Some(extent),
             Action::Done { .. } | Action::Flushed { .. } => None,
         }
     }

@@ -74,7 +74,7 @@ pub(crate) enum State {
     /// Its file is open and its map known.
     Ready,
     /// It fails everything.
-    Retired,
+    Failed,
 }
 
 /// One extent.

@@ -77,8 +77,8 @@ impl Volume {
     }
 
     /// True if the extent fails everything.
-    pub fn is_retired(&self, extent: u32) -> bool {
-        self.extents.get(extent as usize).is_some_and(|extent| extent.state == State::Retired)
+    pub fn has_failed(&self, extent: u32) -> bool {
+        self.extents.get(extent as usize).is_some_and(|extent| extent.state == State::Failed)
     }
 
     /// Starts an operation; its end is a later (or the same call's) [`Action::Done`].
@@ -102,7 +102,7 @@ impl Volume {
                 let generation = extent.generation;
                 actions.push(Action::Open { extent: request.extent, generation });
             }
-            State::Retired => self.finish(id, Err(Fault::Broken), actions),
+            State::Failed => self.finish(id, Err(Fault::Broken), actions),
         }
         id
     }
@@ -341,13 +341,13 @@ impl Volume {
     ) {
         let Request { extent: index, kind, offset, length } = operation.request;
         let extent = &mut self.extents[index as usize];
-        let result = if extent.state == State::Retired { Err(Fault::Broken) } else { result };
+        let result = if extent.state == State::Failed { Err(Fault::Broken) } else { result };
         if kind == Kind::Release && result.is_ok() {
             extent.map.clear_within(offset, length);
         }
         // A failed change counts as well: a part of it may have been made.
         let is_stable = operation.is_read() || kind == Kind::Write { is_durable: true } && result.is_ok();
-        if !is_stable && extent.state != State::Retired {
+        if !is_stable && extent.state != State::Failed {
             extent.sync.is_dirty = true;
             self.touch(index);
         }
@@ -468,7 +468,7 @@ impl Volume {
     /// was asked of a retired one may be answered later: the answer is not taken for that of the next file.
     pub fn is_idle(&self, index: u32) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return true };
-        let is_allocating = extent.state != State::Retired && !extent.allocating.is_empty();
+        let is_allocating = extent.state != State::Failed && !extent.allocating.is_empty();
         let is_busy = extent.state == State::Opening || extent.sync.is_running() || is_allocating;
         !is_busy && !self.operations.iter().any(|operation| operation.request.extent == index)
     }
@@ -483,17 +483,17 @@ impl Volume {
     }
 
     /// Takes an extent out of service: everything that waits for it fails, and all that comes.
-    pub fn retire(&mut self, index: u32, actions: &mut Vec<Action>) {
+    pub fn fail_replica(&mut self, index: u32, actions: &mut Vec<Action>) {
         self.fail(index, true, actions);
     }
 
     /// Takes an extent out of service; nothing was changed there by what it fails for, or nobody knows.
     fn fail(&mut self, index: u32, is_unchanged: bool, actions: &mut Vec<Action>) {
         let Some(extent) = self.extents.get_mut(index as usize) else { return };
-        if extent.state == State::Retired {
+        if extent.state == State::Failed {
             return;
         }
-        extent.state = State::Retired;
+        extent.state = State::Failed;
         // A change or sync that is still under way may fail too, which nobody is told of any more.
         let is_unchanged = is_unchanged && extent.writing.is_empty() && !extent.sync.is_running();
         self.has_lost_writes |= extent.sync.concerns_flush();
@@ -505,7 +505,7 @@ impl Volume {
         let waiting = std::mem::take(&mut extent.waiting);
         let flushes = extent.sync.abandon();
         self.untouch(index);
-        actions.push(Action::Retire { extent: index, remains });
+        actions.push(Action::FailReplica { extent: index, remains });
         for id in waiting {
             self.finish(id, Err(Fault::Broken), actions);
         }
@@ -540,7 +540,7 @@ mod tests {
         let (first, second) = (Generation(0), Generation(1));
         let sync = |generation| vec![Action::Sync { extent: 0, generation }];
         assert_eq!(write_and_flush(&mut volume, first, 1), sync(first));
-        volume.retire(0, &mut Vec::new());
+        volume.fail_replica(0, &mut Vec::new());
         assert!(volume.is_idle(0), "nothing waits for the sync any more");
         volume.renew(0);
         assert_eq!(write_and_flush(&mut volume, second, 2), sync(second));
@@ -550,7 +550,7 @@ mod tests {
         volume.synced((0, first), Err(Fault::Broken), &mut actions);
         volume.opened((0, first), Err(Fault::Broken), &mut actions);
         volume.allocated((0, first), 7, &mut actions);
-        assert!(actions.is_empty() && !volume.is_retired(0) && volume.is_hole(0, 7 << 20, 4096));
+        assert!(actions.is_empty() && !volume.has_failed(0) && volume.is_hole(0, 7 << 20, 4096));
         volume.synced((0, second), Ok(()), &mut actions);
         assert!(matches!(actions[..], [Action::Flushed { flush: 2, .. }]));
     }

@@ -84,12 +84,12 @@ const GAUGES: [(&str, &str); 15] = [
     ("extents_degraded", "Extents with fewer replicas in sync than they should have, but at least one"),
     ("extents_offline", "Extents with no usable replica"),
     (
-        "extent_copies_in_sync",
+        "extent_replicas_in_sync",
         "Extent replicas that have everything and can be reached, of a volume that has, or had, several",
     ),
-    ("extent_copies_stale", "Extent replicas that lack something and are not read"),
-    ("extent_copies_missing", "Extent replicas that cannot be reached"),
-    ("copies_left_bytes", "Bytes to look at until all replicas that can be reached have everything"),
+    ("extent_replicas_stale", "Extent replicas that lack something and are not read"),
+    ("extent_replicas_missing", "Extent replicas that cannot be reached"),
+    ("resync_left_bytes", "Bytes to look at until all replicas that can be reached have everything"),
     ("policy_bound", "1 if a policy group is bound, else 0"),
     ("workloads", "Volumes that are bound"),
 ];
@@ -144,7 +144,7 @@ impl Snapshot {
         // Some at a time: what is kept of a volume is much less than what is known of it.
         for ids in control.volume_ids(None)?.chunks(API_VOLUMES_PER_PIECE) {
             let is_shown = |view: &VolumeView| {
-                with_idle_volumes || view.snapshot.as_ref().is_some_and(|s| s.connections > 0)
+                with_idle_volumes || view.counters.as_ref().is_some_and(|s| s.connections > 0)
             };
             for mut view in control.volume_views(ids).into_iter().filter(is_shown) {
                 snapshot.limits.extend(reasons::limits_in_force(&view));
@@ -159,11 +159,11 @@ impl Snapshot {
 impl Subject {
     fn volume(view: VolumeView) -> Subject {
         let limits = view.policy_limits().unwrap_or_default();
-        let snapshot = view.snapshot.unwrap_or_default();
+        let counters = view.counters.unwrap_or_default();
         let mut gauges = vec![
-            ("queue_depth", snapshot.queue_depth),
-            ("queue_depth_delayed", snapshot.queue_depth_delayed),
-            ("connections", snapshot.connections),
+            ("queue_depth", counters.queue_depth),
+            ("queue_depth_delayed", counters.queue_depth_delayed),
+            ("connections", counters.connections),
             ("size_bytes", view.record.size_bytes),
             ("policy_bound", u64::from(view.policy.is_some())),
         ];
@@ -175,15 +175,15 @@ impl Subject {
             ("extents_degraded", extents_degraded),
             ("extents_offline", extents_offline),
         ]);
-        if let Some(copies) = &view.replication {
-            gauges.push(("extent_copies_in_sync", replicas.in_sync));
-            gauges.push(("extent_copies_stale", replicas.stale));
-            gauges.push(("extent_copies_missing", replicas.missing));
-            gauges.push(("copies_left_bytes", copies.bytes_left));
+        if let Some(replication) = &view.replication {
+            gauges.push(("extent_replicas_in_sync", replicas.in_sync));
+            gauges.push(("extent_replicas_stale", replicas.stale));
+            gauges.push(("extent_replicas_missing", replicas.missing));
+            gauges.push(("resync_left_bytes", replication.bytes_left));
         }
         Subject {
             labels: vec![("tenant", view.record.tenant.into()), ("volume", view.record.name.into())],
-            totals: Totals::from(&snapshot),
+            totals: Totals::from(&counters),
             limits,
             gauges,
         }

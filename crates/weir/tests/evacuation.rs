@@ -86,7 +86,7 @@ fn files_in(daemon: &Daemon, drive: &str) -> usize {
     std::fs::read_dir(daemon.state().beside(drive)).unwrap().count()
 }
 
-fn set_copying_ceiling(daemon: &Daemon, ceiling: &str) {
+fn set_resync_ceiling(daemon: &Daemon, ceiling: &str) {
     daemon.ok(&["qos", "background-policy", "modify", "resynchronisation", "--max-throughput", ceiling]);
 }
 
@@ -99,7 +99,7 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     let start =
         |daemon: &Daemon| ["single", "double"].map(|volume| Load::start(&daemon.nbd_socket(), volume, GIB));
     let loads = start(&daemon);
-    set_copying_ceiling(&daemon, "2IOPS");
+    set_resync_ceiling(&daemon, "2IOPS");
     let told = daemon.ok(&["drive", "remove", "one"]);
     assert!(told.contains("drive 'one' is being emptied") && told.contains("extents left"), "{told}");
     let before = left(&daemon, "one").expect("it holds something");
@@ -127,8 +127,8 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     let daemon = daemon.stop().start(&["--reactors", "1"]);
     written.iter().for_each(|written| written.check(&daemon));
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
-    let copies = daemon.json(&["volume", "inspect", "double"])["replication"]["in_sync"].clone();
-    assert_eq!(copies, 8);
+    let replicas = daemon.json(&["volume", "inspect", "double"])["replication"]["in_sync"].clone();
+    assert_eq!(replicas, 8);
     daemon.stop();
 }
 
@@ -138,7 +138,7 @@ fn a_removal_is_taken_back_and_drives_come_and_go_while_one_daemon_runs() {
     create(&daemon, "vol1", "4", "1");
     let written = Written::to(&daemon, "vol1", 4);
     let load = Load::start(&daemon.nbd_socket(), "vol1", 0);
-    set_copying_ceiling(&daemon, "1B/s");
+    set_resync_ceiling(&daemon, "1B/s");
     daemon.ok(&["drive", "remove", "one"]);
     let refused = daemon.refused(1, &["volume", "create", "v", "--size", "1", "--drive", "one"]);
     assert!(refused.contains("drive 'one' is being emptied, to be removed"), "{refused}");
@@ -166,7 +166,7 @@ fn a_removal_is_taken_back_and_drives_come_and_go_while_one_daemon_runs() {
 }
 
 #[test]
-fn a_drive_with_the_last_copy_stays() {
+fn a_drive_with_the_last_replica_stays() {
     let daemon = with_drives(&["one", "two", "three"]);
     create(&daemon, "safe", "3", "2");
     create(&daemon, "alone", "3", "1");

@@ -111,7 +111,7 @@ fn nonsense_in_the_handshake() {
     };
     let mut long_name = go("target");
     long_name[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
-    let beginnings: Vec<Vec<u8>> = vec![
+    let recovered_extents: Vec<Vec<u8>> = vec![
         random.bytes(100_000),
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         vec![0; 70_000],
@@ -130,7 +130,7 @@ fn nonsense_in_the_handshake() {
         option(12_345, &random.bytes(1000)),
         option(OPTION_LIST, b"").repeat(3000),
     ];
-    for bytes in beginnings {
+    for bytes in recovered_extents {
         // At once, as one's flags, and as an option.
         for mut stream in [connect(&scene.socket()), greeted(&scene.socket()).unwrap()] {
             send(&mut stream, &bytes);

@@ -82,7 +82,7 @@ fn journals(daemon: &Daemon) -> Vec<Value> {
     daemon.json(&["journal", "list"])["journals"].as_array().unwrap().clone()
 }
 
-fn wait_for_copies(daemon: &Daemon) {
+fn wait_for_replicas(daemon: &Daemon) {
     wait_until("all copies to have everything", || {
         let volume = inspect(daemon);
         let replication = &volume["replication"];
@@ -143,11 +143,11 @@ impl Model {
     }
 
     /// Looks at the files of all copies, of which each extent has so many.
-    fn check_files(&self, state: &State, copies: usize) {
+    fn check_files(&self, state: &State, replicas: usize) {
         let files = extent_files(state);
         assert_eq!(files.len() as u64, self.extents);
         for (extent, paths) in (0..).zip(files.values()) {
-            assert_eq!(paths.len(), copies, "{paths:?}");
+            assert_eq!(paths.len(), replicas, "{paths:?}");
             for path in paths {
                 let file = File::open(path).unwrap();
                 let mut found = [0; BLOCK as usize];
@@ -161,7 +161,7 @@ impl Model {
 }
 
 /// Compares all copies of each extent, byte by byte; how many each has.
-fn compare_copies(state: &State) -> Vec<usize> {
+fn compare_replicas(state: &State) -> Vec<usize> {
     extent_files(state).values().map(|paths| assert_alike(paths)).collect()
 }
 
@@ -187,7 +187,7 @@ fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
     let mut daemon = with_hybrid("2");
     let mut model = Model::new(2);
     let shown = journals(&daemon);
-    assert_eq!(shown.iter().map(|journal| journal["copies"].as_u64().unwrap()).sum::<u64>(), 4, "{shown:?}");
+    assert_eq!(shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum::<u64>(), 4, "{shown:?}");
     for _ in 0..5 {
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
         model.write(&mut client, 700);
@@ -195,7 +195,7 @@ fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
         daemon = start(&daemon.kill());
         model.check(&daemon);
     }
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check_files(daemon.state(), 3);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
@@ -206,7 +206,7 @@ fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
 }
 
 #[test]
-fn without_the_fast_copy_all_is_read_from_what_journals_and_disks_have() {
+fn without_the_fast_replica_all_is_read_from_what_journals_and_disks_have() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -235,7 +235,7 @@ fn without_the_fast_copy_all_is_read_from_what_journals_and_disks_have() {
     client.flush().unwrap();
     model.check(&daemon);
     bring_back(daemon.state(), fast);
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
     model.check_files(daemon.state(), 3);
@@ -258,7 +258,7 @@ fn the_drive_of_a_journal_that_is_away_is_waited_for_and_one_that_is_lost_made_u
     model.write(&mut client, 300);
     client.flush().unwrap();
     bring_back(daemon.state(), &drive);
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check_files(daemon.state(), 3);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -272,7 +272,7 @@ fn the_drive_of_a_journal_that_is_away_is_waited_for_and_one_that_is_lost_made_u
     model.check(&daemon);
     let alarms = daemon.json(&["status"])["alarms"].to_string();
     assert!(alarms.contains("a write journal of volume 'vol1' is lost"), "{alarms}");
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
     model.check_files(daemon.state(), 3);
@@ -280,7 +280,7 @@ fn the_drive_of_a_journal_that_is_away_is_waited_for_and_one_that_is_lost_made_u
 }
 
 #[test]
-fn a_journal_that_fails_in_use_costs_its_copies_and_clients_notice_nothing() {
+fn a_journal_that_fails_in_use_costs_its_replicas_and_clients_notice_nothing() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -296,7 +296,7 @@ fn a_journal_that_fails_in_use_costs_its_copies_and_clients_notice_nothing() {
     });
     model.write(&mut client, 300);
     model.check(&daemon);
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check_files(daemon.state(), 3);
     client.disconnect();
@@ -323,7 +323,7 @@ fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
     client.flush().unwrap();
     model.check(&daemon);
     bring_back(daemon.state(), "disk1");
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
     model.check_files(daemon.state(), 3);
@@ -331,15 +331,15 @@ fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
 }
 
 #[test]
-fn nothing_is_brought_to_a_copy_that_is_out_of_service_until_it_is_back() {
+fn nothing_is_brought_to_a_replica_that_is_out_of_service_until_it_is_back() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 300);
     client.flush().unwrap();
     let paths = extent_files(daemon.state()).into_values().flatten().collect::<Vec<_>>();
-    let has_copy = |disk: &&str| paths.iter().any(|path| path.starts_with(daemon.state().beside(disk)));
-    let disk = ["disk1", "disk2", "disk3"].into_iter().find(has_copy).unwrap();
+    let has_replica = |disk: &&str| paths.iter().any(|path| path.starts_with(daemon.state().beside(disk)));
+    let disk = ["disk1", "disk2", "disk3"].into_iter().find(has_replica).unwrap();
     hide(daemon.state(), disk);
     // Journals that nobody writes to are emptied: they are written to until it is known that the disk is gone.
     wait_until("its copy to be out of service", || {
@@ -352,7 +352,7 @@ fn nothing_is_brought_to_a_copy_that_is_out_of_service_until_it_is_back() {
     wait_until("a journal to be empty", || journals(&daemon).iter().any(|one| one["is_empty"] == true));
     assert!(journals(&daemon).iter().any(|one| one["is_empty"] == false), "something was brought to {disk}");
     bring_back(daemon.state(), disk);
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
     model.check_files(daemon.state(), 3);
@@ -372,7 +372,7 @@ fn a_slow_file_that_was_damaged_is_made_anew() {
     File::options().write(true).open(slow).unwrap().set_len(4096).unwrap();
     // Nothing else reads it.
     daemon.ok(&words("scrub vol1 --wait"));
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     daemon.ok(&words("scrub vol1 --wait"));
     model.check(&daemon);
@@ -406,9 +406,9 @@ fn a_model_agrees_while_journals_fill_and_templates_change() {
     assert!(changes > 0, "no change was made under the client");
     let modify = words("volume modify vol1 --template hybrid --wait");
     wait_until("the drive is back", || daemon.state().weir(&modify).done_unless(&DRIVE_WAS_AWAY));
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
-    assert_eq!(compare_copies(daemon.state()), [3, 3, 3]);
+    assert_eq!(compare_replicas(daemon.state()), [3, 3, 3]);
     daemon.stop();
 }
 
@@ -431,7 +431,7 @@ fn what_was_cut_off_does_not_come_back_when_the_volume_grows_again() {
         }
         model.check(&daemon);
     }
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check_files(daemon.state(), 3);
     daemon.stop();
@@ -447,10 +447,10 @@ fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
         daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);
         model.write(&mut client, 200);
         model.check(&daemon);
-        let copies: u64 = journals(&daemon).iter().map(|journal| journal["copies"].as_u64().unwrap()).sum();
+        let replicas: u64 = journals(&daemon).iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
         match template {
             "nvme" => wait_until("journals to be given up", || journals(&daemon).is_empty()),
-            "hybrid" => assert_eq!(copies, 2, "{:?}", journals(&daemon)),
+            "hybrid" => assert_eq!(replicas, 2, "{:?}", journals(&daemon)),
             _ => {}
         }
     }
@@ -461,7 +461,7 @@ fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
     assert!(!daemon.state().beside(&drive).join("journals").exists());
     model.write(&mut client, 200);
     client.flush().unwrap();
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
     model.check_files(daemon.state(), 3);
@@ -487,6 +487,6 @@ fn removal_that_a_journal_is_in_the_way_of_is_refused_at_once_also_by_whoever_wa
     add_drives(&daemon, &["disk3"]);
     daemon.ok(&remove);
     assert!(journals(&daemon).iter().all(|journal| journal["drive"] != drive.as_str()));
-    wait_for_copies(&daemon);
+    wait_for_replicas(&daemon);
     daemon.stop();
 }

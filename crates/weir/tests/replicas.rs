@@ -30,12 +30,12 @@ fn words(command: &str) -> Vec<&str> {
 }
 
 /// The drives of each copy of a volume.
-fn copies(volume: &Value) -> Vec<BTreeSet<String>> {
-    let names = |copy: &Value| {
-        let drives = copy["drives"].as_array().unwrap().iter();
+fn placed(volume: &Value) -> Vec<BTreeSet<String>> {
+    let names = |replica: &Value| {
+        let drives = replica["drives"].as_array().unwrap().iter();
         drives.map(|drive| drive["name"].as_str().unwrap().to_owned()).collect()
     };
-    volume["copies"].as_array().unwrap().iter().map(names).collect()
+    volume["placement"].as_array().unwrap().iter().map(names).collect()
 }
 
 /// Names of what lies in the volume's folders on a drive.
@@ -46,7 +46,7 @@ fn files(state: &State, drive: &str, volume: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn copies_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volume() {
+fn replicas_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volume() {
     let daemon = Daemon::fresh();
     add_drives(&daemon, &[("one", &[]), ("two", &[]), ("three", &[])]);
     for (name, spelling) in
@@ -56,11 +56,11 @@ fn copies_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volume(
     }
     daemon.create("v1", "2");
     let volume = |daemon: &Daemon, name: &str| daemon.json(&["volume", "inspect", name]);
-    assert_eq!((&volume(&daemon, "v1")["replicas"], volume(&daemon, "v1").get("copies")), (&json!(1), None));
+    assert_eq!((&volume(&daemon, "v1")["replicas"], volume(&daemon, "v1").get("placement")), (&json!(1), None));
     for (name, replicas) in [("v2", 2), ("v3", 3), ("again", 2), ("long", 2)] {
         let volume = volume(&daemon, name);
         assert_eq!(volume["replicas"], replicas, "{name}");
-        assert_eq!(copies(&volume).len(), replicas, "{name}");
+        assert_eq!(placed(&volume).len(), replicas, "{name}");
         assert_eq!(
             volume["ack_point"],
             format!("stable on each of {replicas} replicas that is in sync, at flush or FUA")
@@ -68,7 +68,7 @@ fn copies_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volume(
     }
     let v3 = volume(&daemon, "v3");
     for drive in ["one", "two", "three"] {
-        let expected = ["00000000", "00000000.account", "00000001", "00000001.account"];
+        let expected = ["00000000", "00000000.metadata", "00000001", "00000001.metadata"];
         assert_eq!(files(daemon.state(), drive, &v3), expected.map(str::to_owned).into());
     }
     let (list, shown) = (daemon.ok(&["volume", "list"]), daemon.ok(&["volume", "inspect", "v2"]));
@@ -82,12 +82,12 @@ fn copies_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volume(
     // A start looks whether something is left to move, and what is used, while it serves.
     common::wait_until("the list is as it was", || daemon.json(&["volume", "list"])["volumes"] == before);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
-    let witnesses = daemon.state().path().join("witnesses");
-    assert_eq!(std::fs::read_dir(&witnesses).unwrap().count(), 4);
+    let epoch_records = daemon.state().path().join("epoch-records");
+    assert_eq!(std::fs::read_dir(&epoch_records).unwrap().count(), 4);
     for name in ["v2", "v3", "again", "long"] {
         daemon.ok(&["volume", "delete", name, "--wait"]);
     }
-    assert_eq!(std::fs::read_dir(&witnesses).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&epoch_records).unwrap().count(), 0);
     for drive in ["one", "two", "three"] {
         assert_eq!(std::fs::read_dir(daemon.state().beside(drive).join("volumes")).unwrap().count(), 0);
     }
@@ -116,7 +116,7 @@ fn replicas_that_cannot_be_had_are_refused_with_what_would_be_accepted() {
     refused(2, "drive modify a1", "--zone");
     assert_eq!(daemon.json(&["volume", "list"])["volumes"], json!([]), "nothing was made");
     daemon.ok(&words(&format!("{create} --repl 2")));
-    let zones = copies(&daemon.json(&["volume", "inspect", "v"]));
+    let zones = placed(&daemon.json(&["volume", "inspect", "v"]));
     assert!(zones.contains(&["b1".to_owned()].into()), "{zones:?}");
     daemon.ok(&words("volume create forced --size 1 --io_priority high --repl 3 --force"));
     let alarms = daemon.json(&["status"])["alarms"].clone();
@@ -153,7 +153,7 @@ fn a_drive_of_which_nothing_is_said_is_in_the_zone_of_its_node() {
 }
 
 #[test]
-fn a_volume_with_copies_outlives_a_drive() {
+fn a_volume_with_replicas_outlives_a_drive() {
     let daemon = Daemon::fresh();
     add_drives(&daemon, &[("one", &[]), ("two", &[])]);
     daemon.ok(&words("volume create v --size 3 --io_priority high --repl 2"));
@@ -205,19 +205,19 @@ fn assert_whole(daemon: &Daemon, drives: &[&str]) {
         let files: Vec<String> =
             drives.iter().flat_map(|drive| files(daemon.state(), drive, volume)).collect();
         for extent in 0..extents {
-            for name in [format!("{extent:08}"), format!("{extent:08}.account")] {
+            for name in [format!("{extent:08}"), format!("{extent:08}.metadata")] {
                 let found = files.iter().filter(|file| **file == name).count() as u64;
                 assert_eq!(found, replicas, "{name} of {volume}");
             }
         }
         assert_eq!(files.len() as u64, 2 * replicas * extents, "{files:?} of {volume}");
     }
-    let witnesses = std::fs::read_dir(daemon.state().path().join("witnesses"));
-    assert_eq!(witnesses.map_or(0, Iterator::count), volumes.len());
+    let epoch_records = std::fs::read_dir(daemon.state().path().join("epoch-records"));
+    assert_eq!(epoch_records.map_or(0, Iterator::count), volumes.len());
 }
 
 #[test]
-fn a_kill_at_any_instant_leaves_whole_copies_or_none() {
+fn a_kill_at_any_instant_leaves_whole_replicas_or_none() {
     let (state, drives) = (State::new(), ["one", "two", "three"]);
     let mut daemon = state.start(&[]);
     add_drives(&daemon, &drives.map(|name| (name, &[] as &[&str])));

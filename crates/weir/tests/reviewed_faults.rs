@@ -83,7 +83,7 @@ fn the_daemon_ends_while_a_connection_with_work_under_way_closes() {
         if round == 0 {
             daemon.create("v", "2GiB");
         }
-        let mut witness = Client::attach(&daemon.nbd_socket(), "v");
+        let mut epoch_record = Client::attach(&daemon.nbd_socket(), "v");
         let mut client = Client::attach(&daemon.nbd_socket(), "v");
         // All change the same block, so that they wait for each other.
         for _ in 0..1000 {
@@ -92,7 +92,7 @@ fn the_daemon_ends_while_a_connection_with_work_under_way_closes() {
         (0..round).for_each(|_| assert_eq!(client.reply().unwrap().1, 0));
         drop(client);
         // The reactor has seen the close before it answers this.
-        (0..=round % 3).for_each(|_| assert_eq!(witness.read(4096, 4096).unwrap().len(), 4096));
+        (0..=round % 3).for_each(|_| assert_eq!(epoch_record.read(4096, 4096).unwrap().len(), 4096));
         daemon.stop();
     }
 }
@@ -263,7 +263,7 @@ fn ticks(daemon: &Daemon) -> u64 {
 }
 
 /// A client that has so many unread blocks that only one of two buffers is left for unaligned zeroes.
-fn short_of_a_buffer(daemon: &Daemon, witness: &mut Client) -> Client {
+fn short_of_a_buffer(daemon: &Daemon, epoch_record: &mut Client) -> Client {
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     client.stream.set_nonblocking(true).unwrap();
     let read = request(READ, 0, 1, 0, 4096);
@@ -274,7 +274,7 @@ fn short_of_a_buffer(daemon: &Daemon, witness: &mut Client) -> Client {
             let _ = client.stream.write(&request(WRITE_ZEROES, 0, 1, 4196, 8000));
         }
         // What came before is under way once another client was served.
-        witness.read(0, 4096).unwrap();
+        epoch_record.read(0, 4096).unwrap();
     }
     client
 }

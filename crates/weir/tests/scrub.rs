@@ -32,10 +32,10 @@ fn add_drive(daemon: &Daemon, name: &str) {
 }
 
 /// A daemon with as many drives, and a volume with so many copies on them.
-fn with_copies(copies: usize, volume: &str, size: &str) -> Daemon {
+fn with_replicas(replicas: usize, volume: &str, size: &str) -> Daemon {
     let daemon = Daemon::fresh();
-    (0..copies).for_each(|number| add_drive(&daemon, &format!("d{number}")));
-    let repl = copies.to_string();
+    (0..replicas).for_each(|number| add_drive(&daemon, &format!("d{number}")));
+    let repl = replicas.to_string();
     daemon.ok(&["volume", "create", volume, "--size", size, "--io-priority", "high", "--repl", &repl]);
     daemon
 }
@@ -100,8 +100,8 @@ fn alarms(daemon: &Daemon) -> Vec<String> {
 }
 
 #[test]
-fn of_three_copies_the_one_that_rotted_is_repaired_by_the_others() {
-    let daemon = with_copies(3, "vol1", "2");
+fn of_three_replicas_the_one_that_rotted_is_repaired_by_the_others() {
+    let daemon = with_replicas(3, "vol1", "2");
     let mut client = fill(&daemon, "vol1", &[0, 64 * MIB, 1024 * MIB]);
     let before = client.read(64 * MIB, MIB as u32).unwrap();
     let files = extent_files(daemon.state(), &inspect(&daemon, "vol1"), "00000000");
@@ -122,8 +122,8 @@ fn of_three_copies_the_one_that_rotted_is_repaired_by_the_others() {
 }
 
 #[test]
-fn of_two_copies_the_one_that_matches_its_checksum_is_good_and_without_one_nobody_can_tell() {
-    let daemon = with_copies(2, "vol1", "1");
+fn of_two_replicas_the_one_that_matches_its_checksum_is_good_and_without_one_nobody_can_tell() {
+    let daemon = with_replicas(2, "vol1", "1");
     let mut client = fill(&daemon, "vol1", &[0, 100 * MIB]);
     let files = extent_files(daemon.state(), &inspect(&daemon, "vol1"), "00000000");
     let first = scrub(&daemon, "vol1");
@@ -154,8 +154,8 @@ fn of_two_copies_the_one_that_matches_its_checksum_is_good_and_without_one_nobod
 }
 
 #[test]
-fn a_single_copy_that_rotted_is_named_until_it_is_overwritten_and_no_read_error_is_invented() {
-    let daemon = with_copies(1, "vol1", "1");
+fn a_single_replica_that_rotted_is_named_until_it_is_overwritten_and_no_read_error_is_invented() {
+    let daemon = with_replicas(1, "vol1", "1");
     drop(fill(&daemon, "vol1", &[0, 40 * MIB]));
     let volume = inspect(&daemon, "vol1");
     assert_eq!(extent_files(daemon.state(), &volume, "00000000.sums").len(), 0, "it was never scrubbed");
@@ -195,8 +195,8 @@ fn random_operations_during_scrubs_are_served_and_nothing_is_taken_for_rot() {
     if !has_libnbd() {
         return;
     }
-    for copies in [1, 2] {
-        let daemon = with_copies(copies, "subject", "3");
+    for replicas in [1, 2] {
+        let daemon = with_replicas(replicas, "subject", "3");
         let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let (seed, operations) = (setting("WEIR_SEED", clock).to_string(), "3000");
         let mut model = Command::new(PYTHON);
@@ -220,7 +220,7 @@ fn random_operations_during_scrubs_are_served_and_nothing_is_taken_for_rot() {
 #[test]
 fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
     let mut random = Random::seeded();
-    let mut daemon = with_copies(2, "vol1", "1");
+    let mut daemon = with_replicas(2, "vol1", "1");
     let mut sealed = 0;
     for _ in 0..setting("WEIR_SCRUB_KILLS", 8) {
         let load = Load::start(&daemon.nbd_socket(), "vol1", random.below(3) * 16 * MIB);
@@ -263,7 +263,7 @@ fn settle(daemon: &Daemon) {
 
 #[test]
 fn scrubs_are_begun_shown_waited_for_and_given_up() {
-    let daemon = with_copies(1, "vol1", "1");
+    let daemon = with_replicas(1, "vol1", "1");
     daemon.ok(&["volume", "create", "vol2", "--size", "1"]);
     drop(fill(&daemon, "vol1", &[0, 32 * MIB, 64 * MIB]));
     assert_eq!(daemon.json(&["scrub", "list"])["scrubs"][0]["state"], "never");
@@ -293,8 +293,8 @@ fn scrubs_are_begun_shown_waited_for_and_given_up() {
 }
 
 #[test]
-fn a_scrub_gives_way_to_changes_of_its_volume_and_of_its_copies() {
-    let daemon = with_copies(2, "vol1", "2");
+fn a_scrub_gives_way_to_changes_of_its_volume_and_of_its_replicas() {
+    let daemon = with_replicas(2, "vol1", "2");
     drop(fill(&daemon, "vol1", &[0, 32 * MIB, 1024 * MIB]));
     daemon.ok(&["qos", "background-policy", "modify", "scrub", "--max-throughput", "2IOPS"]);
     daemon.ok(&["scrub", "vol1"]);
@@ -317,7 +317,7 @@ fn a_scrub_gives_way_to_changes_of_its_volume_and_of_its_copies() {
 
 #[test]
 fn checksums_go_with_what_they_are_of() {
-    let daemon = with_copies(2, "vol1", "2");
+    let daemon = with_replicas(2, "vol1", "2");
     drop(fill(&daemon, "vol1", &[0, 512 * MIB, 1024 * MIB]));
     scrub(&daemon, "vol1");
     let volume = inspect(&daemon, "vol1");

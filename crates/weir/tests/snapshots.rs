@@ -168,7 +168,7 @@ fn where_files_do_not_share_every_byte_is_what_it_was() {
 }
 
 #[test]
-fn with_several_copies_every_byte_is_what_it_was_on_each() {
+fn with_several_replicas_every_byte_is_what_it_was_on_each() {
     let daemon = Daemon::fresh();
     for name in DRIVES {
         let path = daemon.state().beside(name);

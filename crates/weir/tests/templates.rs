@@ -128,18 +128,18 @@ fn assert_placed(daemon: &Daemon, blocks: &Blocks, template: &str, classes: &[&s
         let name = drive["name"].as_str().unwrap();
         DRIVES.iter().find(|(drive, ..)| *drive == name).unwrap().1
     };
-    for copy in volume["copies"].as_array().unwrap() {
-        for drive in copy["drives"].as_array().unwrap() {
-            assert!(classes.contains(&class_of(drive)), "{copy}");
+    for replica in volume["placement"].as_array().unwrap() {
+        for drive in replica["drives"].as_array().unwrap() {
+            assert!(classes.contains(&class_of(drive)), "{replica}");
         }
     }
     let files = extent_files(daemon.state(), &volume);
     assert_eq!(files.len() as u64, EXTENTS);
-    for (extent, (name, copies)) in (0..).zip(files) {
-        let mut found: Vec<&str> = copies.iter().map(|(class, _)| *class).collect();
+    for (extent, (name, replicas)) in (0..).zip(files) {
+        let mut found: Vec<&str> = replicas.iter().map(|(class, _)| *class).collect();
         found.sort_unstable();
         assert_eq!(found, classes, "extent {name} of {volume}");
-        copies.iter().for_each(|(_, path)| blocks.check_file(extent, path));
+        replicas.iter().for_each(|(_, path)| blocks.check_file(extent, path));
     }
 }
 
@@ -190,7 +190,7 @@ fn a_volume_goes_from_template_to_template_through_kills() {
 }
 
 #[test]
-fn copies_are_read_where_the_template_says_and_elsewhere_from_the_answer_on() {
+fn replicas_are_read_where_the_template_says_and_elsewhere_from_the_answer_on() {
     let daemon = Daemon::fresh();
     add_drive(&daemon, "flash1", "high", "nvme");
     add_drive(&daemon, "disk1", "low", DISK);

@@ -144,7 +144,7 @@ fn add_drive(daemon: &Daemon, name: &str) {
 }
 
 /// Makes a daemon with three drives, of which some folders may be filesystems, and a volume with a copy on each.
-fn with_copies(state: &State) -> Daemon {
+fn with_replicas(state: &State) -> Daemon {
     let daemon = state.start(&["--reactors", "2"]);
     DRIVES.iter().for_each(|drive| add_drive(&daemon, drive));
     daemon.ok(&["volume", "create", "vol1", "--size", "1", "--io-priority", "high", "--repl", "3"]);
@@ -158,33 +158,33 @@ fn with_copies(state: &State) -> Daemon {
 }
 
 /// The file of the copy on a drive.
-fn copy_on(state: &State, drive: &str, volume: &Value) -> PathBuf {
+fn replica_on(state: &State, drive: &str, volume: &Value) -> PathBuf {
     let folder = state.beside(drive).join("volumes").join(volume["id"].as_str().unwrap());
     folder.join("extents/00000000")
 }
 
 /// Verifies all copies that are left, each by itself, and all of it through the daemon.
-fn verify_copies(daemon: &Daemon, drives: &[&str]) {
+fn verify_replicas(daemon: &Daemon, drives: &[&str]) {
     let volume = inspect(daemon);
     for drive in drives {
-        let file = copy_on(daemon.state(), drive, &volume);
+        let file = replica_on(daemon.state(), drive, &volume);
         KEPT.verify(&file, "md5");
         MISSED.verify(&file, "crc32c");
         BUSY.verify(&file, "crc32c");
     }
-    let first = copy_on(daemon.state(), drives[0], &volume);
+    let first = replica_on(daemon.state(), drives[0], &volume);
     for drive in &drives[1..] {
-        tool("cmp", &[&first, &copy_on(daemon.state(), drive, &volume)]);
+        tool("cmp", &[&first, &replica_on(daemon.state(), drive, &volume)]);
     }
 }
 
 /// What all of these have in common: fio works before, through and after a misfortune, and everything is right in the
 /// end. Answers how many bytes it took to bring the copy on the drive up to date.
 fn is_survived(state: &State, misfortune: &dyn Misfortune, drives_left: &[&str]) -> u64 {
-    let daemon = with_copies(state);
+    let daemon = with_replicas(state);
     let busy = Busy::start(daemon.uri("vol1"));
     busy.goes_round();
-    let before = count(&daemon, "bytes_copied");
+    let before = count(&daemon, "bytes_resynced");
     misfortune.begin(&daemon);
     MISSED.write(&daemon.uri("vol1"), "crc32c", 7);
     wait_until("a copy is out of service", || count(&daemon, "in_sync") < DRIVES.len() as u64);
@@ -193,9 +193,9 @@ fn is_survived(state: &State, misfortune: &dyn Misfortune, drives_left: &[&str])
     let left = drives_left.len() as u64;
     wait_until("all copies that are left have everything", || count(&daemon, "in_sync") == left);
     busy.goes_round();
-    let copied = count(&daemon, "bytes_copied") - before;
+    let copied = count(&daemon, "bytes_resynced") - before;
     busy.finish();
-    verify_copies(&daemon, drives_left);
+    verify_replicas(&daemon, drives_left);
     println!("{copied} bytes were copied, {} regions", copied / REGION_BYTES);
     daemon.stop();
     copied
@@ -349,7 +349,7 @@ fn fio_is_served_rightly_by_the_others_while_a_filesystem_is_full() {
 }
 
 #[test]
-fn fio_is_served_rightly_by_one_copy_when_two_of_three_are_lost() {
+fn fio_is_served_rightly_by_one_replica_when_two_of_three_are_lost() {
     if !has(&["fio"]) {
         return;
     }

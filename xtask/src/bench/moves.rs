@@ -173,11 +173,11 @@ fn measure_latency(options: &Options, report: &mut Report) -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     let (mut states, mut moves) = (vec![rest()], Vec::new());
     for change in &CHANGES {
-        let (copied, from_ms) = (bytes_copied(&stage.inspect()?), now_ms());
+        let (copied, from_ms) = (bytes_resynced(&stage.inspect()?), now_ms());
         stage.daemon().run(&format!("{} --wait", change.command))?;
         let span = Span { from_ms, to_ms: now_ms() };
         ensure!(!running.has_ended()?, "fio saw an error or a wrong byte during '{}'", change.name);
-        moves.push((span, bytes_copied(&stage.inspect()?).saturating_sub(copied)));
+        moves.push((span, bytes_resynced(&stage.inspect()?).saturating_sub(copied)));
         states.push(rest());
     }
     running.stop();
@@ -189,7 +189,7 @@ fn measure_latency(options: &Options, report: &mut Report) -> Result<()> {
         let seconds = (span.to_ms - span.from_ms) as f64 / 1000.0;
         report.row(json!({
             "change": change.name, "p99_us": {"before": p99_us[0], "moving": p99_us[1], "after": p99_us[2]},
-            "seconds": seconds, "bytes_copied": copied,
+            "seconds": seconds, "bytes_resynced": copied,
         }));
         let mut cells = vec![change.name.to_owned(), format!("{seconds:.1}"), format!("{}", copied / MIB)];
         cells.push(grouped(of_second));
@@ -222,8 +222,8 @@ fn judge(change: &Change, p99_us: [f64; 3], report: &mut Report) {
 }
 
 /// What was copied so far to bring copies up to date; nothing is told of a volume that never had several.
-fn bytes_copied(volume: &Value) -> u64 {
-    volume["replication"]["bytes_copied"].as_u64().unwrap_or(0)
+fn bytes_resynced(volume: &Value) -> u64 {
+    volume["replication"]["bytes_resynced"].as_u64().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
         let [copies, files] = rates.map(median);
         best = [best[0].max(copies), best[1].max(files)];
         rows.push(vec![depth.to_string(), grouped(copies), grouped(files)]);
-        report.row(json!({"depth": depth, "copies_iops": copies, "files_iops": files}));
+        report.row(json!({"depth": depth, "replicas_iops": copies, "files_iops": files}));
     }
     print_table(&["random writes of 4 KiB, in flight", "three copies", "fio, each of three files"], rows);
     let [copies, files] = best;

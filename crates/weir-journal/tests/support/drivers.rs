@@ -69,7 +69,7 @@ fn drive_whole_header(choices: &mut Choices<'_>) {
 }
 
 fn entry(choices: &mut Choices<'_>) -> Entry {
-    let file = FileKey { extent: u32::from(choices.byte()), copy: choices.byte() };
+    let file = FileKey { extent: u32::from(choices.byte()), replica: choices.byte() };
     let kind = match choices.byte() % 8 {
         0 => EntryKind::Zero,
         1 => EntryKind::Release,

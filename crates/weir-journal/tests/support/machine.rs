@@ -14,7 +14,7 @@ pub const JOURNAL: JournalId = JournalId::from_bytes([1; 16]);
 pub const VOLUME: VolumeId = VolumeId::from_bytes([2; 16]);
 
 pub fn key(extent: u32) -> FileKey {
-    FileKey { extent, copy: 1 }
+    FileKey { extent, replica: 1 }
 }
 
 /// The file of a new journal.

@@ -72,25 +72,25 @@ impl World {
     }
 
     /// A capture has ended: all copies of it are alike, and could have been read at its instant.
-    pub(super) fn check_capture(&mut self, copies: Option<Vec<Slots>>) -> Result<(), String> {
+    pub(super) fn check_capture(&mut self, replicas: Option<Vec<Slots>>) -> Result<(), String> {
         let capturing = self.capturing.take().ok_or("a capture ended that nobody asked for")?;
-        let Some(copies) = copies else { return Ok(()) };
+        let Some(replicas) = replicas else { return Ok(()) };
         self.report.captures += 1;
         for sector in self.history.sectors() {
             let (extent, block, index) = place_of(sector);
-            for slot in copies[extent as usize].iter() {
+            for slot in replicas[extent as usize].iter() {
                 let file = capturing.files.get(&(slot, extent));
                 let stamp = file.map_or(0, |file| file.read(block)[index]);
                 let checked = self.history.check_read(sector, stamp, capturing.at, capturing.at);
                 checked.map_err(|error| format!("captured at {}: {error}", capturing.at))?;
             }
         }
-        self.compare_captured(&capturing, &copies)
+        self.compare_captured(&capturing, &replicas)
     }
 
-    fn compare_captured(&self, capturing: &Capturing, copies: &[Slots]) -> Result<(), String> {
+    fn compare_captured(&self, capturing: &Capturing, replicas: &[Slots]) -> Result<(), String> {
         let blank = File::default();
-        for (extent, slots) in (0..).zip(copies) {
+        for (extent, slots) in (0..).zip(replicas) {
             let file = |slot: usize| capturing.files.get(&(slot, extent)).unwrap_or(&blank);
             let first =
                 slots.iter().next().ok_or_else(|| format!("nothing of extent {extent} was captured"))?;

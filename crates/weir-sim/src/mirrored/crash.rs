@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, REPLICAS_MAX};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Agenda, Beginning, MetadataWrites, Standing};
+use weir_volume::mirror::{Agenda, MetadataWrites, RecoveredExtent, ReplicaState};
 
 use super::{Pending, Sabotage, World};
 use crate::requests::{EXTENTS, place_of};
@@ -74,11 +74,11 @@ impl World {
         self.pending.clear();
         self.metadata = MetadataWrites::default();
         self.end_metadata_faults();
-        self.witness = if is_kill { self.record.lose_cache() } else { self.record.lose_power() };
+        self.epoch_record = if is_kill { self.record.lose_cache() } else { self.record.lose_power() };
         self.keep_rot_from_deciding();
         let begun = self.find()?;
-        self.stands = begun.iter().map(|beginning| beginning.account.standings).collect();
-        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, COPIES_MAX, begun);
+        self.stands = begun.iter().map(|recovered_extent| recovered_extent.metadata.replica_states).collect();
+        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICAS_MAX, begun);
         self.start_journal()?;
         if self.accept_failures(&failed)? {
             return self.crash();
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Finds the copies: without some drives if the volume can be served without them.
-    fn find(&mut self) -> Result<Vec<Beginning>, String> {
+    fn find(&mut self) -> Result<Vec<RecoveredExtent>, String> {
         // An older state of a replica that counts as in sync is told from the newest by what lies beside the others alone:
         // nothing is promised where none of these can be reached.
         let is_whole = self.settings.breaks_per_ten_thousand == 0 || !self.older_in_sync.is_empty();
@@ -132,21 +132,21 @@ impl World {
             is_whole || only.map_or_else(|| self.random.chance(2, 3), |only| slot == only)
         });
         self.reach_journal(only);
-        if let Ok(found) = self.control.beginnings(&self.drives, &self.reachable, &self.witness) {
+        if let Ok(found) = self.control.recovered_extents(&self.drives, &self.reachable, &self.epoch_record) {
             return Ok(found);
         }
-        self.reachable = [true; COPIES_MAX];
-        self.control.beginnings(&self.drives, &self.reachable, &self.witness)
+        self.reachable = [true; REPLICAS_MAX];
+        self.control.recovered_extents(&self.drives, &self.reachable, &self.epoch_record)
     }
 
     /// The one drive that is there at a start, if chance has it so: where it matters, one that failed before.
     fn found_alone(&mut self) -> Option<usize> {
-        let is_stale = |slot: &usize| self.stands.iter().any(|of| of[*slot] == Standing::Stale);
-        let stale = (0..COPIES_MAX).find(is_stale).filter(|_| self.settings.cuts_where_doubtful);
+        let is_stale = |slot: &usize| self.stands.iter().any(|of| of[*slot] == ReplicaState::Stale);
+        let stale = (0..REPLICAS_MAX).find(is_stale).filter(|_| self.settings.cuts_where_doubtful);
         if stale.is_some() && self.random.chance(1, 2) {
             return stale;
         }
-        self.random.chance(1, 3).then(|| self.random.below(COPIES_MAX as u64) as usize)
+        self.random.chance(1, 3).then(|| self.random.below(REPLICAS_MAX as u64) as usize)
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {

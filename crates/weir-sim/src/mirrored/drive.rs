@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_volume::mirror::{Account, MetadataFault};
+use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 use weir_volume::zeroing::{Filesystem, Next, Step};
 use weir_volume::{AllocationMap, Fault};
 
@@ -15,7 +15,7 @@ use crate::transfer;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drive {
     pub files: Vec<File>,
-    pub accounts: Vec<Option<Account>>,
+    pub all_metadata: Vec<Option<ReplicaMetadata>>,
     pub sums: Vec<SumsFile>,
     /// What is known of its filesystem.
     pub filesystem: Filesystem,

@@ -1,15 +1,15 @@
 //! What clients of the imagined machine may be told to have failed: no error reaches one while a copy is left that can serve
 //! it.
 
-use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Answer, MirrorId, Standing, regions_of};
+use weir_types::bounds::REPLICAS_MAX;
+use weir_volume::mirror::{Answer, MirrorId, ReplicaState, regions_of};
 use weir_volume::{Content, Fault, Kind, Request};
 
 use super::{InFlight, World};
 
 impl World {
     /// Takes note of why a request may be told to have failed.
-    pub(super) fn note_fault(&mut self, copy: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
+    pub(super) fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
         let (Answer::Opened(_, _, Err(fault))
         | Answer::Refused(_, _, _, fault)
         | Answer::Completed(_, Err(fault))) = answer
@@ -17,10 +17,10 @@ impl World {
             return;
         };
         if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
-            self.short_at.insert(copy, self.now);
+            self.short_at.insert(replica, self.now);
         }
-        let (slot, extent) = copy;
-        let is_in_sync = self.mirror.standings(extent)[slot] == Standing::InSync;
+        let (slot, extent) = replica;
+        let is_in_sync = self.mirror.replica_states(extent)[slot] == ReplicaState::InSync;
         let flying = owner.and_then(|owner| self.in_flight.get_mut(&owner));
         if let Some(flying) = flying.filter(|_| is_in_sync && *fault == Fault::Broken) {
             flying.failed_at = self.now;
@@ -47,9 +47,9 @@ impl World {
         if self.refused_at.get(&extent).is_some_and(|at| *at >= flying.began) {
             return Ok(());
         }
-        let standings = self.mirror.standings(extent);
+        let replica_states = self.mirror.replica_states(extent);
         let is_left = |slot: &usize| {
-            standings[*slot] == Standing::InSync
+            replica_states[*slot] == ReplicaState::InSync
                 && self.is_well(*slot)
                 && !self.fell.contains(&(*slot, extent))
         };
@@ -57,7 +57,7 @@ impl World {
         let since = flying.began.max(flying.failed_at);
         let was_short =
             |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);
-        let left = || (0..COPIES_MAX).filter(is_left);
+        let left = || (0..REPLICAS_MAX).filter(is_left);
         let is_unsupported = !self.settings.can_all_place() && result == Err(Fault::Unsupported);
         let is_only_one_short = self.may_differ(&flying.request) && left().any(|slot| was_short(&slot));
         match left().find(|slot| !was_short(slot)) {

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_types::bounds::COPIES_MAX;
+use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 use weir_volume::mirror::{
-    Account, Answer, MetadataAction, MetadataFault, MetadataRequest, Standing, Witness, Written,
+    Answer, EpochRecord, MetadataAction, MetadataFault, MetadataRequest, ReplicaMetadata, ReplicaState,
+    Written,
 };
 use weir_volume::{Action, Fault};
 
@@ -68,12 +69,12 @@ impl Record {
     /// That of a volume whose extents all begin with this epoch.
     pub(super) fn new(epoch: u64) -> Record {
         let mut record = Record::default();
-        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
+        let new = EpochRecord { reserved: epoch, known: epoch, is_failed: false };
         epoch_record::begin(&mut record, 0..EXTENTS, new).expect("it is well");
         record
     }
 
-    pub(super) fn found(&mut self) -> Vec<Witness> {
+    pub(super) fn found(&mut self) -> Vec<EpochRecord> {
         epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
     }
 
@@ -83,7 +84,7 @@ impl Record {
     }
 
     /// The daemon ends alone: the kernel writes dirty pages, and the next start reads past the cache.
-    pub(super) fn lose_cache(&mut self) -> Vec<Witness> {
+    pub(super) fn lose_cache(&mut self) -> Vec<EpochRecord> {
         for block in std::mem::take(&mut self.dirty) {
             self.durable.insert(block, self.pages[&block]);
         }
@@ -91,7 +92,7 @@ impl Record {
     }
 
     /// The power fails: what was never synced, or failed to be, is gone.
-    pub(super) fn lose_power(&mut self) -> Vec<Witness> {
+    pub(super) fn lose_power(&mut self) -> Vec<EpochRecord> {
         (self.pages, self.dirty) = (self.durable.clone(), BTreeSet::new());
         self.found()
     }
@@ -113,8 +114,8 @@ impl World {
             false => MetadataFault::Broken,
         };
         let is_begun = self.random.chance(per_ten_thousand, 10_000);
-        let place = match self.random.below(COPIES_MAX as u64 + 1) as usize {
-            COPIES_MAX => MetadataPlace::Record,
+        let place = match self.random.below(REPLICAS_MAX as u64 + 1) as usize {
+            REPLICAS_MAX => MetadataPlace::Record,
             slot => MetadataPlace::Drive(slot),
         };
         if is_begun {
@@ -141,14 +142,16 @@ impl World {
     pub(super) fn is_changing_epoch(&self) -> bool {
         self.pending.iter().any(|pending| match pending {
             Pending::Record { .. } => true,
-            Pending::Metadata { extent, account, .. } => account.epoch > self.witness[*extent as usize].known,
+            Pending::Metadata { extent, metadata, .. } => {
+                metadata.epoch > self.epoch_record[*extent as usize].known
+            }
             _ => false,
         })
     }
 
     pub(super) fn ask_for_metadata(&mut self, request: MetadataRequest) -> Result<(), String> {
         let mut actions = Vec::new();
-        let is_good = |slot: &usize| request.account.standings[*slot] == Standing::InSync;
+        let is_good = |slot: &usize| request.metadata.replica_states[*slot] == ReplicaState::InSync;
         self.relied_on.insert(request.extent, request.slots.iter().filter(is_good).collect());
         self.metadata.ask(request, &mut actions);
         self.act_on_metadata(actions)
@@ -160,13 +163,13 @@ impl World {
                 MetadataAction::Record { extent, epoch, is_committed } => {
                     self.pending.push(Pending::Record { extent, epoch, is_committed });
                 }
-                MetadataAction::Write { extent, slots, account, anew } => {
+                MetadataAction::Write { extent, slots, metadata, anew } => {
                     self.metadata.expect(extent, self.now_ns());
                     slots.iter().for_each(|slot| {
                         let is_over_doubtful =
                             !anew.contains(slot) && self.drives[slot].doubtful.contains(&extent);
-                        let account = Arc::clone(&account);
-                        self.pending.push(Pending::Metadata { slot, extent, account, is_over_doubtful });
+                        let metadata = Arc::clone(&metadata);
+                        self.pending.push(Pending::Metadata { slot, extent, metadata, is_over_doubtful });
                     });
                 }
                 MetadataAction::GiveUp { extent, slots } => {
@@ -189,15 +192,15 @@ impl World {
     fn metadata_ended(&mut self, extent: u32, written: Written) -> Result<(), String> {
         self.metadata_failed.extend(written.failed.iter().map(|slot| (slot, extent)));
         let mut effects = Vec::new();
-        let standings = self.mirror.standings(extent);
+        let replica_states = self.mirror.replica_states(extent);
         // Those that it counts for, and that still are what it says.
         let counts = |slot: usize| {
-            let is_good = standings[slot] == Standing::InSync && self.mirror.is_there(extent, slot);
+            let is_good = replica_states[slot] == ReplicaState::InSync && self.mirror.is_there(extent, slot);
             is_good && !written.failed.contains(slot)
         };
         let relied_on = self.relied_on.remove(&extent).unwrap_or_default();
         let is_taken = written.is_committed && relied_on.iter().any(counts);
-        self.mirror.noted(extent, written, &mut effects);
+        self.mirror.metadata_written(extent, written, &mut effects);
         if !is_taken {
             self.report.metadata_refused += 1;
             self.refused_at.insert(extent, self.now);
@@ -227,7 +230,7 @@ impl World {
         self.record.fault = fault.or_else(|| self.record_error());
         let result = epoch_record::raise(&mut self.record, extent, epoch, is_committed);
         self.record.fault = fault;
-        self.witness = self.record.found();
+        self.epoch_record = self.record.found();
         result
     }
 
@@ -253,10 +256,10 @@ impl World {
     /// holds, and that is recorded.
     pub(super) fn failed_for_good(&self) -> Vec<u32> {
         let is_unknown = |extent: u32| {
-            let standings = self.mirror.standings(extent);
-            let is_good = |slot: &usize| standings[*slot] == Standing::InSync;
+            let replica_states = self.mirror.replica_states(extent);
+            let is_good = |slot: &usize| replica_states[*slot] == ReplicaState::InSync;
             let is_unknown = |slot: usize| self.unknown.contains(&(slot, extent));
-            (0..COPIES_MAX).filter(is_good).any(is_unknown)
+            (0..REPLICAS_MAX).filter(is_good).any(is_unknown)
         };
         let is_recorded = |extent: u32| {
             !self.pending.iter().any(|pending| matches!(pending, Pending::Failure(of) if *of == extent))
@@ -271,7 +274,7 @@ impl World {
         if let Some(extent) = failed.iter().find(served) {
             return Err(format!("extent {extent} is served though its last copy failed before the start"));
         }
-        let marked = (0..).zip(self.record.found()).filter(|(_, witness)| witness.is_failed);
+        let marked = (0..).zip(self.record.found()).filter(|(_, epoch_record)| epoch_record.is_failed);
         let marked: Vec<u32> = marked.map(|(extent, _)| extent).collect();
         for extent in &marked {
             epoch_record::accept(&mut self.record, *extent).expect("nothing fails after a start");
@@ -284,7 +287,7 @@ impl World {
         &mut self,
         slot: usize,
         extent: u32,
-        account: &Arc<Account>,
+        metadata: &Arc<ReplicaMetadata>,
     ) -> Result<(), String> {
         self.end_earlier_metadata(slot);
         let drive = &self.drives[self.metadata_home(slot)];
@@ -293,7 +296,7 @@ impl World {
         self.note_doubtful(slot, extent, fault.is_some());
         let is_lied_about = self.settings.sabotage == Sabotage::NotesLate && self.random.chance(1, 2);
         if (fault.is_none() || is_torn) && !is_lied_about {
-            self.drives[slot].accounts[extent as usize] = Some(Account::clone(account));
+            self.drives[slot].all_metadata[extent as usize] = Some(ReplicaMetadata::clone(metadata));
         }
         let mut actions = Vec::new();
         self.metadata.written(extent, slot, fault.map_or(Ok(()), Err), &mut actions);
@@ -327,12 +330,12 @@ impl World {
             }
             Pending::Failure(extent) => self.answer_failure(extent),
             Pending::Metadata { slot, extent, is_over_doubtful: true, .. } if self.random.chance(1, 2) => {
-                self.drives[slot].accounts[extent as usize] = None;
+                self.drives[slot].all_metadata[extent as usize] = None;
             }
-            Pending::Metadata { slot, extent, account, .. }
+            Pending::Metadata { slot, extent, metadata, .. }
                 if !self.drives[self.metadata_home(slot)].is_broken && self.random.chance(1, 2) =>
             {
-                self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
+                self.drives[slot].all_metadata[extent as usize] = Some(ReplicaMetadata::clone(&metadata));
             }
             _ => {}
         }

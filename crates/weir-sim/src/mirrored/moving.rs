@@ -4,8 +4,8 @@
 //! A copy is added in the order file, account, record, and goes in the order account, record, file. The wishes change by
 //! chance, also in the middle of a move.
 
-use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Beginning, Found, Slots, Standing, Standings, Witness};
+use weir_types::bounds::REPLICAS_MAX;
+use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaState, ReplicaStates, Slots};
 
 use super::rest::SumsFile;
 use super::{Drive, Sabotage, Settings, World};
@@ -59,7 +59,7 @@ enum Next {
 
 impl Control {
     pub fn new(settings: Settings) -> Control {
-        let count = if settings.is_moved { settings.copies } else { COPIES_MAX };
+        let count = if settings.is_moved { settings.replicas } else { REPLICAS_MAX };
         let slots: Slots = (0..count).collect();
         Control {
             recorded: vec![slots; EXTENTS as usize],
@@ -85,9 +85,14 @@ impl Control {
 
     /// The standings of an extent's copies are durably these. One that goes is asked again as long as something that was begun
     /// there is not answered.
-    pub fn hear(&mut self, extent: u32, standings: &Standings, has_answered: impl Fn(usize) -> bool) {
+    pub fn hear(
+        &mut self,
+        extent: u32,
+        replica_states: &ReplicaStates,
+        has_answered: impl Fn(usize) -> bool,
+    ) {
         let Some(doing) = self.doing.as_mut().filter(|doing| doing.extent == extent) else { return };
-        let is_there = standings[doing.slot] != Standing::Absent;
+        let is_there = replica_states[doing.slot] != ReplicaState::Absent;
         match doing.stage {
             Stage::Adding if is_there => doing.stage = Stage::Added,
             Stage::Removing if !is_there && has_answered(doing.slot) => doing.stage = Stage::Removed,
@@ -97,52 +102,53 @@ impl Control {
     }
 
     /// How the extents begin, by what lies on the drives that can be reached.
-    pub fn beginnings(
+    pub fn recovered_extents(
         &self,
         drives: &[Drive],
-        reachable: &[bool; COPIES_MAX],
-        witness: &[Witness],
-    ) -> Result<Vec<Beginning>, String> {
-        let beginning = |extent: u32| {
-            let found = self.settle(extent, drives, reachable, witness[extent as usize]);
+        reachable: &[bool; REPLICAS_MAX],
+        epoch_record: &[EpochRecord],
+    ) -> Result<Vec<RecoveredExtent>, String> {
+        let recovered_extent = |extent: u32| {
+            let found = self.settle(extent, drives, reachable, epoch_record[extent as usize]);
             found.map_err(|error| format!("extent {extent}: {error}"))
         };
-        (0..EXTENTS).map(beginning).collect()
+        (0..EXTENTS).map(recovered_extent).collect()
     }
 
     fn settle(
         &self,
         extent: u32,
         drives: &[Drive],
-        reachable: &[bool; COPIES_MAX],
-        witness: Witness,
-    ) -> Result<Beginning, String> {
+        reachable: &[bool; REPLICAS_MAX],
+        epoch_record: EpochRecord,
+    ) -> Result<RecoveredExtent, String> {
         let index = extent as usize;
         let recorded = self.recorded[index];
         let is_found =
             |slot: usize| reachable[slot] && recorded.contains(slot) && drives[slot].is_made[index];
-        let found = |slot: usize| match drives[slot].accounts[index].clone().filter(|_| is_found(slot)) {
-            Some(account) => (slot, Found::Accounted(account)),
+        let found = |slot: usize| match drives[slot].all_metadata[index].clone().filter(|_| is_found(slot)) {
+            Some(metadata) => (slot, Found::WithMetadata(metadata)),
             None if is_found(slot) => (slot, Found::Bare),
             None => (slot, Found::Nothing),
         };
-        Beginning::find(recorded.iter().map(found).collect(), witness).map_err(|error| error.to_string())
+        RecoveredExtent::find(recorded.iter().map(found).collect(), epoch_record)
+            .map_err(|error| error.to_string())
     }
 
     /// What is to be done next for an extent whose copies stand like this.
-    fn next(&self, extent: u32, standings: &Standings) -> Next {
+    fn next(&self, extent: u32, replica_states: &ReplicaStates) -> Next {
         let (recorded, wished) = (self.recorded[extent as usize], self.wished[extent as usize]);
-        let is_there = |slot: usize| standings[slot] != Standing::Absent;
-        let is_good = |slot: usize| standings[slot] == Standing::InSync;
+        let is_there = |slot: usize| replica_states[slot] != ReplicaState::Absent;
+        let is_good = |slot: usize| replica_states[slot] == ReplicaState::InSync;
         // Accounted for and recorded in different ways: a change was interrupted.
-        if let Some(slot) = (0..COPIES_MAX).find(|slot| is_there(*slot) != recorded.contains(*slot)) {
+        if let Some(slot) = (0..REPLICAS_MAX).find(|slot| is_there(*slot) != recorded.contains(*slot)) {
             return Next::Remove(slot);
         }
         if let Some(slot) = wished.iter().find(|slot| !is_there(*slot)) {
             return Next::Add(slot);
         }
         let all_good = wished.iter().all(is_good);
-        let surplus = (0..COPIES_MAX).filter(|slot| is_there(*slot) && !wished.contains(*slot));
+        let surplus = (0..REPLICAS_MAX).filter(|slot| is_there(*slot) && !wished.contains(*slot));
         match surplus.into_iter().find(|slot| all_good || !is_good(*slot)) {
             Some(slot) => Next::Remove(slot),
             None if all_good => Next::Nothing,
@@ -153,7 +159,7 @@ impl Control {
 
 impl World {
     /// Takes the next step of the change that is under way, or begins one.
-    pub(super) fn move_copies(&mut self) -> Result<(), String> {
+    pub(super) fn move_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
         if self.random.chance(1, 40) {
             self.wish_otherwise(extent);
@@ -165,8 +171,8 @@ impl World {
     }
 
     fn wish_otherwise(&mut self, extent: u32) {
-        let mut slots: Vec<usize> = (0..COPIES_MAX).collect();
-        while slots.len() > self.settings.copies {
+        let mut slots: Vec<usize> = (0..REPLICAS_MAX).collect();
+        while slots.len() > self.settings.replicas {
             slots.swap_remove(self.random.below(slots.len() as u64) as usize);
         }
         self.control.wished[extent as usize] = slots.into_iter().collect();
@@ -270,7 +276,7 @@ impl World {
     /// Makes the mistake of giving back what is still needed.
     fn give_back_others(&mut self, extent: u32, slot: usize) {
         let wished = self.control.wished[extent as usize];
-        let surplus: Vec<usize> = (0..COPIES_MAX).filter(|slot| !wished.contains(*slot)).collect();
+        let surplus: Vec<usize> = (0..REPLICAS_MAX).filter(|slot| !wished.contains(*slot)).collect();
         surplus.into_iter().filter(|other| *other != slot).for_each(|other| self.give_back(extent, other));
     }
 
@@ -288,14 +294,14 @@ impl World {
         }
         drive.files[index] = File::default();
         drive.sums[index] = SumsFile::default();
-        drive.accounts[index] = None;
+        drive.all_metadata[index] = None;
         drive.is_made[index] = false;
     }
 
     /// Gives back files that are neither recorded nor accounted for: a move has left them.
     fn cut_out_strays(&mut self, extent: u32) {
-        for slot in 0..COPIES_MAX {
-            let is_accounted = self.stands[extent as usize][slot] != Standing::Absent;
+        for slot in 0..REPLICAS_MAX {
+            let is_accounted = self.stands[extent as usize][slot] != ReplicaState::Absent;
             let is_stray = self.drives[slot].is_made[extent as usize] && !self.control.knows(extent, slot);
             if is_stray && !is_accounted && !self.touches(extent, slot) {
                 self.give_back(extent, slot);
@@ -306,7 +312,7 @@ impl World {
     /// Brings all copies to where they are wished, while nothing fails.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
         for _ in 0..40 {
-            for slot in 0..COPIES_MAX {
+            for slot in 0..REPLICAS_MAX {
                 self.take_back(slot)?;
             }
             for extent in 0..EXTENTS {
@@ -327,7 +333,7 @@ impl World {
     fn is_as_wished(&self, extent: u32) -> bool {
         let wished = self.control.wished[extent as usize];
         let is_made = |slot: &usize| self.drives[*slot].is_made[extent as usize];
-        let made: Slots = (0..COPIES_MAX).filter(is_made).collect();
+        let made: Slots = (0..REPLICAS_MAX).filter(is_made).collect();
         let is_done = self.control.next(extent, &self.stands[extent as usize]) == Next::Nothing;
         is_done && made == wished && self.control.recorded[extent as usize] == wished
     }

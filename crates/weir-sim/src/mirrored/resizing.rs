@@ -1,7 +1,7 @@
 //! Volumes that shrink and grow in the imagined machine: an extent goes, and another one comes in its place.
 
-use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
-use weir_volume::mirror::{Account, Beginning, Standing, Witness, epoch_record};
+use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
+use weir_volume::mirror::{EpochRecord, RecoveredExtent, ReplicaMetadata, ReplicaState, epoch_record};
 
 use super::{Sabotage, World};
 use crate::SECTOR_BYTES;
@@ -37,7 +37,7 @@ impl World {
     /// Without one of its drives, or where nothing can be recorded, a volume keeps its size.
     fn can_be_resized(&self) -> bool {
         let is_well = |slot: usize| self.reachable[slot] && !self.drives[slot].is_away();
-        (0..COPIES_MAX).all(is_well) && self.record.is_well() && self.capturing.is_none()
+        (0..REPLICAS_MAX).all(is_well) && self.record.is_well() && self.capturing.is_none()
     }
 
     fn is_quiet(&self) -> bool {
@@ -50,8 +50,8 @@ impl World {
         self.mirror.resize(u64::from(LAST) * EXTENT_BYTES, Vec::new());
         self.metadata.truncate(LAST);
         self.forget_last_extent();
-        let beginning = self.make_last_extent();
-        self.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, vec![beginning]);
+        let recovered_extent = self.make_last_extent();
+        self.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, vec![recovered_extent]);
     }
 
     fn forget_last_extent(&mut self) {
@@ -69,27 +69,27 @@ impl World {
     }
 
     /// Makes the files of an extent anew, with metadata beside all replicas and in the epoch record.
-    fn make_last_extent(&mut self) -> Beginning {
-        let copies = self.settings.copies;
-        let standing = |slot| if slot < copies { Standing::InSync } else { Standing::Absent };
-        let standings = std::array::from_fn(standing);
+    fn make_last_extent(&mut self) -> RecoveredExtent {
+        let replicas = self.settings.replicas;
+        let replica_state = |slot| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };
+        let replica_states = std::array::from_fn(replica_state);
         let mut earlier = self.record.found().split_off(LAST as usize);
         if self.settings.sabotage == Sabotage::BeginsEpochsAnew {
             earlier.clear();
         }
         let epoch = epoch_record::first_epoch(&earlier);
-        let account = Account::first(epoch, standings);
+        let metadata = ReplicaMetadata::first(epoch, replica_states);
         for drive in &mut self.drives {
             if self.settings.sabotage != Sabotage::GrowsOverOldFiles {
                 drive.files[LAST as usize] = File::default();
             }
             drive.sums[LAST as usize] = Default::default();
-            drive.accounts[LAST as usize] = Some(account.clone());
+            drive.all_metadata[LAST as usize] = Some(metadata.clone());
         }
-        let new = Witness { reserved: epoch, known: epoch, is_failed: false };
+        let new = EpochRecord { reserved: epoch, known: epoch, is_failed: false };
         epoch_record::begin(&mut self.record, LAST..EXTENTS, new).expect("it is well");
-        self.witness[LAST as usize] = new;
-        self.stands[LAST as usize] = standings;
-        Beginning::new(account)
+        self.epoch_record[LAST as usize] = new;
+        self.stands[LAST as usize] = replica_states;
+        RecoveredExtent::new(metadata)
     }
 }

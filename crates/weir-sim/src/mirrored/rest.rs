@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, REPLICAS_MAX, SECTION_BYTES};
 use weir_volume::mirror::{
     Effect, Keep, Kept, MetadataFault, MirrorId, SECTION_BLOCKS, SECTIONS, Seals, SectionReport, Sections,
     Slots,
@@ -59,7 +59,7 @@ impl World {
         let extent = self.random.below(EXTENTS.into()) as u32;
         let section = HOT_SECTIONS[self.random.below(2) as usize];
         let in_sync = self.mirror.readable(extent, 0, 0).iter().count();
-        if self.settings.rot == Rot::Always && in_sync < self.settings.copies {
+        if self.settings.rot == Rot::Always && in_sync < self.settings.replicas {
             // Whom a copy that is missing would have borne out cannot be told later.
             return Ok(());
         }
@@ -234,7 +234,7 @@ impl World {
     /// of two against one nobody can tell that they are one witness.
     pub(super) fn leave_rot_alone(&mut self) {
         if self.settings.rot == Rot::Always {
-            let slot = self.settings.copies - 1;
+            let slot = self.settings.replicas - 1;
             (0..EXTENTS).for_each(|extent| self.mirror.set_read_cost(extent, slot, u32::MAX));
         }
     }
@@ -245,19 +245,20 @@ impl World {
         if self.settings.rot != Rot::Always {
             return;
         }
-        let good = self.settings.copies - 1;
+        let good = self.settings.replicas - 1;
         for extent in 0..EXTENTS as usize {
-            let accounts = self.drives.iter().filter_map(|drive| drive.accounts[extent].clone());
-            let newest = accounts.max_by_key(|account| account.number);
+            let all_metadata = self.drives.iter().filter_map(|drive| drive.all_metadata[extent].clone());
+            let newest = all_metadata.max_by_key(|metadata| metadata.number);
             let good = self.drives[..good].iter_mut();
-            good.for_each(|drive| drive.accounts[extent].clone_from(&newest));
+            good.for_each(|drive| drive.all_metadata[extent].clone_from(&newest));
         }
     }
 
     /// Tells a volume that starts anew what is found beside its copies.
     pub(super) fn find_seals(&mut self) {
         self.scrubs.pieces.clear();
-        for (extent, slot) in (0..EXTENTS).flat_map(|extent| (0..COPIES_MAX).map(move |slot| (extent, slot)))
+        for (extent, slot) in
+            (0..EXTENTS).flat_map(|extent| (0..REPLICAS_MAX).map(move |slot| (extent, slot)))
         {
             let seals = self.drives[slot].sums[extent as usize].seals.clone();
             let is_known = self.reachable[slot] && self.control.knows(extent, slot);
@@ -280,11 +281,11 @@ impl World {
         if self.settings.sabotage == Sabotage::SealsChanged && is_changed {
             self.seal_falsely(extent, report.section);
         }
-        let last = self.settings.copies - 1;
-        let others: u64 = (0..COPIES_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
+        let last = self.settings.replicas - 1;
+        let others: u64 = (0..REPLICAS_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
         let is_false = match self.settings.rot {
-            Rot::None => report.found != [0; COPIES_MAX] || report.damaged > 0,
-            _ if self.settings.copies == 1 => self.damage_is_made_up(extent),
+            Rot::None => report.found != [0; REPLICAS_MAX] || report.damaged > 0,
+            _ if self.settings.replicas == 1 => self.damage_is_made_up(extent),
             _ => others > 0 || report.damaged > 0,
         };
         if is_false { Err(format!("a false alarm in extent {extent}: {report:?}")) } else { Ok(()) }
@@ -301,7 +302,7 @@ impl World {
         let zero_sum = sum_of(&Block::default());
         let sum = |block: u32| self.scrubs.seen.get(&(extent, first + block)).copied().unwrap_or(zero_sum);
         let sums: Vec<u32> = (0..SECTION_BLOCKS as u32).map(sum).collect();
-        for slot in 0..self.settings.copies {
+        for slot in 0..self.settings.replicas {
             let file = &mut self.drives[slot].sums[extent as usize];
             file.sections.insert(section, sums.clone());
             let seals = file.seals.get_or_insert_default();
@@ -311,7 +312,7 @@ impl World {
 
     /// A block of the last copy that holds data changes by itself.
     pub(super) fn rot_a_block(&mut self, extent: u32) {
-        let slot = self.settings.copies - 1;
+        let slot = self.settings.replicas - 1;
         let blocks: Vec<u32> = self.drives[slot].files[extent as usize].data_blocks().into_iter().collect();
         if blocks.is_empty() {
             return;
@@ -321,7 +322,7 @@ impl World {
     }
 
     fn spoil(&mut self, extent: u32, block: u32) {
-        let slot = self.settings.copies - 1;
+        let slot = self.settings.replicas - 1;
         let garbage = Stamp::MAX - 1 - self.random.below(1 << 40);
         self.drives[slot].files[extent as usize].write(block, [garbage; BLOCK_SECTORS], true);
         self.scrubs.rotten.insert((extent, block));
@@ -329,7 +330,7 @@ impl World {
 
     /// What a faulty drive makes of a write: true if it is lost. Some come to be elsewhere.
     pub(super) fn is_misled(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) -> bool {
-        let is_faulty = self.settings.rot == Rot::Always && slot == self.settings.copies - 1;
+        let is_faulty = self.settings.rot == Rot::Always && slot == self.settings.replicas - 1;
         if !is_faulty || self.is_resting || !self.random.chance(1, 20) {
             return false;
         }
@@ -346,7 +347,7 @@ impl World {
 
     /// True if what is read from a copy may be rotten.
     pub(super) fn may_be_rotten(&self, slot: usize, extent: u32, block: u32) -> bool {
-        slot == self.settings.copies - 1 && self.scrubs.rotten.contains(&(extent, block))
+        slot == self.settings.replicas - 1 && self.scrubs.rotten.contains(&(extent, block))
     }
 
     /// Scrubs a volume at rest, has blocks rot, and scrubs it again.
@@ -357,7 +358,7 @@ impl World {
         self.is_resting = true;
         self.make_up()?;
         self.scrub_all()?;
-        let is_alone = self.settings.copies == 1;
+        let is_alone = self.settings.replicas == 1;
         if self.settings.rot == Rot::AtRest {
             (0..40).for_each(|_| self.rot_a_block(self.now as u32 % EXTENTS));
             if self.random.chance(1, 2) {
@@ -387,7 +388,7 @@ impl World {
         for block in offset / block..(offset + length) / block {
             let content = self.drives[slot].files[extent as usize].read(block);
             let write = |file: &mut File| file.write(block, content, false);
-            (0..self.settings.copies).for_each(|slot| write(&mut self.drives[slot].files[extent as usize]));
+            (0..self.settings.replicas).for_each(|slot| write(&mut self.drives[slot].files[extent as usize]));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a world of a volume with copies is made of, and what came of it. Nothing here does anything.
 
-use weir_types::bounds::COPIES_MAX;
+use weir_types::bounds::REPLICAS_MAX;
 
 /// What a drive does to what it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Settings {
     /// Everything follows from it.
     pub seed: u64,
     /// Copies to begin with, 1 to 3.
-    pub copies: usize,
+    pub replicas: usize,
     /// Steps of the world.
     pub steps: u32,
     /// Once in how many steps the power fails; twenty times as often while metadata with a new epoch is being written.
@@ -120,7 +120,7 @@ pub struct Settings {
     /// What becomes of what rests.
     pub rot: Rot,
     /// What the filesystem of each drive can do.
-    pub abilities: [Abilities; COPIES_MAX],
+    pub abilities: [Abilities; REPLICAS_MAX],
     /// The copies of this number are behind a write journal.
     pub journaled_slot: Option<usize>,
     /// Blocks of its log.
@@ -155,7 +155,7 @@ impl Settings {
     pub fn quiet(seed: u64) -> Settings {
         Settings {
             seed,
-            copies: 1 + (seed % 3) as usize,
+            replicas: 1 + (seed % 3) as usize,
             steps: 1500,
             steps_between_crashes: 500,
             steps_between_background: 10,
@@ -171,7 +171,7 @@ impl Settings {
             captures_per_mille: 0,
             scrubs_per_mille: 0,
             rot: Rot::None,
-            abilities: [Abilities::ALL; COPIES_MAX],
+            abilities: [Abilities::ALL; REPLICAS_MAX],
             journaled_slot: None,
             journal_blocks: 0,
             kills_per_ten: 0,
@@ -237,8 +237,8 @@ impl Settings {
             2 => Settings::captured(seed),
             _ => Settings::stalled(seed),
         };
-        let copies = 1 + (seed / 4 % 3) as usize;
-        Settings { is_moved: true, moves_per_mille: 0, copies, steps: 3000, depth: 6, ..base }
+        let replicas = 1 + (seed / 4 % 3) as usize;
+        Settings { is_moved: true, moves_per_mille: 0, replicas, steps: 3000, depth: 6, ..base }
     }
 
     /// The daemon is killed again and again while drives are at what it asked for, beside whatever else can happen.
@@ -272,10 +272,10 @@ impl Settings {
             0 => Settings::quiet(seed),
             _ => Settings { swaps_per_mille: 0, ..Settings::all_at_once(seed) },
         };
-        let copies = 2 + (seed / 3 % 2) as usize;
+        let replicas = 2 + (seed / 3 % 2) as usize;
         Settings {
-            copies,
-            journaled_slot: Some(seed as usize % copies),
+            replicas,
+            journaled_slot: Some(seed as usize % replicas),
             journal_blocks: [264, 400, 700][(seed / 9 % 3) as usize],
             kills_per_ten: 4,
             steps: 3000,
@@ -287,7 +287,7 @@ impl Settings {
     /// and power fails where an answer can be taken for more than it says.
     pub fn doubtful(seed: u64) -> Settings {
         let base = Settings {
-            copies: 3,
+            replicas: 3,
             metadata_faults_per_ten_thousand: 0,
             cuts_where_doubtful: true,
             breaks_per_ten_thousand: 3,
@@ -323,7 +323,7 @@ impl Settings {
 
     /// Everything that can happen, in some mixture.
     pub fn all_at_once(seed: u64) -> Settings {
-        let mut abilities = [Abilities::ALL; COPIES_MAX];
+        let mut abilities = [Abilities::ALL; REPLICAS_MAX];
         if seed.is_multiple_of(5) {
             abilities[1] = Abilities::NO_PLACEMENT;
         }
@@ -357,7 +357,7 @@ pub struct Report {
     /// Regions that were copied.
     pub copied: u64,
     /// Changes of standings.
-    pub standings: u64,
+    pub replica_states: u64,
     /// Captures that came to their end.
     pub captures: u64,
     /// Writes of metadata that no copy in sync could take.

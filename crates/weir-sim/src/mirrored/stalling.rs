@@ -1,8 +1,8 @@
 //! Drives that do not answer in the imagined machine. While others have the same, what was asked of them is given up, as
 //! the data plane does it; they may still carry it out at any later time, or never.
 
-use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Account, Answer, Keep, Slots, Standing};
+use weir_types::bounds::REPLICAS_MAX;
+use weir_volume::mirror::{Answer, Keep, ReplicaMetadata, ReplicaState, Slots};
 use weir_volume::{Action, Fault};
 
 use super::{Pending, Sabotage, World};
@@ -48,7 +48,7 @@ impl Pending {
 fn slots_of(work: &Keep) -> Slots {
     match work {
         Keep::Load { slots, .. } | Keep::Store { slots, .. } => *slots,
-        Keep::Seal(seals) => (0..COPIES_MAX).filter(|slot| seals[*slot].is_some()).collect(),
+        Keep::Seal(seals) => (0..REPLICAS_MAX).filter(|slot| seals[*slot].is_some()).collect(),
     }
 }
 
@@ -56,14 +56,14 @@ impl World {
     /// Has drives fall silent and speak again, and what was given up come back. True if that was this step.
     pub(super) fn stall(&mut self) -> Result<bool, String> {
         if self.random.chance(self.settings.stalls_per_ten_thousand, 10_000) {
-            let slot = self.random.below(COPIES_MAX as u64) as usize;
+            let slot = self.random.below(REPLICAS_MAX as u64) as usize;
             (self.drives[slot].is_silent, self.drives[slot].has_failed) = (true, true);
         }
         let silent = self.drives.iter().position(|drive| drive.is_silent);
         if let Some(slot) = silent.filter(|_| self.random.chance(1, 60)) {
             self.drives[slot].is_silent = false;
         }
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         if !self.drives[slot].is_away() && self.random.chance(1, 20) {
             self.take_back(slot)?;
         }
@@ -115,7 +115,7 @@ impl World {
                 Pending::Action(slot, ..) | Pending::Sync(slot, ..) => {
                     let extent = pending.concerns().map_or(0, |(extent, _)| extent);
                     self.pending.push(pending);
-                    self.give_up_copy(slot, extent)?;
+                    self.give_up_replica(slot, extent)?;
                 }
                 _ => self.give_up_in_part(pending)?,
             }
@@ -128,10 +128,10 @@ impl World {
             return false;
         };
         // Who is not in sync has no say, and who refuses it does not have it.
-        let standings = self.mirror.standings(extent);
+        let replica_states = self.mirror.replica_states(extent);
         let takes_it =
             |slot: usize| !self.drives[slot].is_away() && self.drives[slot].metadata_fault.is_none();
-        let has_it = |slot: usize| takes_it(slot) && standings[slot] == Standing::InSync;
+        let has_it = |slot: usize| takes_it(slot) && replica_states[slot] == ReplicaState::InSync;
         match pending {
             Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
             // That is for `MetadataWrites` to say.
@@ -143,14 +143,14 @@ impl World {
     }
 
     /// Retires a copy, and tells everything that was asked of it alone to have failed.
-    fn give_up_copy(&mut self, slot: usize, extent: u32) -> Result<(), String> {
-        let copy = std::iter::once(slot).collect();
+    fn give_up_replica(&mut self, slot: usize, extent: u32) -> Result<(), String> {
+        let replica = std::iter::once(slot).collect();
         let is_meant = |pending: &mut Pending| {
-            pending.is_of_one() && pending.concerns().is_some_and(|concerns| concerns == (extent, copy))
+            pending.is_of_one() && pending.concerns().is_some_and(|concerns| concerns == (extent, replica))
         };
         let given_up: Vec<Pending> = self.pending.extract_if(.., is_meant).collect();
         let mut effects = Vec::new();
-        self.mirror.retire(extent, slot, &mut effects);
+        self.mirror.fail_replica(extent, slot, &mut effects);
         for pending in given_up {
             let answer = match &pending {
                 Pending::Action(_, owner, action) => {
@@ -247,8 +247,8 @@ impl World {
         match work {
             Pending::Action(_, _, action) => self.act_late(slot, action, &buffer),
             Pending::Sync(_, _, point) => self.drives[slot].files[extent as usize].sync(point),
-            Pending::Metadata { account, .. } => {
-                self.drives[slot].accounts[extent as usize] = Some(Account::clone(&account));
+            Pending::Metadata { metadata, .. } => {
+                self.drives[slot].all_metadata[extent as usize] = Some(ReplicaMetadata::clone(&metadata));
             }
             Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
             Pending::Capture(_) | Pending::BeginCapture | Pending::Failure(_) => {}

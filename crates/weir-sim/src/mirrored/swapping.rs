@@ -1,8 +1,8 @@
 //! Replicas that come back, some of them in an older state than they went: while the drive was away, its folder was restored from a
 //! backup, or an earlier clone of the drive was put in its place.
 
-use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Account, Standing};
+use weir_types::bounds::REPLICAS_MAX;
+use weir_volume::mirror::{ReplicaMetadata, ReplicaState};
 
 use super::World;
 use super::rest::SumsFile;
@@ -16,7 +16,7 @@ const PAUSE_STEPS: u32 = 200;
 #[derive(Clone, Debug)]
 pub(super) struct OlderState {
     file: File,
-    account: Account,
+    metadata: ReplicaMetadata,
     sums: SumsFile,
 }
 
@@ -53,12 +53,12 @@ impl World {
 
     /// A drive is away for a while in which nobody writes.
     fn lose_and_swap(&mut self) -> Result<(), String> {
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.drives[slot].has_failed = true;
         let mut effects = Vec::new();
         let can_be_lost = |extent: &u32| self.mirror.has_other(*extent, slot);
         let lost: Vec<u32> = (0..EXTENTS).filter(can_be_lost).collect();
-        lost.into_iter().for_each(|extent| self.mirror.retire(extent, slot, &mut effects));
+        lost.into_iter().for_each(|extent| self.mirror.fail_replica(extent, slot, &mut effects));
         self.take(effects)?;
         self.settle()?;
         self.take_back(slot)
@@ -66,21 +66,21 @@ impl World {
 
     fn back_up(&mut self) {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         // One that was made long ago lacks the most.
         if self.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
             return;
         }
         let (drive, index) = (&self.drives[slot], extent as usize);
-        if let Some(account) = drive.accounts[index].clone().filter(|_| drive.is_made[index]) {
+        if let Some(metadata) = drive.all_metadata[index].clone().filter(|_| drive.is_made[index]) {
             let (file, sums) = (drive.files[index].clone(), drive.sums[index].clone());
-            self.older.insert((slot, extent), OlderState { file, account, sums });
+            self.older.insert((slot, extent), OlderState { file, metadata, sums });
         }
     }
 
     /// A drive works again, or can be reached again, and copies on it are taken back: without what was not stable.
     pub(super) fn bring_back(&mut self) -> Result<(), String> {
-        let slot = self.random.below(COPIES_MAX as u64) as usize;
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.take_back(slot)
     }
 
@@ -97,7 +97,7 @@ impl World {
                 continue;
             }
             // One that never got metadata is made anew, and lacks everything.
-            let found = self.drives[slot].accounts[extent as usize].clone().unwrap_or_default();
+            let found = self.drives[slot].all_metadata[extent as usize].clone().unwrap_or_default();
             let is_foreign = self.mirror.is_foreign(extent, slot, &found);
             if self.mirror.rejoin(extent, slot, &found, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
@@ -120,11 +120,11 @@ impl World {
         if !self.random.chance(self.settings.swaps_per_mille, 1000) {
             return;
         }
-        if let Some(OlderState { file, account, sums }) = self.older.get(&(slot, extent)).cloned() {
+        if let Some(OlderState { file, metadata, sums }) = self.older.get(&(slot, extent)).cloned() {
             let (drive, index) = (&mut self.drives[slot], extent as usize);
             drive.files[index] = file;
-            (drive.accounts[index], drive.sums[index]) = (Some(account), sums);
-            if self.stands[index][slot] == Standing::InSync {
+            (drive.all_metadata[index], drive.sums[index]) = (Some(metadata), sums);
+            if self.stands[index][slot] == ReplicaState::InSync {
                 self.older_in_sync.insert((slot, extent));
             }
         }

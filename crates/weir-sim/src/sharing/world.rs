@@ -428,7 +428,7 @@ impl<'a, C: Clients> World<'a, C> {
         let now_ns = self.now_ns;
         let piece = self.pieces.all[index];
         self.pieces.free.push(index);
-        self.open.all[piece.ticket].account(now_ns, &piece);
+        self.open.all[piece.ticket].metadata(now_ns, &piece);
         let node = self.open.all[piece.ticket].demand.node;
         let Place::Leaf(Some(drive)) = self.stage.nodes[node].place else {
             unreachable!("only drives serve pieces")
@@ -483,7 +483,7 @@ impl Demand {
 impl Open {
     /// Accounts for the time since the last piece ended, by what the one that has ended now did in it: pieces overlap,
     /// and no time counts twice. The data plane does the same.
-    fn account(&mut self, now_ns: u64, piece: &Piece) {
+    fn metadata(&mut self, now_ns: u64, piece: &Piece) {
         let since_ns = now_ns.saturating_sub(self.accounted_ns);
         let media_ns = now_ns.saturating_sub(piece.since_ns).min(since_ns);
         let queue_ns = piece.queue_ns.min(since_ns - media_ns);

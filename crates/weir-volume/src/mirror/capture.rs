@@ -135,8 +135,8 @@ impl Mirror {
 
     fn end_capture_if_done(&mut self, effects: &mut Vec<Effect>) {
         if let Some(capture) = self.capture.take_if(|capture| capture.regions_left == 0) {
-            let copies = capture.extents.iter().map(|owed| owed.slots).collect();
-            effects.push(Effect::Captured { copies: Some(copies) });
+            let replicas = capture.extents.iter().map(|owed| owed.slots).collect();
+            effects.push(Effect::Captured { replicas: Some(replicas) });
         }
     }
 
@@ -211,7 +211,7 @@ impl Mirror {
     /// Gives a capture up, if there is one: nothing waits for it any more.
     pub fn abandon_capture(&mut self, effects: &mut Vec<Effect>) {
         if self.capture.take().is_some() {
-            effects.push(Effect::Captured { copies: None });
+            effects.push(Effect::Captured { replicas: None });
         }
         self.release(effects);
     }

@@ -6,7 +6,7 @@
 
 use weir_types::bounds::BLOCK_BYTES;
 
-use super::standing::Witness;
+use super::recovered_extent::EpochRecord;
 
 /// Bytes of an extent's entry: no sector of a drive is so small that it could be torn.
 const ENTRY_BYTES: u64 = 16;
@@ -106,7 +106,7 @@ fn set_failed<B: RecordBlocks>(blocks: &mut B, extent: u32, mark: u64) -> Result
 pub fn begin<B: RecordBlocks>(
     blocks: &mut B,
     extents: std::ops::Range<u32>,
-    witness: Witness,
+    epoch_record: EpochRecord,
 ) -> Result<(), B::Error> {
     let mut next = extents.start;
     while next < extents.end {
@@ -114,8 +114,8 @@ pub fn begin<B: RecordBlocks>(
         let mut content = blocks.read(block)?;
         while next < extents.end && place_of(next).0 == block {
             let (_, start) = place_of(next);
-            put(&mut content, start, witness.reserved);
-            put(&mut content, start + COMMITTED_START, witness.known);
+            put(&mut content, start, epoch_record.reserved);
+            put(&mut content, start + COMMITTED_START, epoch_record.known);
             next += 1;
         }
         blocks.write(block, &content)?;
@@ -126,8 +126,8 @@ pub fn begin<B: RecordBlocks>(
 /// The first epoch of extents that are to be made, by what is recorded of those that had their places. The numbers of an
 /// extent's metadata begin with it too, so both are above all earlier ones: an older state of a drive may bring back a
 /// replica from before the volume shrank, whose metadata must not be taken for the newest.
-pub fn first_epoch(earlier: &[Witness]) -> u64 {
-    let highest = earlier.iter().map(|witness| witness.reserved).max().unwrap_or_default();
+pub fn first_epoch(earlier: &[EpochRecord]) -> u64 {
+    let highest = earlier.iter().map(|epoch_record| epoch_record.reserved).max().unwrap_or_default();
     highest.div_ceil(EPOCHS_OF_AN_EXTENT) * EPOCHS_OF_AN_EXTENT + 1
 }
 
@@ -135,7 +135,7 @@ pub fn first_epoch(earlier: &[Witness]) -> u64 {
 ///
 /// # Errors
 /// Those of the file.
-pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<Witness>, B::Error> {
+pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<EpochRecord>, B::Error> {
     let per_block = BLOCK_BYTES / ENTRY_BYTES;
     let mut found = Vec::new();
     for block in 0..extents.div_ceil(per_block) {
@@ -143,7 +143,7 @@ pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<Wit
         let entry = |start: usize| {
             let (allocated, known) =
                 (number_at(&content, start), number_at(&content, start + COMMITTED_START));
-            Witness { reserved: allocated & !FAILED, known, is_failed: allocated & FAILED != 0 }
+            EpochRecord { reserved: allocated & !FAILED, known, is_failed: allocated & FAILED != 0 }
         };
         found.extend((0..BLOCK_BYTES as usize).step_by(ENTRY_BYTES as usize).map(entry));
     }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(raise(&mut file, 3, 7, true), Ok(()));
         file.lose_power();
         let recorded = read_all(&mut file, 4).unwrap();
-        assert_eq!(recorded[3], Witness { known: 7, ..Witness::default() });
+        assert_eq!(recorded[3], EpochRecord { known: 7, ..EpochRecord::default() });
     }
 
     #[test]
@@ -231,27 +231,27 @@ mod tests {
         fail(&mut file, 1).unwrap();
         raise(&mut file, 1, 6, false).unwrap();
         file.lose_power();
-        let failed = Witness { reserved: 6, known: 0, is_failed: true };
-        assert_eq!(read_all(&mut file, 3).unwrap(), [Witness::default(), failed, Witness::default()]);
+        let failed = EpochRecord { reserved: 6, known: 0, is_failed: true };
+        assert_eq!(read_all(&mut file, 3).unwrap(), [EpochRecord::default(), failed, EpochRecord::default()]);
         accept(&mut file, 1).unwrap();
         file.lose_power();
-        assert_eq!(read_all(&mut file, 2).unwrap()[1], Witness { is_failed: false, ..failed });
+        assert_eq!(read_all(&mut file, 2).unwrap()[1], EpochRecord { is_failed: false, ..failed });
     }
 
     #[test]
     fn entries_of_many_blocks_are_told_apart() {
         let mut file = Cached::default();
-        begin(&mut file, 250..600, Witness { reserved: 2, known: 1, is_failed: false }).unwrap();
+        begin(&mut file, 250..600, EpochRecord { reserved: 2, known: 1, is_failed: false }).unwrap();
         raise(&mut file, 255, 9, false).unwrap();
         raise(&mut file, 256, 8, true).unwrap();
         raise(&mut file, 256, 3, true).unwrap();
         file.lose_power();
         let recorded = read_all(&mut file, 601).unwrap();
         let expected = |extent: u32| match extent {
-            255 => Witness { reserved: 9, known: 1, is_failed: false },
-            256 => Witness { reserved: 2, known: 8, is_failed: false },
-            250..600 => Witness { reserved: 2, known: 1, is_failed: false },
-            _ => Witness::default(),
+            255 => EpochRecord { reserved: 9, known: 1, is_failed: false },
+            256 => EpochRecord { reserved: 2, known: 8, is_failed: false },
+            250..600 => EpochRecord { reserved: 2, known: 1, is_failed: false },
+            _ => EpochRecord::default(),
         };
         assert!(recorded.iter().copied().eq((0..601).map(expected)));
         assert_eq!((blocks_of(0), blocks_of(256), blocks_of(257)), (0, 1, 2));
@@ -259,8 +259,8 @@ mod tests {
 
     #[test]
     fn epochs_of_extents_that_come_again_are_above_all_earlier_ones() {
-        let recorded = |reserved| Witness { reserved, ..Witness::default() };
-        assert_eq!((first_epoch(&[]), first_epoch(&[Witness::default()])), (1, 1));
+        let recorded = |reserved| EpochRecord { reserved, ..EpochRecord::default() };
+        assert_eq!((first_epoch(&[]), first_epoch(&[EpochRecord::default()])), (1, 1));
         let second = first_epoch(&[recorded(1), recorded(900)]);
         assert!(second > EPOCHS_OF_AN_EXTENT && second == first_epoch(&[recorded(1)]));
         assert_eq!(first_epoch(&[recorded(second + 5), recorded(3)]), second + EPOCHS_OF_AN_EXTENT);

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use weir_types::bounds::COPIES_MAX;
+use weir_types::bounds::REPLICAS_MAX;
 
 use super::MirrorId;
+use super::recovered_extent::{RecoveredExtent, ReplicaMetadata, ReplicaState};
 use super::regions::{RegionSet, regions_of};
 use super::seals::ExtentSeals;
-use super::standing::{Account, Beginning, Standing};
 use crate::action::Request;
 use crate::geometry::covering_blocks;
 
@@ -21,7 +21,7 @@ pub struct Slots(u8);
 
 impl Slots {
     /// As many as there may be.
-    pub const ALL: Slots = Slots((1 << COPIES_MAX) - 1);
+    pub const ALL: Slots = Slots((1 << REPLICAS_MAX) - 1);
 
     /// This copy alone.
     pub fn one(slot: usize) -> Slots {
@@ -108,41 +108,41 @@ impl FromIterator<usize> for Slots {
 #[derive(Debug)]
 pub(super) struct MirroredExtent {
     /// The account as it should be.
-    pub wanted: Account,
+    pub wanted: ReplicaMetadata,
     /// The account as it durably is.
-    pub noted: Account,
+    pub recorded: ReplicaMetadata,
     /// The account that is being written.
-    pub noting: Option<Account>,
+    pub writing: Option<ReplicaMetadata>,
     /// Beside which replicas.
-    pub noting_beside: Slots,
+    pub writing_beside: Slots,
     /// The number of the last metadata that was written, or tried to be.
     pub number: u64,
     /// By replica, the number of the last metadata that it is known to have taken.
-    pub taken: [u64; COPIES_MAX],
+    pub taken: [u64; REPLICAS_MAX],
     /// By replica, the highest number of any metadata that may lie beside it.
-    pub tried: [u64; COPIES_MAX],
+    pub tried: [u64; REPLICAS_MAX],
     /// What accounts have in common whose writing failed, and which may lie beside copies all the same.
-    pub doubtful: Option<Account>,
+    pub doubtful: Option<ReplicaMetadata>,
     /// The highest epoch that an account may have that cannot be reached.
-    pub epoch_reserved: u64,
+    pub epoch_allocated: u64,
     /// Nobody must rely on the account before it is written once.
     pub is_confirmed: bool,
     /// Copies that can be reached and have not failed.
-    pub is_there: [bool; COPIES_MAX],
+    pub is_there: [bool; REPLICAS_MAX],
     /// Replicas that were added and that a start would not look for yet. They never count as in sync: if the others failed,
     /// the next start would not find the one that has everything.
     pub unconfirmed: Slots,
     /// How long a read of each copy takes, in any unit: the smallest are read.
-    pub read_costs: [u32; COPIES_MAX],
+    pub read_costs: [u32; REPLICAS_MAX],
     /// Of replicas in sync, regions in which a change that failed may have left them different from the others: not to be
     /// read there. Of each region at least one replica in sync is not behind.
-    pub behind: [RegionSet; COPIES_MAX],
+    pub behind: [RegionSet; REPLICAS_MAX],
     /// Of stale copies, lacking regions that they have again, though not in stable form yet.
-    pub caught_up: [RegionSet; COPIES_MAX],
+    pub caught_up: [RegionSet; REPLICAS_MAX],
     /// Grows with everything that a copy loses, gets or becomes.
-    pub versions: [u64; COPIES_MAX],
+    pub versions: [u64; REPLICAS_MAX],
     /// Grows with each copy that takes a place anew.
-    pub incarnations: [u64; COPIES_MAX],
+    pub incarnations: [u64; REPLICAS_MAX],
     /// Changes and copy steps that have begun: none of them overlap.
     pub running: Vec<MirrorId>,
     /// Those that have to wait for others, in order.
@@ -162,28 +162,28 @@ impl MirroredExtent {
     /// reached has the word from now on, and the others lack it until they were given it. This is recorded before
     /// anything of it is read: or a client that acted on what it read would find something else there once that copy
     /// is lost.
-    pub fn new(beginning: Beginning) -> MirroredExtent {
-        let Beginning { account, is_there, lacks, epoch_reserved, is_confirmed } = beginning;
-        let (number, taken) = (account.number, account.taken);
+    pub fn new(recovered_extent: RecoveredExtent) -> MirroredExtent {
+        let RecoveredExtent { metadata, is_there, lacks, epoch_allocated, is_confirmed } = recovered_extent;
+        let (number, taken) = (metadata.number, metadata.taken);
         let mut extent = MirroredExtent {
-            noted: account.clone(),
-            wanted: account,
-            noting: None,
-            noting_beside: Slots::default(),
+            recorded: metadata.clone(),
+            wanted: metadata,
+            writing: None,
+            writing_beside: Slots::default(),
             number,
             taken,
             // One write may have been under way when the last process ended.
-            tried: [number + 1; COPIES_MAX],
+            tried: [number + 1; REPLICAS_MAX],
             doubtful: None,
-            epoch_reserved,
+            epoch_allocated,
             is_confirmed,
             is_there,
             unconfirmed: Slots::default(),
-            read_costs: [0; COPIES_MAX],
+            read_costs: [0; REPLICAS_MAX],
             behind: Default::default(),
             caught_up: Default::default(),
-            versions: [0; COPIES_MAX],
-            incarnations: [0; COPIES_MAX],
+            versions: [0; REPLICAS_MAX],
+            incarnations: [0; REPLICAS_MAX],
             running: Vec::new(),
             waiting: VecDeque::new(),
             reads_waiting: Vec::new(),
@@ -198,9 +198,9 @@ impl MirroredExtent {
         lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
         let marked = extent.wanted.marked.clone();
         let first = extent.in_sync().first();
-        for slot in (0..COPIES_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
+        for slot in (0..REPLICAS_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
             extent.degrade(slot);
-            if extent.wanted.standings[slot] == Standing::Stale {
+            if extent.wanted.replica_states[slot] == ReplicaState::Stale {
                 extent.wanted.lacking[slot].add(&marked);
             }
         }
@@ -213,33 +213,34 @@ impl MirroredExtent {
             return;
         }
         self.degrade(slot);
-        if self.wanted.standings[slot] == Standing::Stale {
+        if self.wanted.replica_states[slot] == ReplicaState::Stale {
             self.wanted.lacking[slot].add(regions);
         }
     }
 
     /// True if metadata that was found beside a replica is not what may lie there by what was written: an older state of
     /// the replica is back, or another volume's history.
-    pub fn is_foreign(&self, slot: usize, found: &Account) -> bool {
+    pub fn is_foreign(&self, slot: usize, found: &ReplicaMetadata) -> bool {
         !(self.taken[slot]..=self.tried[slot]).contains(&found.number)
     }
 
     /// True if there is one copy, and durably known to be alone: nothing is kept account of.
     pub fn is_alone(&self) -> bool {
-        let copies = self.wanted.standings.iter().filter(|standing| **standing != Standing::Absent);
-        copies.count() == 1 && self.wanted.marked.is_empty() && self.wanted == self.noted
+        let replicas =
+            self.wanted.replica_states.iter().filter(|replica_state| **replica_state != ReplicaState::Absent);
+        replicas.count() == 1 && self.wanted.marked.is_empty() && self.wanted == self.recorded
     }
 
     /// Copies that have everything and can be reached.
     pub fn in_sync(&self) -> Slots {
-        self.with(Standing::InSync)
+        self.with(ReplicaState::InSync)
     }
 
     /// Copies of a standing that can be reached.
-    pub fn with(&self, standing: Standing) -> Slots {
-        let is_one = |slot: usize| self.is_there[slot] && self.wanted.standings[slot] == standing;
+    pub fn with(&self, replica_state: ReplicaState) -> Slots {
+        let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;
         // Without a branch for each: every request asks this several times.
-        Slots((0..COPIES_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
+        Slots((0..REPLICAS_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
     }
 
     /// True if a range must not be read yet: copies may differ there, and it is not recorded whose word counts.
@@ -256,7 +257,7 @@ impl MirroredExtent {
             let others = self.in_sync().filter(is_current).iter().skip(1);
             others.for_each(|slot| _ = self.behind[slot].insert(region));
         }
-        self.with(Standing::Stale).iter().for_each(|slot| self.lose(slot, request));
+        self.with(ReplicaState::Stale).iter().for_each(|slot| self.lose(slot, request));
     }
 
     /// Copies that may be read in a range.
@@ -285,14 +286,14 @@ impl MirroredExtent {
 
     /// Copies that a change of a range has to reach, or can.
     pub fn targets(&self, request: &Request) -> Slots {
-        self.in_sync().either(self.with(Standing::Stale).filter(|slot| self.has(slot, request)))
+        self.in_sync().either(self.with(ReplicaState::Stale).filter(|slot| self.has(slot, request)))
     }
 
     /// Enters a change in the account; true if it is there durably.
     pub fn mark(&mut self, request: &Request) -> bool {
         for slot in Slots::ALL.without(self.targets(request)).iter() {
             self.degrade(slot);
-            if self.wanted.standings[slot] == Standing::Stale {
+            if self.wanted.replica_states[slot] == ReplicaState::Stale {
                 self.lose(slot, request);
             }
         }
@@ -322,7 +323,7 @@ impl MirroredExtent {
 
     /// A copy does not have a range any more, or will not.
     pub fn lose(&mut self, slot: usize, request: &Request) {
-        if self.wanted.standings[slot] == Standing::Absent {
+        if self.wanted.replica_states[slot] == ReplicaState::Absent {
             return;
         }
         for region in regions_of(request.offset, request.length) {
@@ -335,36 +336,38 @@ impl MirroredExtent {
     /// True if a change is in the account durably, and nothing is under way that takes it out.
     pub fn is_marked(&self, request: &Request) -> bool {
         let losers = Slots::ALL.without(self.targets(request));
-        self.accounts().all(|account| contains(&account.marked, request)) && self.is_lost_to(losers, request)
+        self.all_metadata().all(|metadata| contains(&metadata.marked, request))
+            && self.is_lost_to(losers, request)
     }
 
     /// True if it is durably known of copies that are stale that they lack a range, and of none that is not in sync
     /// any more that it is.
     pub fn is_lost_to(&self, slots: Slots, request: &Request) -> bool {
-        let mut stale = slots.iter().filter(|slot| self.wanted.standings[*slot] == Standing::Stale);
-        let is_known = |slot: usize| self.accounts().all(|account| contains(&account.lacking[slot], request));
+        let mut stale = slots.iter().filter(|slot| self.wanted.replica_states[*slot] == ReplicaState::Stale);
+        let is_known =
+            |slot: usize| self.all_metadata().all(|metadata| contains(&metadata.lacking[slot], request));
         stale.all(is_known) && self.is_recorded()
     }
 
     /// The account as it is, and as it may be at any moment.
-    fn accounts(&self) -> impl Iterator<Item = &Account> {
-        std::iter::once(&self.noted).chain(&self.noting).chain(&self.doubtful)
+    fn all_metadata(&self) -> impl Iterator<Item = &ReplicaMetadata> {
+        std::iter::once(&self.recorded).chain(&self.writing).chain(&self.doubtful)
     }
 
     /// True if no copy counts as in sync durably that should not any more.
     pub fn is_recorded(&self) -> bool {
         let is_lost = |slot: usize| {
-            let was = |account: &Account| account.standings[slot] == Standing::InSync;
-            self.wanted.standings[slot] != Standing::InSync && self.accounts().any(was)
+            let was = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::InSync;
+            self.wanted.replica_states[slot] != ReplicaState::InSync && self.all_metadata().any(was)
         };
-        self.is_confirmed && !(0..COPIES_MAX).any(is_lost)
+        self.is_confirmed && !(0..REPLICAS_MAX).any(is_lost)
     }
 
     /// A copy missed something, if another one has it. What is marked may not be stable there.
     pub fn degrade(&mut self, slot: usize) {
         let has_other = self.in_sync().has_other(slot);
-        if self.wanted.standings[slot] == Standing::InSync && has_other {
-            self.stand(slot, Standing::Stale);
+        if self.wanted.replica_states[slot] == ReplicaState::InSync && has_other {
+            self.stand(slot, ReplicaState::Stale);
             self.wanted.lacking[slot] = self.wanted.marked.clone();
         }
     }
@@ -375,12 +378,12 @@ impl MirroredExtent {
         self.seals.iter_mut().for_each(|seals| seals.lose(slot));
         self.caught_up[slot] = RegionSet::default();
         self.versions[slot] += 1;
-        if self.wanted.standings[slot] == Standing::Stale {
+        if self.wanted.replica_states[slot] == ReplicaState::Stale {
             let marked = self.wanted.marked.clone();
             self.wanted.lacking[slot].add(&marked);
         }
         self.degrade(slot);
-        self.give_the_word();
+        self.choose_authoritative();
     }
 
     /// A copy can be reached again. It gets the account, which it may have missed.
@@ -393,24 +396,24 @@ impl MirroredExtent {
     }
 
     fn new_epoch(&mut self) {
-        self.wanted.epoch = self.wanted.epoch.max(self.epoch_reserved) + 1;
+        self.wanted.epoch = self.wanted.epoch.max(self.epoch_allocated) + 1;
     }
 
     /// Gives a copy another standing.
-    pub fn stand(&mut self, slot: usize, standing: Standing) {
-        self.wanted.standings[slot] = standing;
+    pub fn stand(&mut self, slot: usize, replica_state: ReplicaState) {
+        self.wanted.replica_states[slot] = replica_state;
         self.seals.iter_mut().for_each(|seals| seals.lose(slot));
         self.new_epoch();
         self.wanted.lacking[slot] = RegionSet::default();
         self.behind[slot] = RegionSet::default();
         self.caught_up[slot] = RegionSet::default();
         self.versions[slot] += 1;
-        self.give_the_word();
+        self.choose_authoritative();
     }
 
     /// Where all replicas in sync are behind one that is not in sync any more, the first of them is authoritative now.
     /// What stale ones got there is that replica's, which nobody has.
-    fn give_the_word(&mut self) {
+    fn choose_authoritative(&mut self) {
         let Some(first) = self.in_sync().first() else { return };
         let is_orphaned =
             |region: &u32| self.in_sync().iter().all(|slot| self.behind[slot].contains(*region));
@@ -419,7 +422,7 @@ impl MirroredExtent {
             return;
         }
         self.behind[first].subtract(&orphaned);
-        for slot in self.with(Standing::Stale).iter() {
+        for slot in self.with(ReplicaState::Stale).iter() {
             self.caught_up[slot].subtract(&orphaned);
             self.versions[slot] += 1;
         }
@@ -427,10 +430,10 @@ impl MirroredExtent {
 
     /// Regions that a copy still has to get.
     pub fn lacks(&self, slot: usize) -> RegionSet {
-        let mut lacks = match self.wanted.standings[slot] {
-            Standing::InSync => return self.behind[slot].clone(),
-            Standing::Stale => self.wanted.lacking[slot].clone(),
-            Standing::Absent => return RegionSet::default(),
+        let mut lacks = match self.wanted.replica_states[slot] {
+            ReplicaState::InSync => return self.behind[slot].clone(),
+            ReplicaState::Stale => self.wanted.lacking[slot].clone(),
+            ReplicaState::Absent => return RegionSet::default(),
         };
         lacks.subtract(&self.caught_up[slot]);
         lacks
@@ -439,10 +442,10 @@ impl MirroredExtent {
     /// A copy has a region again.
     pub fn has_again(&mut self, slot: usize, region: u32) {
         self.versions[slot] += 1;
-        match self.wanted.standings[slot] {
-            Standing::InSync => self.behind[slot].remove(region),
-            Standing::Stale => _ = self.caught_up[slot].insert(region),
-            Standing::Absent => {}
+        match self.wanted.replica_states[slot] {
+            ReplicaState::InSync => self.behind[slot].remove(region),
+            ReplicaState::Stale => _ = self.caught_up[slot].insert(region),
+            ReplicaState::Absent => {}
         }
     }
 
@@ -481,10 +484,10 @@ mod tests {
 
     #[test]
     fn regions_are_marked_one_by_one_until_there_are_two_of_a_group() {
-        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-        beginning.account.standings[..2].fill(Standing::InSync);
-        beginning.is_there[..2].fill(true);
-        let mut extent = MirroredExtent::new(beginning);
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        recovered_extent.metadata.replica_states[..2].fill(ReplicaState::InSync);
+        recovered_extent.is_there[..2].fill(true);
+        let mut extent = MirroredExtent::new(recovered_extent);
         let marked = |extent: &MirroredExtent| extent.wanted.marked.iter().collect::<Vec<_>>();
         assert!(!extent.mark(&write(3)), "it is not durable yet");
         extent.mark(&write(3));
@@ -492,22 +495,22 @@ mod tests {
         assert_eq!(marked(&extent), [3, 20]);
         extent.mark(&write(5));
         assert!(marked(&extent).into_iter().eq((0..16).chain([20])));
-        extent.noted = extent.wanted.clone();
+        extent.recorded = extent.wanted.clone();
         assert!(extent.mark(&write(9)), "it was marked with the others, so nothing is waited for");
         // As long as anything of a group is changed, none of it leaves the account.
         extent.recent = RegionSet::default();
         extent.mark(&write(9));
         assert!(extent.recent.iter().eq(0..16));
-        assert_eq!(extent.wanted, extent.noted, "and there is nothing new to write");
+        assert_eq!(extent.wanted, extent.recorded, "and there is nothing new to write");
     }
 
     /// An extent with three replicas in sync and a stale one, which differ in a region.
     fn apart(region: u32) -> MirroredExtent {
-        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-        beginning.account.standings[..3].fill(Standing::InSync);
-        beginning.account.standings[3] = Standing::Stale;
-        beginning.is_there = [true; COPIES_MAX];
-        let mut extent = MirroredExtent::new(beginning);
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        recovered_extent.metadata.replica_states[..3].fill(ReplicaState::InSync);
+        recovered_extent.metadata.replica_states[3] = ReplicaState::Stale;
+        recovered_extent.is_there = [true; REPLICAS_MAX];
+        let mut extent = MirroredExtent::new(recovered_extent);
         extent.mark(&write(region));
         extent.fall_apart(&write(region));
         extent

@@ -1,7 +1,7 @@
 //! Writing replica metadata in the order that recovery relies on: a new epoch is allocated in the epoch record, then the
 //! metadata is written beside the replicas, then the epoch is committed in the record.
 //!
-//! The steps fail one by one, and nothing here fails a replica: [`Mirror::noted`](super::Mirror::noted) decides what
+//! The steps fail one by one, and nothing here fails a replica: [`Mirror::recorded`](super::Mirror::noted) decides what
 //! follows. There is one write for each extent at a time, which the mirror sees to. The executor carries the actions out
 //! and tells how each ended; it gives up a drive that does not answer when [`MetadataWrites::give_up_stalled`] says so.
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::extent::Slots;
-use super::standing::{Account, Standing};
+use super::recovered_extent::{ReplicaMetadata, ReplicaState};
 
 /// How often the epoch record is written again before a write is given up that cannot be deferred.
 const RECORD_TRIES_MAX: u32 = 10;
@@ -35,7 +35,7 @@ pub struct MetadataRequest {
     /// Beside which replicas.
     pub slots: Slots,
     /// What to write.
-    pub account: Box<Account>,
+    pub metadata: Box<ReplicaMetadata>,
     /// It only adds replicas, which can be done later: the first failure of the epoch record ends the write.
     pub is_deferrable: bool,
 }
@@ -72,7 +72,7 @@ pub enum MetadataAction {
         /// Which replicas.
         slots: Slots,
         /// What to write.
-        account: Arc<Account>,
+        metadata: Arc<ReplicaMetadata>,
         /// Of which replicas the file is made anew, because an earlier write of it failed: the system may take for written
         /// what is not on the drive.
         anew: Slots,
@@ -84,7 +84,7 @@ pub enum MetadataAction {
         /// Which replicas.
         slots: Slots,
     },
-    /// The write has ended → [`Mirror::noted`](super::Mirror::noted).
+    /// The write has ended → [`Mirror::recorded`](super::Mirror::noted).
     Ended {
         /// Which extent.
         extent: u32,
@@ -107,7 +107,7 @@ enum Stage {
 #[derive(Debug)]
 struct MetadataWrite {
     slots: Slots,
-    account: Arc<Account>,
+    metadata: Arc<ReplicaMetadata>,
     is_deferrable: bool,
     /// The epoch has to be allocated before and committed after.
     is_new: bool,
@@ -131,7 +131,7 @@ impl MetadataWrite {
 
     fn record(&self, extent: u32) -> MetadataAction {
         let is_committed = self.stage == Stage::Committing;
-        MetadataAction::Record { extent, epoch: self.account.epoch, is_committed }
+        MetadataAction::Record { extent, epoch: self.metadata.epoch, is_committed }
     }
 }
 
@@ -148,11 +148,11 @@ pub struct MetadataWrites {
 impl MetadataWrites {
     /// Begins a write. The extent has none under way.
     pub fn ask(&mut self, request: MetadataRequest, actions: &mut Vec<MetadataAction>) {
-        let MetadataRequest { extent, slots, account, is_deferrable } = request;
-        let is_new = self.committed.get(&extent) != Some(&account.epoch);
+        let MetadataRequest { extent, slots, metadata, is_deferrable } = request;
+        let is_new = self.committed.get(&extent) != Some(&metadata.epoch);
         let write = MetadataWrite {
             slots,
-            account: Arc::from(account),
+            metadata: Arc::from(metadata),
             is_deferrable,
             is_new,
             stage: Stage::Allocating,
@@ -178,9 +178,9 @@ impl MetadataWrites {
     fn begin_writing(&mut self, extent: u32, actions: &mut Vec<MetadataAction>) {
         let write = self.write(extent);
         (write.stage, write.waiting, write.record_tries) = (Stage::Writing, write.slots, 0);
-        let (slots, account) = (write.slots, Arc::clone(&write.account));
+        let (slots, metadata) = (write.slots, Arc::clone(&write.metadata));
         let anew = slots.iter().filter(|slot| self.doubtful.contains(&(extent, *slot))).collect();
-        actions.push(MetadataAction::Write { extent, slots, account, anew });
+        actions.push(MetadataAction::Write { extent, slots, metadata, anew });
     }
 
     /// A drive is known not to answer before an instant: it is not late until then.
@@ -201,7 +201,7 @@ impl MetadataWrites {
         match (result, write.stage) {
             (Ok(()), Stage::Allocating) => self.begin_writing(extent, actions),
             (Ok(()), _) => {
-                let epoch = write.account.epoch;
+                let epoch = write.metadata.epoch;
                 self.committed.insert(extent, epoch);
                 self.end(extent, true, actions);
             }
@@ -246,7 +246,7 @@ impl MetadataWrites {
             return;
         }
         // Metadata that no replica in sync has does not count: its epoch must not outdate what does.
-        let counts = write.account.counts_beside(write.has_it());
+        let counts = write.metadata.counts_beside(write.has_it());
         match write.is_new && counts {
             true => {
                 write.stage = Stage::Committing;
@@ -285,7 +285,7 @@ impl MetadataWrites {
             let is_late = !write.waiting.is_empty() && write.due_ns < before_ns;
             let (has_it, in_sync) = (write.has_it(), in_sync(extent));
             let is_needed = in_sync.intersects(write.waiting) && !in_sync.intersects(has_it);
-            is_late && write.account.counts_beside(has_it) && !is_needed
+            is_late && write.metadata.counts_beside(has_it) && !is_needed
         };
         let late = self.under_way.iter().filter(|(extent, write)| is_late(**extent, write));
         let late: Vec<u32> = late.map(|(extent, _)| *extent).collect();
@@ -304,7 +304,7 @@ impl MetadataWrites {
     pub fn is_taken(&self, extent: u32) -> bool {
         let write = self.under_way.get(&extent);
         write.is_some_and(|write| {
-            write.has_it().iter().any(|s| write.account.standings[s] == Standing::InSync)
+            write.has_it().iter().any(|s| write.metadata.replica_states[s] == ReplicaState::InSync)
         })
     }
 
@@ -325,10 +325,14 @@ mod tests {
     use super::*;
 
     fn request(epoch: u64, is_deferrable: bool) -> MetadataRequest {
-        let mut account = Account { epoch, ..Account::default() };
-        account.standings[..3].copy_from_slice(&[Standing::InSync, Standing::InSync, Standing::Stale]);
+        let mut metadata = ReplicaMetadata { epoch, ..ReplicaMetadata::default() };
+        metadata.replica_states[..3].copy_from_slice(&[
+            ReplicaState::InSync,
+            ReplicaState::InSync,
+            ReplicaState::Stale,
+        ]);
         let slots = [0, 1, 2].into_iter().collect();
-        MetadataRequest { extent: 7, slots, account: Box::new(account), is_deferrable }
+        MetadataRequest { extent: 7, slots, metadata: Box::new(metadata), is_deferrable }
     }
 
     fn asked(epoch: u64, is_deferrable: bool) -> (MetadataWrites, Vec<MetadataAction>) {

@@ -4,7 +4,7 @@
 //! and sees to it that
 //!
 //! * no two changes of the same blocks are under way at a time, so that all copies end with the same one;
-//! * the account beside the copies (see [`standing`]) names a region before anything in it changes;
+//! * the account beside the copies (see [`replica_state`]) names a region before anything in it changes;
 //! * a copy that missed a change is durably stale before the change is acknowledged, and is not read there until it has
 //!   been copied;
 //! * while one copy is left, clients see no error.
@@ -17,17 +17,17 @@
 
 mod agenda;
 mod capture;
-mod copying;
 pub mod epoch_record;
 mod extent;
 pub mod metadata_write;
-mod noting;
+mod metadata_written;
 mod operation;
+pub mod recovered_extent;
 mod regions;
+mod resync;
 pub mod scrub;
 pub mod seals;
 pub mod section;
-pub mod standing;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -42,11 +42,13 @@ pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
 pub use metadata_write::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Written};
 use operation::{Operation, Stage};
+pub use recovered_extent::{
+    EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState, ReplicaStates, Unservable,
+};
 pub use regions::{REGIONS, RegionSet, regions_of};
 pub use scrub::{Keep, Kept};
-pub use seals::{Damaged, Seals, SealsByCopy, Sections};
+pub use seals::{Damaged, Seals, SealsByReplica, Sections};
 pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
-pub use standing::{Account, Beginning, Found, Standing, Standings, Unservable, Witness};
 
 /// Names one request to a mirror, or one copy step, from its start until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +73,7 @@ pub enum Effect {
         /// Which operation of it.
         operation: OperationId,
     },
-    /// Write this account beside copies, durably, by way of [`MetadataWrites`] → [`Mirror::noted`].
+    /// Write this account beside copies, durably, by way of [`MetadataWrites`] → [`Mirror::recorded`].
     Note(Box<MetadataRequest>),
     /// A copy of an extent that was being added is not there: no account could be written that names it.
     Refused {
@@ -158,7 +160,7 @@ pub enum Effect {
     /// A capture has ended.
     Captured {
         /// The copies of each extent that were captured, all of which are alike; `None` if it was given up.
-        copies: Option<Vec<Slots>>,
+        replicas: Option<Vec<Slots>>,
     },
     /// The standings of an extent's copies have durably changed; whoever else keeps them must know.
     Stands {
@@ -167,7 +169,7 @@ pub enum Effect {
         /// The account that says so.
         epoch: u64,
         /// The standings.
-        standings: Standings,
+        replica_states: ReplicaStates,
     },
 }
 
@@ -226,7 +228,7 @@ impl Purpose {
 /// Copies of a volume.
 #[derive(Debug)]
 pub struct Mirror {
-    copies: Vec<Volume>,
+    replicas: Vec<Volume>,
     extents: Vec<MirroredExtent>,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
@@ -251,14 +253,14 @@ pub struct Mirror {
 impl Mirror {
     /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this; with more, if their
     /// accounts know of more.
-    pub fn new(size_bytes: u64, copies: usize, extents: Vec<Beginning>) -> Mirror {
-        let copies = extents.iter().map(Beginning::places).max().unwrap_or(0).max(copies);
+    pub fn new(size_bytes: u64, replicas: usize, extents: Vec<RecoveredExtent>) -> Mirror {
+        let replicas = extents.iter().map(RecoveredExtent::places).max().unwrap_or(0).max(replicas);
         Mirror {
-            copies: (0..copies).map(|_| Volume::new(size_bytes)).collect(),
+            replicas: (0..replicas).map(|_| Volume::new(size_bytes)).collect(),
             extents: extents.into_iter().map(MirroredExtent::new).collect(),
             operations: Vec::new(),
             free: Vec::new(),
-            owners: vec![Vec::new(); copies],
+            owners: vec![Vec::new(); replicas],
             flushes: Vec::new(),
             flush_number: 0,
             fallen: Vec::new(),
@@ -272,15 +274,15 @@ impl Mirror {
 
     /// A volume whose extents have one copy each, in the first place.
     pub fn single(size_bytes: u64) -> Mirror {
-        let extents = (0..extent_count(size_bytes)).map(|_| Beginning::alone(0)).collect();
+        let extents = (0..extent_count(size_bytes)).map(|_| RecoveredExtent::alone(0)).collect();
         Mirror::new(size_bytes, 1, extents)
     }
 
     /// Changes the size; extents that are new begin like this, or alone in the first place if nothing is said. Nothing
     /// may be under way in extents that go.
-    pub fn resize(&mut self, size_bytes: u64, new: Vec<Beginning>) {
+    pub fn resize(&mut self, size_bytes: u64, new: Vec<RecoveredExtent>) {
         let count = extent_count(size_bytes) as usize;
-        self.copies.iter_mut().for_each(|copy| copy.resize(size_bytes));
+        self.replicas.iter_mut().for_each(|replica| replica.resize(size_bytes));
         self.fallen.retain(|(_, extent)| (*extent as usize) < count);
         self.refused.retain(|extent| (*extent as usize) < count);
         // A flush may still wait until metadata of an extent that stays is recorded.
@@ -289,15 +291,15 @@ impl Mirror {
         self.flushes.iter_mut().filter(is_gone).for_each(|flush| flush.purpose = Purpose::Nothing);
         self.extents.truncate(count);
         let missing = count - self.extents.len();
-        let places = new.iter().map(Beginning::places).max().unwrap_or(0);
-        let new = new.into_iter().chain(std::iter::repeat_with(|| Beginning::alone(0))).take(missing);
+        let places = new.iter().map(RecoveredExtent::places).max().unwrap_or(0);
+        let new = new.into_iter().chain(std::iter::repeat_with(|| RecoveredExtent::alone(0))).take(missing);
         self.extents.extend(new.map(MirroredExtent::new));
         (0..places).for_each(|slot| self.make_room(slot));
     }
 
     /// True if there are places for more than one copy.
-    pub fn has_copies(&self) -> bool {
-        self.copies.len() > 1
+    pub fn has_replicas(&self) -> bool {
+        self.replicas.len() > 1
     }
 
     /// Number of extents.
@@ -313,7 +315,7 @@ impl Mirror {
     /// True if nothing that the range touches may hold data, as far as it is known.
     pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
         let slot = self.readable(extent, offset, length).first();
-        slot.is_some_and(|slot| self.copies[slot].is_hole(extent, offset, length))
+        slot.is_some_and(|slot| self.replicas[slot].is_hole(extent, offset, length))
     }
 
     /// True if a copy of an extent can be reached and has not failed.
@@ -323,7 +325,7 @@ impl Mirror {
 
     /// True if a copy of an extent has the file that something was asked of, and none that took its place.
     pub fn is_current(&self, slot: usize, extent: u32, generation: Generation) -> bool {
-        self.copies.get(slot).is_some_and(|copy| copy.is_current(extent, generation))
+        self.replicas.get(slot).is_some_and(|replica| replica.is_current(extent, generation))
     }
 
     /// The copies of an extent that have everything and can be reached.
@@ -343,30 +345,30 @@ impl Mirror {
 
     /// The zeroing that an operation of a copy is, for executors that need more than one step.
     pub fn zeroing(&self, slot: usize, operation: OperationId) -> Option<Action> {
-        self.copies[slot].zeroing(operation)
+        self.replicas[slot].zeroing(operation)
     }
 
     /// Takes a copy of an extent out of service.
-    pub fn retire(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
-        let Some(copy) = self.copies.get_mut(slot) else { return };
+    pub fn fail_replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+        let Some(replica) = self.replicas.get_mut(slot) else { return };
         let mut actions = std::mem::take(&mut self.spare);
-        copy.retire(extent, &mut actions);
+        replica.fail_replica(extent, &mut actions);
         self.take(slot, actions, effects);
     }
 
     /// The standings of an extent's copies as they are, durably or not.
-    pub fn standings(&self, extent: u32) -> Standings {
-        self.extents[extent as usize].wanted.standings
+    pub fn replica_states(&self, extent: u32) -> ReplicaStates {
+        self.extents[extent as usize].wanted.replica_states
     }
 
     /// What can be relied on of an extent's copies: one is in sync, or gone, if that is so and durably known; any other
     /// that is durably known of counts as stale.
-    pub fn reliable_standings(&self, extent: u32) -> Standings {
-        let MirroredExtent { wanted, noted, .. } = &self.extents[extent as usize];
-        std::array::from_fn(|slot| match noted.standings[slot] {
-            Standing::Absent => Standing::Absent,
-            known if known == wanted.standings[slot] => known,
-            _ => Standing::Stale,
+    pub fn reliable_replica_states(&self, extent: u32) -> ReplicaStates {
+        let MirroredExtent { wanted, recorded, .. } = &self.extents[extent as usize];
+        std::array::from_fn(|slot| match recorded.replica_states[slot] {
+            ReplicaState::Absent => ReplicaState::Absent,
+            known if known == wanted.replica_states[slot] => known,
+            _ => ReplicaState::Stale,
         })
     }
 
@@ -419,7 +421,7 @@ impl Mirror {
         let extent = &mut self.extents[request.extent as usize];
         if extent.is_open(&request) && !extent.in_sync().is_empty() {
             extent.reads_waiting.push(id);
-            return self.note(request.extent, effects);
+            return self.write_metadata(request.extent, effects);
         }
         match extent.read_from(&request, failed) {
             Some(slot) => self.launch(id, Slots::one(slot), effects),
@@ -445,7 +447,7 @@ impl Mirror {
         extent.running.push(id);
         let has_seals = extent.seals.is_some();
         match *self.operation(id) {
-            Operation { step: Some(_), .. } => self.copy_piece(id, effects),
+            Operation { step: Some(_), .. } => self.resync_piece(id, effects),
             Operation { is_scrub: true, .. } => self.examine(id, effects),
             _ if has_seals => self.unseal(id, effects),
             _ => self.begin_change(id, effects),
@@ -481,7 +483,7 @@ impl Mirror {
         if self.extent_of(id).mark(&request) || self.extent_of(id).in_sync().is_empty() {
             self.change(id, effects);
         } else {
-            self.note(request.extent, effects);
+            self.write_metadata(request.extent, effects);
         }
     }
 
@@ -508,7 +510,7 @@ impl Mirror {
         *relied_on = relied_on.either(in_sync);
         for slot in slots.iter() {
             let mut actions = std::mem::take(&mut self.spare);
-            let inner = self.copies[slot].start(request, &mut actions);
+            let inner = self.replicas[slot].start(request, &mut actions);
             self.own(slot, inner, id);
             self.take(slot, actions, effects);
         }
@@ -527,8 +529,8 @@ impl Mirror {
         for action in actions.drain(..) {
             match action {
                 Action::Done { operation, result } => self.ended(slot, operation, result, effects),
-                Action::Flushed { flush, result } => self.copy_flushed(slot, flush, result, effects),
-                Action::Retire { extent, remains } => self.fell((slot, extent), remains, effects),
+                Action::Flushed { flush, result } => self.replica_flushed(slot, flush, result, effects),
+                Action::FailReplica { extent, remains } => self.fell((slot, extent), remains, effects),
                 action => {
                     let owner = action.operation().and_then(|id| self.owners[slot][id.0 as usize]);
                     effects.push(Effect::Act { slot, owner, action });
@@ -540,20 +542,20 @@ impl Mirror {
 
     /// The executor has carried out an action on a copy.
     pub fn answer(&mut self, slot: usize, answer: Answer, effects: &mut Vec<Effect>) {
-        let (copy, mut actions) = (&mut self.copies[slot], std::mem::take(&mut self.spare));
+        let (replica, mut actions) = (&mut self.replicas[slot], std::mem::take(&mut self.spare));
         match answer {
             Answer::Opened(extent, generation, result) => {
-                copy.opened((extent, generation), result, &mut actions);
+                replica.opened((extent, generation), result, &mut actions);
             }
             Answer::Allocated(extent, generation, piece) => {
-                copy.allocated((extent, generation), piece, &mut actions);
+                replica.allocated((extent, generation), piece, &mut actions);
             }
             Answer::Refused(extent, generation, piece, fault) => {
-                copy.refused((extent, generation), piece, fault, &mut actions);
+                replica.refused((extent, generation), piece, fault, &mut actions);
             }
-            Answer::Completed(operation, result) => copy.completed(operation, result, &mut actions),
+            Answer::Completed(operation, result) => replica.completed(operation, result, &mut actions),
             Answer::Synced(extent, generation, result) => {
-                copy.synced((extent, generation), result, &mut actions);
+                replica.synced((extent, generation), result, &mut actions);
             }
         }
         self.take(slot, actions, effects);
@@ -574,7 +576,7 @@ impl Mirror {
         let is_read = operation.request.kind == Kind::Read;
         let (left, step, is_scrub) = (operation.left, operation.step, operation.is_scrub);
         if !(is_read && result.is_ok()) {
-            self.copies[slot].forget(inner);
+            self.replicas[slot].forget(inner);
             effects.push(Effect::Ended { slot, operation: inner });
         }
         match (left, step, is_read) {
@@ -598,7 +600,7 @@ impl Mirror {
     fn settle(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, succeeded, failed, fault, .. } = *self.operation(id);
         let extent = self.extent_of(id);
-        let has_it = |slot: usize| extent.wanted.standings[slot] == Standing::InSync;
+        let has_it = |slot: usize| extent.wanted.replica_states[slot] == ReplicaState::InSync;
         if failed.is_empty() {
             return self.conclude(id, Ok(Content::Data), effects);
         }
@@ -617,7 +619,7 @@ impl Mirror {
             extent.lose(slot, &request);
         }
         self.operation(id).stage = Stage::Recording;
-        self.note(request.extent, effects);
+        self.write_metadata(request.extent, effects);
         self.look_again(request.extent, effects);
     }
 
@@ -653,7 +655,7 @@ impl Mirror {
     pub fn forget(&mut self, id: MirrorId) {
         let operation = self.operations[id.0 as usize].take().expect("an operation is forgotten once");
         if let Some((slot, inner)) = operation.source {
-            self.copies[slot].forget(inner);
+            self.replicas[slot].forget(inner);
         }
         self.free.push(id.0);
     }
@@ -663,15 +665,16 @@ impl Mirror {
         self.fallen.push((slot, extent));
         let state = &mut self.extents[extent as usize];
         state.fall(slot);
-        if state.wanted.standings[slot] != Standing::Absent {
+        if state.wanted.replica_states[slot] != ReplicaState::Absent {
             effects.push(Effect::Fell { slot, extent, remains });
         }
         // No copy is left beside which an account could say so.
-        let was_last = state.wanted.standings[slot] == Standing::InSync && state.in_sync().is_empty();
+        let was_last =
+            state.wanted.replica_states[slot] == ReplicaState::InSync && state.in_sync().is_empty();
         if was_last && remains == Remains::Unknown {
             effects.push(Effect::RecordFailure { extent });
         }
-        self.note(extent, effects);
+        self.write_metadata(extent, effects);
         self.look_again(extent, effects);
         self.go_on_unsealing(extent, effects);
     }
@@ -684,20 +687,20 @@ impl Mirror {
     fn flush_for(&mut self, purpose: Purpose, effects: &mut Vec<Effect>) {
         self.flush_number = self.flush_number.wrapping_add(1);
         let number = self.flush_number;
-        let left = self.copies.len() as u32;
+        let left = self.replicas.len() as u32;
         let only = if let Purpose::Seal(extent) = purpose { Some(extent) } else { None };
         self.flushes.push(PendingFlush { number, left, failed: Slots::default(), purpose });
-        for slot in 0..self.copies.len() {
+        for slot in 0..self.replicas.len() {
             let mut actions = Vec::new();
             match only {
-                Some(extent) => self.copies[slot].flush_extent(number, extent, &mut actions),
-                None => self.copies[slot].flush(number, &mut actions),
+                Some(extent) => self.replicas[slot].flush_extent(number, extent, &mut actions),
+                None => self.replicas[slot].flush(number, &mut actions),
             }
             self.take(slot, actions, effects);
         }
     }
 
-    fn copy_flushed(
+    fn replica_flushed(
         &mut self,
         slot: usize,
         number: u32,
@@ -712,7 +715,7 @@ impl Mirror {
         }
         if pending.left == 0 {
             // Refused metadata is asked for again: a flush that waits for it may be the only request.
-            self.failures_unrecorded().into_iter().for_each(|extent| self.note(extent, effects));
+            self.failures_unrecorded().into_iter().for_each(|extent| self.write_metadata(extent, effects));
         }
         self.finish_flushes(effects);
     }

@@ -1,8 +1,8 @@
 //! A request to several copies, or a copy step: how far it is, and what copies have answered so far. It knows nothing of
 //! what copies are worth, nor of the order in which anything happens.
 
-use super::copying::Step;
 use super::extent::Slots;
+use super::resync::Step;
 use crate::action::{Content, Fault, Kind, OperationId, Request};
 
 /// Where a request stands.

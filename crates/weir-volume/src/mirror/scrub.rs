@@ -8,10 +8,10 @@
 //! * what was read is made stable before its checksums count, or a power cut could leave what was before it;
 //! * checksums are written before they count, and where others count already, these cease to before that.
 
-use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
 
 use super::extent::MirroredExtent;
-use super::seals::{Damaged, ExtentSeals, SealsByCopy};
+use super::seals::{Damaged, ExtentSeals, SealsByReplica};
 use super::section::{Move, PIECE_BLOCKS, PIECES, Piece, Progress, Repair, SECTIONS, SectionScrub};
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, OperationId, Request};
@@ -35,14 +35,14 @@ pub enum Keep {
         sums: Vec<u32>,
     },
     /// Write the seals beside these copies, durably. Where there is no file and nothing is to be said, none is made.
-    Seal(SealsByCopy),
+    Seal(SealsByReplica),
 }
 
 /// How the executor answers a [`Keep`].
 #[derive(Clone, Debug)]
 pub enum Kept {
     /// By copy the checksums of the section, where they are whole.
-    Loaded([Option<Vec<u32>>; COPIES_MAX]),
+    Loaded([Option<Vec<u32>>; REPLICAS_MAX]),
     /// They were written, but not beside these copies.
     Stored {
         /// Where they could not be.
@@ -89,7 +89,7 @@ impl Mirror {
         let Some(seals) = self.extents.get(extent as usize).and_then(|state| state.seals.as_ref()) else {
             return 0;
         };
-        let is_sealed = |section: &u32| (0..self.copies.len()).any(|slot| seals.is_sealed(slot, *section));
+        let is_sealed = |section: &u32| (0..self.replicas.len()).any(|slot| seals.is_sealed(slot, *section));
         (0..SECTIONS).filter(is_sealed).count() as u32
     }
 
@@ -180,7 +180,7 @@ impl Mirror {
         let Some(scrub) = extent.seals.as_ref().and_then(|seals| seals.scrub.as_ref()) else { return false };
         let is_kept = scrub.loaded.iter().any(Option::is_some);
         let readable = extent.readable(offset, length);
-        let is_hole = |slot: usize| self.copies[slot].is_hole(index, offset, length);
+        let is_hole = |slot: usize| self.replicas[slot].is_hole(index, offset, length);
         let is_read = |slot: usize| readable.contains(slot);
         let is_nothing = scrub.examined.iter().all(is_read) && readable.iter().all(is_hole);
         !is_kept && is_nothing && !extent.is_open(request) && !self.is_busy(request)
@@ -304,7 +304,7 @@ impl Mirror {
         effects: &mut Vec<Effect>,
     ) {
         self.operation(id).source = None;
-        self.copies[slot].forget(operation);
+        self.replicas[slot].forget(operation);
         effects.push(Effect::Ended { slot, operation });
     }
 
@@ -454,7 +454,7 @@ impl Mirror {
         let seals = self.seals_of(index);
         let Some(mut scrub) = seals.scrub.take() else { return };
         let section = scrub.report.section;
-        scrub.report.is_sealed = (0..COPIES_MAX).any(|slot| seals.is_sealed(slot, section));
+        scrub.report.is_sealed = (0..REPLICAS_MAX).any(|slot| seals.is_sealed(slot, section));
         effects.push(Effect::Scrubbed { extent: index, report: Box::new(scrub.report) });
         self.note_seals(index, effects);
     }
@@ -462,7 +462,7 @@ impl Mirror {
     /// Writes the seals if they are not as they should be, one writing at a time.
     pub(super) fn note_seals(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let (in_sync, stale) = (extent.in_sync(), extent.with(super::Standing::Stale));
+        let (in_sync, stale) = (extent.in_sync(), extent.with(super::ReplicaState::Stale));
         if let Some(seals) = extent.seals.as_mut().and_then(|seals| seals.next_note(in_sync, stale)) {
             effects.push(Effect::Keep { extent: index, work: Box::new(Keep::Seal(seals)) });
         }
@@ -481,7 +481,7 @@ impl Mirror {
         }
         for slot in failed.iter().filter(|_| !is_refused) {
             let mut actions = Vec::new();
-            self.copies[slot].retire(index, &mut actions);
+            self.replicas[slot].fail_replica(index, &mut actions);
             self.take(slot, actions, effects);
         }
         if !is_refused {

@@ -7,7 +7,7 @@
 //!
 //! It knows nothing of checksums themselves, of files, or of how sections are scrubbed.
 
-use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, DAMAGED_BLOCKS_MAX, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICAS_MAX, SECTION_BYTES};
 
 use super::Slots;
 use super::section::SectionScrub;
@@ -83,12 +83,12 @@ pub struct Seals {
 }
 
 /// What is to be said beside each copy; `None` where nothing has to be.
-pub type SealsByCopy = [Option<Seals>; COPIES_MAX];
+pub type SealsByReplica = [Option<Seals>; REPLICAS_MAX];
 
 /// What is being written.
 #[derive(Debug)]
 struct Noting {
-    sealed: [Option<Sections>; COPIES_MAX],
+    sealed: [Option<Sections>; REPLICAS_MAX],
     damaged: Vec<Damaged>,
 }
 
@@ -96,9 +96,9 @@ struct Noting {
 #[derive(Debug, Default)]
 pub(super) struct ExtentSeals {
     /// By copy, the sections that should be sealed.
-    wanted: [Sections; COPIES_MAX],
+    wanted: [Sections; REPLICAS_MAX],
     /// By copy, the sections that are, durably.
-    noted: [Sections; COPIES_MAX],
+    noted: [Sections; REPLICAS_MAX],
     damaged: Vec<Damaged>,
     damaged_noted: Vec<Damaged>,
     noting: Option<Noting>,
@@ -216,12 +216,12 @@ impl ExtentSeals {
     }
 
     /// What has to be written beside which copies, if nothing is being written: these are in sync, those stale.
-    pub fn next_note(&mut self, in_sync: Slots, stale: Slots) -> Option<SealsByCopy> {
+    pub fn next_note(&mut self, in_sync: Slots, stale: Slots) -> Option<SealsByReplica> {
         if self.noting.is_some() {
             return None;
         }
         let is_listed = self.damaged == self.damaged_noted;
-        let sealed: [Option<Sections>; COPIES_MAX] = std::array::from_fn(|slot| {
+        let sealed: [Option<Sections>; REPLICAS_MAX] = std::array::from_fn(|slot| {
             let is_due = self.wanted[slot] != self.noted[slot];
             let is_due = is_due && stale.contains(slot) || (is_due || !is_listed) && in_sync.contains(slot);
             is_due.then_some(self.wanted[slot])
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_stale_copy_does_not_count_and_has_to_go() {
+    fn what_stands_beside_a_stale_replica_does_not_count_and_has_to_go() {
         let mut seals = ExtentSeals::default();
         seals.found(0, Seals { sealed: Sections(1), damaged: Vec::new() }, true);
         seals.found(1, Seals { sealed: Sections(1), damaged: Vec::new() }, false);

@@ -1,7 +1,7 @@
 //! What is known of a section that is being scrubbed: its pieces, what was found of each copy, and what follows for each
 //! block. It knows no executor and starts nothing; that is for [`super::scrub`].
 
-use weir_types::bounds::{BLOCK_BYTES, COPIES_MAX, EXTENT_BYTES, PIECE_BYTES, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX, SECTION_BYTES};
 
 use super::seals::{Damaged, ExtentSeals};
 use super::verdict::{Past, Sighting, Verdict, verdict};
@@ -24,9 +24,9 @@ pub struct SectionReport {
     /// Blocks of copies that were examined; those that were never written anywhere do not count.
     pub checked: u64,
     /// By copy, blocks that were found bad where others are good.
-    pub found: [u64; COPIES_MAX],
+    pub found: [u64; REPLICAS_MAX],
     /// By copy, blocks of these that were given what a good copy has.
-    pub repaired: [u64; COPIES_MAX],
+    pub repaired: [u64; REPLICAS_MAX],
     /// The first block of these, for the record.
     pub first_found: Option<u32>,
     /// Blocks of which no copy is known to be good.
@@ -62,7 +62,7 @@ pub(super) struct SectionScrub {
     pub next_piece: u32,
     pub pieces: Vec<Piece>,
     /// By copy, the checksums that are kept beside it and count.
-    pub loaded: [Option<Vec<u32>>; COPIES_MAX],
+    pub loaded: [Option<Vec<u32>>; REPLICAS_MAX],
     /// The checksums that blocks should have, as far as they were examined.
     pub sums: Vec<u32>,
     /// Copies that could be read in all pieces so far.
@@ -134,7 +134,7 @@ pub(super) struct Piece {
     /// Copies that were read or could not be.
     pub seen: Slots,
     /// By copy, the checksums of what it has.
-    pub found: [Option<Vec<u32>>; COPIES_MAX],
+    pub found: [Option<Vec<u32>>; REPLICAS_MAX],
     pub repairs: Vec<Repair>,
 }
 

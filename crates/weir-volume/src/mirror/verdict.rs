@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     /// Copies by what they have and what is kept beside them.
-    fn decide<const N: usize>(copies: [(u32, Option<u32>); N], past: Past) -> Verdict {
+    fn decide<const N: usize>(replicas: [(u32, Option<u32>); N], past: Past) -> Verdict {
         let sighting = |(slot, (found, kept))| Sighting { slot, found, kept };
-        verdict(&copies.into_iter().enumerate().map(sighting).collect::<Vec<_>>(), past)
+        verdict(&replicas.into_iter().enumerate().map(sighting).collect::<Vec<_>>(), past)
     }
 
     fn repair_from<const N: usize>(checksum: u32, good: [usize; N]) -> Verdict {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_are_as_they_should_be_are_good() {
+    fn replicas_that_are_as_they_should_be_are_good() {
         use Past::{Expected, Sound, Undecided};
         assert_eq!(decide([(5, None)], Sound), Verdict::Good(5));
         assert_eq!(decide([(5, Some(5))], Sound), Verdict::Good(5));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_matches_a_checksum_repairs_the_others() {
+    fn a_replica_that_matches_a_checksum_repairs_the_others() {
         use Past::{Expected, Sound};
         assert_eq!(decide([(5, Some(5)), (6, Some(5))], Sound), repair_from(5, [0]));
         assert_eq!(decide([(6, Some(5)), (5, None)], Sound), repair_from(5, [1]));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_copy_has_is_damaged_whether_they_are_equal_or_not() {
+    fn what_no_replica_has_is_damaged_whether_they_are_equal_or_not() {
         use Past::{Expected, Sound};
         assert_eq!(decide([(6, Some(5))], Sound), Verdict::Damaged(5));
         assert_eq!(decide([(6, Some(5)), (6, Some(5))], Sound), Verdict::Damaged(5));
@@ -137,12 +137,12 @@ mod tests {
         assert_eq!(decide([(5, None), (6, None), (7, None)], Sound), Verdict::Undecided);
         assert_eq!(decide([(5, None), (6, None), (5, None), (6, None)], Sound), Verdict::Undecided);
         assert_eq!(decide([(5, None), (6, None), (6, None), (6, None)], Sound), repair_from(6, [1, 2, 3]));
-        let copied_since = decide([(5, None), (6, None), (5, None)], Undecided);
-        assert_eq!(copied_since, Verdict::Undecided, "a copy of one of two is no witness");
+        let resynced_since = decide([(5, None), (6, None), (5, None)], Undecided);
+        assert_eq!(resynced_since, Verdict::Undecided, "a copy of one of two is no witness");
     }
 
     #[test]
-    fn checksums_that_contradict_each_other_count_only_as_far_as_copies_bear_them_out() {
+    fn checksums_that_contradict_each_other_count_only_as_far_as_replicas_bear_them_out() {
         use Past::Sound;
         assert_eq!(decide([(5, Some(5)), (5, Some(6))], Sound), Verdict::Good(5));
         assert_eq!(decide([(5, Some(5)), (6, Some(6))], Sound), Verdict::Undecided);

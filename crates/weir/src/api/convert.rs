@@ -3,16 +3,16 @@
 use weir_types::Name;
 
 use super::types::{
-    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample, Scrub,
-    Tenant, Volume, VolumeClassPolicy, VolumeCopy, VolumeDrive, VolumeHealth, VolumeLife, VolumeMoveState,
-    VolumeMoving, VolumePolicy, VolumeReplication, VolumeSample,
+    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample,
+    ReplicaPlacement, Scrub, Tenant, Volume, VolumeClassPolicy, VolumeDrive, VolumeHealth, VolumeLife,
+    VolumeMoveState, VolumeMoving, VolumePolicy, VolumeReplication, VolumeSample,
 };
 use crate::control::records::{DriveRecord, VolumeState};
 use crate::control::totals::{OperationTotals, Totals};
 use crate::control::{
     self, ControlError, MoveState, MoveView, Outcome, ReplicaCounts, TenantView, VolumeCondition, VolumeView,
 };
-use crate::statistics::{Bucket, CopySnapshot, OperationSnapshot};
+use crate::statistics::{Bucket, OperationCounters, ReplicationCounters};
 
 /// The point at which a write is stable, while a volume has no profile.
 fn ack_point(replicas: u8) -> String {
@@ -61,12 +61,12 @@ impl From<VolumeView> for Volume {
     fn from(view: VolumeView) -> Volume {
         let policy = VolumePolicy::from(&view);
         let (qos_policy_group, qos_adaptive_policy_group) = bound_policies(&view);
-        let copy = |(number, drives): (u8, Vec<DriveRecord>)| VolumeCopy {
+        let replica = |(number, drives): (u8, Vec<DriveRecord>)| ReplicaPlacement {
             number,
             drives: drives.into_iter().map(VolumeDrive::from).collect(),
         };
         let health = view.health;
-        let replication = view.replication.map(|copies| replication(&copies, &health));
+        let replication = view.replication.map(|counters| replication(&counters, &health));
         let moving = view.moves.map(VolumeMoving::from);
         let scrub = view.scrub.map(Scrub::from);
         let record = view.record;
@@ -84,7 +84,11 @@ impl From<VolumeView> for Volume {
             bytes_to_capture: view.bytes_to_capture,
             drives: view.drives.into_iter().map(VolumeDrive::from).collect(),
             replicas: record.replicas,
-            copies: (0..).zip(view.copies).filter(|(_, drives)| !drives.is_empty()).map(copy).collect(),
+            placement: (0..)
+                .zip(view.replica_drives)
+                .filter(|(_, drives)| !drives.is_empty())
+                .map(replica)
+                .collect(),
             replication,
             moving,
             scrub,
@@ -101,16 +105,16 @@ impl From<VolumeView> for Volume {
             qos_adaptive_policy_group,
             policy,
             ack_point: ack_point(record.replicas),
-            connections: view.snapshot.map_or(0, |snapshot| snapshot.connections),
+            connections: view.counters.map_or(0, |counters| counters.connections),
             created_at: record.created_at,
         }
     }
 }
 
-fn replication(copies: &CopySnapshot, health: &control::VolumeHealth) -> VolumeReplication {
+fn replication(replication: &ReplicationCounters, health: &control::VolumeHealth) -> VolumeReplication {
     let ReplicaCounts { in_sync, stale, missing } = health.replicas;
-    let CopySnapshot { bytes_left, bytes_copied, .. } = *copies;
-    VolumeReplication { in_sync, stale, missing, bytes_left, bytes_copied }
+    let ReplicationCounters { bytes_left, bytes_resynced, .. } = *replication;
+    VolumeReplication { in_sync, stale, missing, bytes_left, bytes_resynced }
 }
 
 impl From<VolumeCondition> for VolumeHealth {
@@ -168,8 +172,8 @@ impl From<OperationTotals> for OperationSample {
 }
 
 /// Totals with the percentiles that only the daemon's own, finer histogram gives.
-fn with_percentiles(totals: OperationTotals, snapshot: &OperationSnapshot) -> OperationSample {
-    let latency = &snapshot.latency;
+fn with_percentiles(totals: OperationTotals, counters: &OperationCounters) -> OperationSample {
+    let latency = &counters.latency;
     let percentiles = LatencyPercentiles {
         p50_ns: latency.percentile_ns(500),
         p95_ns: latency.percentile_ns(950),
@@ -182,18 +186,18 @@ fn with_percentiles(totals: OperationTotals, snapshot: &OperationSnapshot) -> Op
 
 impl From<control::VolumeSample> for VolumeSample {
     fn from(sample: control::VolumeSample) -> VolumeSample {
-        let (snapshot, totals) = (&sample.snapshot, Totals::from(&sample.snapshot));
+        let (counters, totals) = (&sample.counters, Totals::from(&sample.counters));
         VolumeSample {
             id: sample.volume.record.id.0,
             tenant: sample.volume.record.tenant.clone().into(),
             volume: sample.volume.record.name.clone().into(),
             qos_policy_group: sample.policy.map(Into::into),
-            read: with_percentiles(totals.read, &snapshot.read),
-            write: with_percentiles(totals.write, &snapshot.write),
-            other: with_percentiles(totals.other, &snapshot.other),
-            queue_depth: sample.snapshot.queue_depth,
-            queue_depth_delayed: sample.snapshot.queue_depth_delayed,
-            connections: sample.snapshot.connections,
+            read: with_percentiles(totals.read, &counters.read),
+            write: with_percentiles(totals.write, &counters.write),
+            other: with_percentiles(totals.other, &counters.other),
+            queue_depth: sample.counters.queue_depth,
+            queue_depth_delayed: sample.counters.queue_depth_delayed,
+            connections: sample.counters.connections,
         }
     }
 }

@@ -64,7 +64,7 @@ fn summary(control: &Control) -> Outcome<VolumeSummary> {
         count: sum.count + 1,
         provisioned_bytes: sum.provisioned_bytes + view.record.size_bytes,
         used_bytes: sum.used_bytes + view.used_bytes.unwrap_or(0),
-        connections: sum.connections + view.snapshot.as_ref().map_or(0, |snapshot| snapshot.connections),
+        connections: sum.connections + view.counters.as_ref().map_or(0, |counters| counters.connections),
     }))
 }
 

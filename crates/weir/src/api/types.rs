@@ -228,7 +228,7 @@ pub struct Volume {
     pub replicas: u8,
     /// The copies, each with its drives; absent if there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub copies: Vec<VolumeCopy>,
+    pub placement: Vec<ReplicaPlacement>,
     /// How the copies stand; absent if no extent has, or had, several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<VolumeReplication>,
@@ -281,7 +281,7 @@ pub struct Volume {
 
 /// A copy of a volume's extents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct VolumeCopy {
+pub struct ReplicaPlacement {
     /// Its number, from 0 on.
     pub number: u8,
     /// The drives that its extents are on.
@@ -301,7 +301,7 @@ pub struct VolumeReplication {
     /// Bytes that these lack, as far as they can be reached; what was never written counts until it is looked at.
     pub bytes_left: u64,
     /// Bytes that were looked at to bring copies up to date since the volume was opened.
-    pub bytes_copied: u64,
+    pub bytes_resynced: u64,
 }
 
 /// What is being done about replicas that may not be where they should be.

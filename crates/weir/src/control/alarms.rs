@@ -47,7 +47,7 @@ pub enum AlarmSource {
 
 /// A fault that stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StandingAlarm {
+pub struct ActiveAlarm {
     /// Who noticed it.
     pub source: AlarmSource,
     /// The volume, if it concerns one.
@@ -75,7 +75,7 @@ struct State {
     /// Extent files that are not as they must be.
     extents: BTreeMap<VolumeId, Vec<ExtentFault>>,
     /// Copies of extents that are not used, because of what was found when the volume was opened.
-    copies: BTreeMap<VolumeId, Vec<ExtentFault>>,
+    replicas: BTreeMap<VolumeId, Vec<ExtentFault>>,
 }
 
 impl Alarms {
@@ -113,13 +113,13 @@ impl Alarms {
         let mut state = self.state();
         state.volumes.remove(&volume);
         state.extents.remove(&volume);
-        state.copies.remove(&volume);
+        state.replicas.remove(&volume);
     }
 
     /// Raises what is wrong with copies of a volume that is being opened, which stands until it is opened again.
-    pub fn set_copies(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
+    pub fn set_replicas(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
         faults.iter().for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
-        self.state().copies.insert(volume, faults);
+        self.state().replicas.insert(volume, faults);
     }
 
     /// Replaces what is known of a volume's extent files.
@@ -153,9 +153,9 @@ impl Alarms {
         self.list().is_empty()
     }
 
-    fn list(&self) -> Vec<StandingAlarm> {
+    fn list(&self) -> Vec<ActiveAlarm> {
         let state = self.state();
-        let alarm = |source, volume, extent, message: &String| StandingAlarm {
+        let alarm = |source, volume, extent, message: &String| ActiveAlarm {
             source,
             volume,
             drive: None,
@@ -170,16 +170,16 @@ impl Alarms {
             alarms.collect::<Vec<_>>()
         };
         let extents = faults_of(AlarmSource::ExtentCheck, &state.extents);
-        let copies = faults_of(AlarmSource::Replicas, &state.copies);
-        general.chain(volumes).chain(extents).chain(copies).collect()
+        let replicas = faults_of(AlarmSource::Replicas, &state.replicas);
+        general.chain(volumes).chain(extents).chain(replicas).collect()
     }
 }
 
 impl Control {
     /// All faults that stand now.
-    pub fn alarms(&self) -> Vec<StandingAlarm> {
+    pub fn alarms(&self) -> Vec<ActiveAlarm> {
         let mut alarms = self.alarms.list();
-        alarms.extend(self.data_plane.alarms().into_iter().map(|alarm| StandingAlarm {
+        alarms.extend(self.data_plane.alarms().into_iter().map(|alarm| ActiveAlarm {
             source: AlarmSource::DataPlane,
             volume: Some(alarm.volume),
             drive: alarm.drive,
@@ -233,7 +233,7 @@ impl Control {
             let mut faults = self.extent_faults(id);
             // A drive may have gone meanwhile, whose files are away then and not damaged.
             faults.retain(|(drive, _)| self.is_in_place(*drive));
-            self.retire_copies(id, &faults);
+            self.fail_replicas(id, &faults);
             let mut shown = Faults::default();
             faults.into_iter().for_each(|(_, fault)| shown.push(fault));
             self.alarms.set_extents(id, shown.into_vec());
@@ -242,15 +242,15 @@ impl Control {
 
     /// Has the data plane use damaged extent files no more: a file that was shortened would otherwise grow again under
     /// the next write, and what it lost would read as zeroes.
-    fn retire_copies(&self, volume: VolumeId, faults: &[(DriveId, ExtentFault)]) {
+    fn fail_replicas(&self, volume: VolumeId, faults: &[(DriveId, ExtentFault)]) {
         let placement = match self.model().volumes.get(&volume) {
             Some(volume) => volume.record.placement.clone(),
             None => return,
         };
         for (drive, fault) in faults {
-            let slot = placement.copies_of(fault.extent).find(|(_, other)| other == drive);
+            let slot = placement.replicas_of(fault.extent).find(|(_, other)| other == drive);
             if let (Some((slot, _)), Ok(extent)) = (slot, u32::try_from(fault.extent)) {
-                self.data_plane.retire(volume, (extent, slot), fault.message.clone());
+                self.data_plane.fail_replica(volume, (extent, slot), fault.message.clone());
             }
         }
     }

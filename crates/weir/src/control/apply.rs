@@ -656,7 +656,7 @@ impl Control {
         self.bind_all(&touched)?;
         for (old, new) in &changes.groups {
             if let (Some(old), None) = (old, new) {
-                self.update(|model| model.accounts.forget(old.id));
+                self.update(|model| model.group_totals.forget(old.id));
                 self.data_plane.forget(&Scope::Group(old.id));
             }
         }

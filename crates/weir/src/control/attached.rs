@@ -26,7 +26,7 @@ impl Control {
 
     /// Refuses what clients of a volume are in the way of, without waiting for any.
     pub(super) fn refuse_attached_now(&self, record: &VolumeRecord) -> Outcome<()> {
-        let connections = self.model().open.get(&record.id).map_or(0, |open| open.snapshot().connections);
+        let connections = self.model().open.get(&record.id).map_or(0, |open| open.counters().connections);
         if connections == 0 {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use weir_types::bounds::REGION_BYTES;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Throughput, VolumeId, Weight};
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::Control;
 use super::catalogue::{Catalogue, Transaction};
@@ -18,7 +18,7 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names, refuse_other_version};
 use super::records::{VolumeRecord, VolumeState, keys};
 use crate::dataplane::{CleanupSpec, JobProgress, ProgressSnapshot};
-use crate::statistics::CopyStatistics;
+use crate::statistics::ReplicationStatistics;
 use crate::store::Store;
 
 /// Something whose space is to be given back.
@@ -142,7 +142,7 @@ impl Model {
     /// The kinds of background work that go on on a drive, with their policies.
     pub fn background_on(&self, drive: DriveId) -> Vec<(BackgroundKind, BackgroundPolicy)> {
         let is_going_on = |cleanup: &Cleanup| {
-            let progress = cleanup.progress.as_ref().map(|progress| progress.snapshot());
+            let progress = cleanup.progress.as_ref().map(|progress| progress.counters());
             progress.is_some_and(|progress| progress.elapsed_ns.is_some() && progress.fault.is_none())
         };
         let kind = BackgroundKind::Cleanup;
@@ -249,10 +249,12 @@ impl Control {
                 what: cleanup.what.clone(),
                 begun_at: cleanup.begun_at,
                 deadline_seconds: model.background_policy(BackgroundKind::Cleanup).deadline_seconds,
-                progress: cleanup.progress.as_ref().map(|progress| progress.snapshot()),
+                progress: cleanup.progress.as_ref().map(|progress| progress.counters()),
             })
             .collect();
-        jobs.extend(model.open.iter().filter_map(|(id, open)| resynchronisation(&model, *id, &open.copies)));
+        jobs.extend(
+            model.open.iter().filter_map(|(id, open)| resynchronisation(&model, *id, &open.replication)),
+        );
         jobs.extend(self.scrub_jobs(&model));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs
@@ -351,7 +353,7 @@ impl Control {
             }
             let alarm = |fault| format!("the space of the {what} cannot be given back yet: {fault}");
             let fault = faults.entry(id).or_default();
-            *fault = fault.take().or(progress.snapshot().fault.map(alarm));
+            *fault = fault.take().or(progress.counters().fault.map(alarm));
         }
         for (id, fault) in faults {
             match fault {
@@ -394,14 +396,16 @@ fn age_ns(since: Timestamp) -> u64 {
     u64::try_from(Timestamp::now().as_nanosecond() - since.as_nanosecond()).unwrap_or(0)
 }
 /// Bringing copies of a volume up to date, if there is anything left of that.
-fn resynchronisation(model: &Model, id: VolumeId, copies: &CopyStatistics) -> Option<BackgroundJob> {
-    let (begun_at, bytes_done) = copies.episode()?;
+fn resynchronisation(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Option<BackgroundJob> {
+    let (begun_at, bytes_done) = replicas.episode()?;
     let volume = &model.volumes.get(&id)?.record;
-    let snapshot = copies.snapshot();
+    let counters = replicas.counters();
     let mut drives: Vec<&str> = Vec::new();
-    for (extent, standings) in (0..).zip(&snapshot.standings) {
-        let stale =
-            volume.placement.copies_of(extent).filter(|(slot, _)| standings[*slot] == Standing::Stale);
+    for (extent, replica_states) in (0..).zip(&counters.replica_states) {
+        let stale = volume
+            .placement
+            .replicas_of(extent)
+            .filter(|(slot, _)| replica_states[*slot] == ReplicaState::Stale);
         for name in stale.filter_map(|(_, drive)| Some(model.drives.get(&drive)?.record.name.as_str())) {
             if !drives.contains(&name) {
                 drives.push(name);
@@ -418,9 +422,9 @@ fn resynchronisation(model: &Model, id: VolumeId, copies: &CopyStatistics) -> Op
         deadline_seconds: None,
         progress: Some(ProgressSnapshot {
             operations_done: bytes_done / REGION_BYTES,
-            operations_left: snapshot.bytes_left / REGION_BYTES,
+            operations_left: counters.bytes_left / REGION_BYTES,
             bytes_done,
-            bytes_left: snapshot.bytes_left,
+            bytes_left: counters.bytes_left,
             elapsed_ns: Some(elapsed_ns),
             fault: None,
         }),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_types::units::Size;
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Account, Slots, Standing, Witness};
+use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
 
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
@@ -20,14 +20,15 @@ use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
 use super::{Change, Control};
 use crate::dataplane::{CaptureProgress, CaptureSpec};
-use crate::store::{Store, WriteScope, extent_count, witness};
+use crate::store::{Store, WriteScope, epoch_record, extent_count};
 
 /// How long a capture waits for another one of the same volume.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Epoch of the accounts of captured extents: nothing was there before them.
 const FIRST_EPOCH: u64 = 1;
 /// What is noted of captured extents.
-const FIRST_WITNESS: Witness = Witness { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
+const FIRST_EPOCH_RECORD: EpochRecord =
+    EpochRecord { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
 
 /// A volume, and the new one that what it holds goes to.
 #[derive(Clone, Debug)]
@@ -267,16 +268,16 @@ impl Control {
     fn complete_pair(&self, pair: &Pair, captured: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
-        let has_copies = target.placement.has_copies();
+        let has_replicas = target.placement.has_replicas();
         for (extent, slots) in (0..).zip(captured) {
-            let missed: Vec<usize> = target.placement.copies_of(extent).map(|(slot, _)| slot).collect();
+            let missed: Vec<usize> = target.placement.replicas_of(extent).map(|(slot, _)| slot).collect();
             for slot in missed.into_iter().filter(|slot| !slots.contains(*slot)) {
                 target.placement.set(count, (extent, slot), None);
             }
         }
-        if has_copies {
+        if has_replicas {
             let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
-            witness::begin(&self.witnesses(target.id), extents, FIRST_WITNESS)?;
+            epoch_record::begin(&self.epoch_records(target.id), extents, FIRST_EPOCH_RECORD)?;
         }
         // Nothing is asked of a drive that did not answer before.
         let unused: Vec<DriveId> = target
@@ -291,10 +292,10 @@ impl Control {
             let made = pair.target.placement.extents_on(drive, target.size_bytes);
             let (kept, missed): (Vec<u32>, Vec<u32>) =
                 made.partition(|extent| is_on(&target, drive, *extent));
-            let account = |extent: &u32| (*extent, account_of(captured[*extent as usize]));
-            let accounts: Vec<(u32, Account)> =
-                if has_copies { kept.iter().map(account).collect() } else { Vec::new() };
-            store.complete_capture(target.id, &missed, &accounts, &record.content)?;
+            let metadata = |extent: &u32| (*extent, metadata_of(captured[*extent as usize]));
+            let all_metadata: Vec<(u32, ReplicaMetadata)> =
+                if has_replicas { kept.iter().map(metadata).collect() } else { Vec::new() };
+            store.complete_capture(target.id, &missed, &all_metadata, &record.content)?;
         }
         Ok(Pair { source: pair.source.clone(), target })
     }
@@ -327,11 +328,11 @@ pub(super) fn placement_like(source: &VolumeRecord) -> Placement {
 }
 
 fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
-    volume.placement.copies_of(extent.into()).any(|(_, on)| on == drive)
+    volume.placement.replicas_of(extent.into()).any(|(_, on)| on == drive)
 }
 
 /// The account of an extent all of whose copies are alike.
-fn account_of(slots: Slots) -> Account {
-    let standing = |slot| if slots.contains(slot) { Standing::InSync } else { Standing::Absent };
-    Account::first(FIRST_EPOCH, std::array::from_fn(standing))
+fn metadata_of(slots: Slots) -> ReplicaMetadata {
+    let replica_state = |slot| if slots.contains(slot) { ReplicaState::InSync } else { ReplicaState::Absent };
+    ReplicaMetadata::first(FIRST_EPOCH, std::array::from_fn(replica_state))
 }

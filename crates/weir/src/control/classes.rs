@@ -7,7 +7,7 @@ use weir_types::units::Size;
 use weir_types::{Class, ClassPolicy, DriveId, Name};
 
 use super::Control;
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::bounds::REPLICAS_MAX;
 use super::drives::Usages;
 use super::error::{ControlError, Outcome};
@@ -43,18 +43,18 @@ struct Wish {
     policy: ClassPolicy,
     /// Size of each copy, in bytes.
     bytes: u64,
-    copies: usize,
+    replicas: usize,
 }
 
 impl Wish {
     /// What all copies may come to occupy, in bytes.
     fn all_bytes(&self) -> u64 {
-        self.bytes.saturating_mul(self.copies as u64)
+        self.bytes.saturating_mul(self.replicas as u64)
     }
 
     /// How many copies there should be, in words, if that is more than one.
-    fn copies_words(&self) -> String {
-        if self.copies > 1 { format!(" and {} replicas", self.copies) } else { String::new() }
+    fn replicas_words(&self) -> String {
+        if self.replicas > 1 { format!(" and {} replicas", self.replicas) } else { String::new() }
     }
 }
 
@@ -62,7 +62,7 @@ impl Offer {
     /// True if what is wished for can be made here. Volumes are thin: what they may come to occupy counts only
     /// where that is limited.
     fn can_take(&self, wish: &Wish) -> bool {
-        self.rooms.len() >= wish.copies
+        self.rooms.len() >= wish.replicas
             && !self.rooms.is_empty()
             && self.available_bytes > 0
             && self.may_provision(wish.all_bytes())
@@ -74,12 +74,12 @@ impl Offer {
     }
 
     /// What is free here, in words; for several copies also on how many drives.
-    fn words(&self, copies: usize) -> String {
+    fn words(&self, replicas: usize) -> String {
         let pool = &self.pool;
         let class = if self.class.is_none() { " (class not known: 'drive measure' tells it)" } else { "" };
         let limit = self.provisionable_bytes.map(|bytes| format!(", {} of it provisionable", Size(bytes)));
         let free = roughly(self.available_bytes);
-        let drives = match (copies, self.rooms.len()) {
+        let drives = match (replicas, self.rooms.len()) {
             (..=1, _) => String::new(),
             (_, 1) => " on 1 drive".to_owned(),
             (_, drives) => format!(" on {drives} drives"),
@@ -88,14 +88,14 @@ impl Offer {
     }
 
     /// Refuses copies that would have to share what fails together, where it is said what that is.
-    fn refuse_close(&self, copies: usize) -> Outcome<()> {
+    fn refuse_close(&self, replicas: usize) -> Outcome<()> {
         let domains = [("zone", self.zones), ("rack", self.racks)];
         let too_few =
-            |&(what, count): &(&'static str, Option<usize>)| Some((what, count.filter(|n| *n < copies)?));
+            |&(what, count): &(&'static str, Option<usize>)| Some((what, count.filter(|n| *n < replicas)?));
         let Some((what, count)) = domains.iter().find_map(too_few) else { return Ok(()) };
         let (pool, plural) = (&self.pool, if count == 1 { "" } else { "s" });
         Err(ControlError::refused(format!(
-            "{copies} replicas cannot be in different {what}s: the drives of pool '{pool}' are in {count} \
+            "{replicas} replicas cannot be in different {what}s: the drives of pool '{pool}' are in {count} \
              {what}{plural}; up to {count} would be accepted, and --force has some share a {what}"
         )))
     }
@@ -139,10 +139,10 @@ fn candidates(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Vec<&Offe
 
 /// Chooses the pool for a volume.
 fn choose<'a>(offers: &'a [Offer], wish: &Wish) -> Outcome<&'a Offer> {
-    let Wish { class: wanted, policy, bytes, copies } = *wish;
+    let Wish { class: wanted, policy, bytes, replicas } = *wish;
     let found = candidates(offers, wanted, policy).into_iter().find(|offer| offer.can_take(wish));
     found.ok_or_else(|| {
-        let there: Vec<String> = offers.iter().map(|offer| offer.words(copies)).collect();
+        let there: Vec<String> = offers.iter().map(|offer| offer.words(replicas)).collect();
         let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
         let remedy = match policy {
             ClassPolicy::Strict => "; --class-policy prefer takes the next best",
@@ -152,7 +152,7 @@ fn choose<'a>(offers: &'a [Offer], wish: &Wish) -> Outcome<&'a Offer> {
         ControlError::full(format!(
             "a volume of {} with class {class}{} cannot be had: there is {there}{remedy}",
             Size(bytes),
-            wish.copies_words()
+            wish.replicas_words()
         ))
     })
 }
@@ -191,11 +191,11 @@ impl Model {
 
     /// A place on a drive that is named.
     fn place_on(&self, name: &Name, wish: &Wish, usages: &Usages) -> Outcome<Placement> {
-        let Wish { class: wanted, policy, bytes: size_bytes, copies } = *wish;
+        let Wish { class: wanted, policy, bytes: size_bytes, replicas } = *wish;
         let drive = self.usable_drive(name)?;
-        if copies > 1 {
+        if replicas > 1 {
             return Err(ControlError::invalid(format!(
-                "drive '{name}' can hold one of {copies} replicas; without --drive they are spread over drives"
+                "drive '{name}' can hold one of {replicas} replicas; without --drive they are spread over drives"
             )));
         }
         if policy == ClassPolicy::Strict && drive.class != Some(wanted) {
@@ -207,7 +207,7 @@ impl Model {
         let pool = self.pool_of(drive.id).ok_or_else(|| ControlError::internal("a drive is in no pool"))?;
         let offer = self.offer(&pool, usages);
         if !offer.may_provision(size_bytes) {
-            let (size, there) = (Size(size_bytes), offer.words(copies));
+            let (size, there) = (Size(size_bytes), offer.words(replicas));
             return Err(ControlError::full(format!(
                 "a volume of {size} cannot be had on drive '{name}': there is {there}"
             )));
@@ -267,8 +267,8 @@ impl Control {
     /// where, or the drive's pool may have no more provisioned; invalid for several replicas on one drive.
     pub(super) fn place(&self, request: &CreateVolume, policy: ClassPolicy) -> Outcome<Placement> {
         let class = request.io_priority.unwrap_or(DEFAULT_CLASS);
-        let copies = usize::from(request.replicas.unwrap_or(1));
-        let wish = Wish { class, policy, bytes: request.size_bytes, copies };
+        let replicas = usize::from(request.replicas.unwrap_or(1));
+        let wish = Wish { class, policy, bytes: request.size_bytes, replicas };
         if let Some(name) = &request.drive {
             let usages = self.usages();
             return self.model().place_on(name, &wish, &usages);
@@ -276,9 +276,9 @@ impl Control {
         let offers = self.offers();
         let offer = choose(&offers, &wish).map_err(|error| self.with_reasons(error, &wish))?;
         if !request.force {
-            offer.refuse_close(copies)?;
+            offer.refuse_close(replicas)?;
         }
-        let extents = spread(extent_count(request.size_bytes), copies, &offer.rooms);
+        let extents = spread(extent_count(request.size_bytes), replicas, &offer.rooms);
         Placement::of(&extents).ok_or_else(|| ControlError::internal("a pool without drives was chosen"))
     }
 
@@ -338,22 +338,22 @@ impl Control {
             class: volume.io_priority,
             policy: volume.class_policy,
             bytes: volume.size_bytes - from_bytes,
-            copies: usize::from(volume.replicas),
+            replicas: usize::from(volume.replicas),
         };
         if !offer.can_take(&wish) {
-            let (more, there) = (Size(wish.bytes), offer.words(wish.copies));
+            let (more, there) = (Size(wish.bytes), offer.words(wish.replicas));
             let replicas =
-                if wish.copies > 1 { format!(" in {} replicas", wish.copies) } else { String::new() };
+                if wish.replicas > 1 { format!(" in {} replicas", wish.replicas) } else { String::new() };
             return Err(ControlError::full(format!("{more} more{replicas} cannot be had: there is {there}")));
         }
         // Where drives are was looked at when the volume was made; if that has changed, an alarm tells.
-        volume.placement.extend(old, &spread(new - old, wish.copies, &offer.rooms));
+        volume.placement.extend(old, &spread(new - old, wish.replicas, &offer.rooms));
         Ok(())
     }
 
     /// An alarm for each volume that does not have the class it prefers, and for each pool that is nearly full. They
     /// follow from the records and the drives alone.
-    pub(super) fn class_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn class_alarms(&self) -> Vec<ActiveAlarm> {
         let usages: Usages = self.known_usages().into_iter().map(|(id, known)| (id, known.usage)).collect();
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
@@ -377,9 +377,9 @@ fn class_words(class: Option<Class>) -> String {
     class.map_or("no class yet".to_owned(), |class| format!("class {class}"))
 }
 
-fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {
+fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> ActiveAlarm {
     let actual = model.class_of(volume).map_or("not known".to_owned(), |class| class.to_string());
-    StandingAlarm {
+    ActiveAlarm {
         source: AlarmSource::Class,
         drive: None,
         volume: Some(volume.id),
@@ -389,11 +389,11 @@ fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> StandingAlarm {
 }
 
 /// Told before writes that need new space fail.
-fn full_alarm(pool: &Pool<'_>, usages: &Usages, told_percent: u8) -> Option<StandingAlarm> {
+fn full_alarm(pool: &Pool<'_>, usages: &Usages, told_percent: u8) -> Option<ActiveAlarm> {
     let usable = usable(pool, usages);
     let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
     let full_percent = together.full_percent();
-    (together.size_bytes > 0 && full_percent >= told_percent).then(|| StandingAlarm {
+    (together.size_bytes > 0 && full_percent >= told_percent).then(|| ActiveAlarm {
         source: AlarmSource::Space,
         drive: None,
         volume: None,
@@ -428,7 +428,7 @@ mod tests {
     }
 
     fn chosen(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Result<String, String> {
-        let wish = Wish { class: wanted, policy, bytes: 10, copies: 1 };
+        let wish = Wish { class: wanted, policy, bytes: 10, replicas: 1 };
         let chosen = choose(offers, &wish).map(|offer| offer.pool.to_string());
         chosen.map_err(|error| error.message)
     }
@@ -482,15 +482,15 @@ mod tests {
     }
 
     #[test]
-    fn several_copies_need_as_many_drives_and_count_as_often() {
+    fn several_replicas_need_as_many_drives_and_count_as_often() {
         let low = offer("low", Some(Class::Low), 50);
         let with_drives = |name: &str, class: Class, drives: usize| Offer {
             rooms: vec![low.rooms[0].clone(); drives],
             ..offer(name, Some(class), 50)
         };
         let offers = [with_drives("high", Class::High, 2), with_drives("low", Class::Low, 3)];
-        let of = |class, policy, copies| {
-            let wish = Wish { class, policy, bytes: 10, copies };
+        let of = |class, policy, replicas| {
+            let wish = Wish { class, policy, bytes: 10, replicas };
             choose(&offers, &wish).map(|offer| offer.pool.to_string()).map_err(|error| error.message)
         };
         assert_eq!(of(Class::High, ClassPolicy::Strict, 2), Ok("high".to_owned()));
@@ -501,12 +501,12 @@ mod tests {
             "{refusal}"
         );
         let limited = Offer { provisionable_bytes: Some(20), ..with_drives("low", Class::Low, 3) };
-        let wish = |copies| Wish { class: Class::Low, policy: ClassPolicy::Any, bytes: 10, copies };
+        let wish = |replicas| Wish { class: Class::Low, policy: ClassPolicy::Any, bytes: 10, replicas };
         assert!(limited.can_take(&wish(2)) && !limited.can_take(&wish(3)));
     }
 
     #[test]
-    fn copies_that_would_share_what_fails_together_are_refused_where_it_is_said() {
+    fn replicas_that_would_share_what_fails_together_are_refused_where_it_is_said() {
         let low = offer("low", Some(Class::Low), 50);
         assert!(low.refuse_close(3).is_ok());
         for (zones, racks, words) in [

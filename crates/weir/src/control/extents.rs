@@ -8,11 +8,11 @@ use weir_types::{DriveId, VolumeId};
 
 use super::Control;
 use super::background::Cleanup;
-use super::copies::first_account;
 use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
+use super::replicas::first_metadata;
 use crate::dataplane::{DriveSpec, VolumeHome, VolumeLayout};
-use crate::store::{ExtentFault, Store, extent_count, extent_fault, extents_folder, witness};
+use crate::store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};
 
 /// What a read counts more on drives that a template does not have read: more than any differences of their speeds.
 const NOT_READ_COST: u32 = 1 << 16;
@@ -38,10 +38,10 @@ impl Control {
     /// # Errors
     /// Refused if a drive is missing, unless it has copies, of which those elsewhere may be enough.
     pub(super) fn layout(&self, volume: &VolumeRecord) -> Outcome<VolumeLayout> {
-        if !volume.placement.has_copies() {
+        if !volume.placement.has_replicas() {
             self.refuse_missing(volume)?;
         }
-        Ok(VolumeLayout { homes: self.homes(volume)?, copies: volume.placement.copies().to_vec() })
+        Ok(VolumeLayout { homes: self.homes(volume)?, replicas: volume.placement.replicas().to_vec() })
     }
 
     fn homes(&self, volume: &VolumeRecord) -> Outcome<Vec<VolumeHome>> {
@@ -72,13 +72,13 @@ impl Control {
     /// Makes the files of a new volume.
     pub(super) fn make_files(&self, volume: &VolumeRecord) -> Outcome<()> {
         let epoch = self.first_epoch(volume, 0)?;
-        let (copy, account) = (self.record_copy(volume)?, first_account(volume, epoch));
+        let (replica, metadata) = (self.record_copy(volume)?, first_metadata(volume, epoch));
         for (drive, store) in self.stores_of(volume)? {
             let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
-            store.create(volume.id, &extents, &copy.content, account.as_ref())?;
+            store.create(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
-        self.put_behind_journals(volume, 0..extent_count(volume.size_bytes), account.as_ref())?;
-        self.begin_witnesses(volume, 0, epoch)
+        self.put_behind_journals(volume, 0..extent_count(volume.size_bytes), metadata.as_ref())?;
+        self.begin_epoch_records(volume, 0, epoch)
     }
 
     /// Makes the files that a volume needs beside those that it has. If that fails, some may be left. A folder that
@@ -90,16 +90,16 @@ impl Control {
         old: &VolumeRecord,
         epoch: u64,
     ) -> Outcome<Vec<((u32, usize), DriveId)>> {
-        let (copy, account) = (self.record_copy(old)?, first_account(volume, epoch));
+        let (replica, metadata) = (self.record_copy(old)?, first_metadata(volume, epoch));
         for (drive, store) in self.stores_of(volume)? {
             let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
             let extents: Vec<u32> = extents.filter(is_new).collect();
-            store.grow(volume.id, &extents, &copy.content, account.as_ref())?;
+            store.grow(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
         let new = extent_count(old.size_bytes)..extent_count(volume.size_bytes);
-        let seats = self.put_behind_journals(volume, new.clone(), account.as_ref())?;
-        self.begin_witnesses(volume, new.start, epoch).map(|()| seats)
+        let seats = self.put_behind_journals(volume, new.clone(), metadata.as_ref())?;
+        self.begin_epoch_records(volume, new.start, epoch).map(|()| seats)
     }
 
     /// Takes from a volume what it holds beyond a size, on all its drives that are there, and has the space given back.
@@ -132,9 +132,9 @@ impl Control {
             if volume.placement.names(drive) || !store.folder(volume.id).exists() {
                 continue;
             }
-            let copy: Option<RecordCopy> =
+            let replica: Option<RecordCopy> =
                 store.read_record(volume.id)?.and_then(|content| serde_json::from_slice(&content).ok());
-            let is_older = copy.is_some_and(|copy| copy.volume.generation <= volume.generation);
+            let is_older = replica.is_some_and(|replica| replica.volume.generation <= volume.generation);
             if !is_older || !self.extent_faults(volume.id).is_empty() {
                 // It is told as a folder that the catalogue does not know there.
                 continue;
@@ -157,7 +157,7 @@ impl Control {
     /// Gives back extents on drives of a volume that are not recorded there: a move that did not come to its end has
     /// left them.
     pub(super) fn cut_out_strays(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if !volume.placement.has_copies() {
+        if !volume.placement.has_replicas() {
             return Ok(());
         }
         for (drive, store) in self.stores_there(volume) {
@@ -198,7 +198,7 @@ impl Control {
 
     /// Has the space of a deleted volume given back on all its drives.
     pub(super) fn begin_cleanups(&self, volume: &VolumeRecord) {
-        if let Err(error) = witness::remove(&self.witnesses(volume.id)) {
+        if let Err(error) = epoch_record::remove(&self.epoch_records(volume.id)) {
             tracing::warn!(volume = %volume.id, %error, "the witnesses of a deleted volume stay");
         }
         self.remove_journals(volume.id);

@@ -357,13 +357,13 @@ impl Control {
     /// The same, as it was seen last.
     pub(super) fn known_used_bytes(&self, model: &Model, volume: &VolumeRecord) -> Option<u64> {
         let drives = volume.placement.drives();
-        let has_copies = volume.placement.has_copies();
+        let has_replicas = volume.placement.has_replicas();
         let there: Vec<DriveId> = drives.iter().copied().filter(|drive| model.is_there(*drive)).collect();
-        if there.is_empty() || !has_copies && there.len() < drives.len() {
+        if there.is_empty() || !has_replicas && there.len() < drives.len() {
             return None;
         }
         let used = |drive: DriveId| self.figures.used(drive, volume.id);
-        if !has_copies {
+        if !has_replicas {
             let sum = |used: Vec<(u64, u64)>| used.into_iter().map(|(_, bytes)| bytes).sum::<u64>();
             return there.into_iter().map(|drive| used(drive).map(sum)).sum();
         }
@@ -399,7 +399,7 @@ impl Control {
     fn known_occupied(&self, model: &Model, volume: &VolumeRecord) -> Option<Occupied> {
         let drives = volume.placement.drives();
         let there: Vec<DriveId> = drives.iter().copied().filter(|drive| model.is_there(*drive)).collect();
-        if !volume.placement.has_copies() && there.len() < drives.len() {
+        if !volume.placement.has_replicas() && there.len() < drives.len() {
             return None;
         }
         let all: Option<Vec<Occupied>> =
@@ -409,8 +409,8 @@ impl Control {
             unique_bytes: sum.unique_bytes + one.unique_bytes,
         });
         // Copies hold the same, each of them on drives of its own.
-        let copies = u64::from(volume.replicas.max(1));
-        Some(Occupied { used_bytes: sum.used_bytes / copies, unique_bytes: sum.unique_bytes / copies })
+        let replicas = u64::from(volume.replicas.max(1));
+        Some(Occupied { used_bytes: sum.used_bytes / replicas, unique_bytes: sum.unique_bytes / replicas })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use weir_types::VolumeId;
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::Control;
 use super::model::Model;
@@ -78,25 +78,25 @@ impl Model {
     /// How healthy a volume is. `failed` has the extents without a second replica whose file failed.
     pub(super) fn health(&self, volume: &VolumeRecord, failed: &FailedExtents) -> VolumeHealth {
         let open = self.open.get(&volume.id);
-        let states = open.map(|open| (open.copies.snapshot().standings, open.copies.away()));
-        let (standings, away) = states.unwrap_or_default();
+        let states = open.map(|open| (open.replication.counters().replica_states, open.replication.away()));
+        let (replica_states, away) = states.unwrap_or_default();
         let mut health = VolumeHealth::default();
         for extent in 0..extent_count(volume.size_bytes) {
             let mut replicas = ReplicaCounts::default();
-            let told = usize::try_from(extent).ok().and_then(|extent| standings.get(extent));
+            let told = usize::try_from(extent).ok().and_then(|extent| replica_states.get(extent));
             // An extent that always had one replica has no recorded states: that replica has everything.
-            let told = told.filter(|states| states.iter().any(|state| *state != Standing::Absent));
+            let told = told.filter(|states| states.iter().any(|state| *state != ReplicaState::Absent));
             let away = u32::try_from(extent).ok().and_then(|extent| away.get(&extent));
-            for (slot, drive) in volume.placement.copies_of(extent) {
+            for (slot, drive) in volume.placement.replicas_of(extent) {
                 let is_reachable = open.is_some()
                     && self.is_there(drive)
                     && away.is_none_or(|slots| !slots.contains(slot))
                     && (told.is_some() || !failed.contains(&(volume.id, extent)));
-                match told.map_or(Standing::InSync, |states| states[slot]) {
+                match told.map_or(ReplicaState::InSync, |states| states[slot]) {
                     _ if !is_reachable => replicas.missing += 1,
-                    Standing::InSync => replicas.in_sync += 1,
+                    ReplicaState::InSync => replicas.in_sync += 1,
                     // A replica that is being removed is neither wanted nor counted.
-                    Standing::Absent => {}
+                    ReplicaState::Absent => {}
                     _ => replicas.stale += 1,
                 }
             }

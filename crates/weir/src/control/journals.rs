@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Descriptor;
 use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
-use weir_volume::mirror::Account;
+use weir_volume::mirror::ReplicaMetadata;
 
 use super::Control;
 use super::error::{ControlError, Outcome};
@@ -22,11 +22,11 @@ use super::model::Model;
 use super::records::{DriveRecord, VolumeRecord};
 use crate::dataplane::{JournalSpec, VolumeHome};
 use crate::statistics::JournalUsage;
-use crate::store::journal::{Behind, ReadyJournal, journaled_account_path, read_marker};
-use crate::store::{Store, StoreError, account, extent_count, extent_file_name, extents_folder};
+use crate::store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
+use crate::store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
 
 /// A copy of an extent, by its extent and number.
-pub(super) type Copy = (u32, usize);
+pub(super) type ExtentReplica = (u32, usize);
 
 /// The journals of all volumes that are served.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct VolumeJournals {
     /// Those that can be used.
     ready: BTreeMap<DriveId, JournalId>,
     /// The copies behind them, with the drive of the journal.
-    seats: BTreeMap<Copy, DriveId>,
+    seats: BTreeMap<ExtentReplica, DriveId>,
 }
 
 /// What can be said of a copy as to journals.
@@ -86,15 +86,15 @@ impl Journals {
     }
 
     /// The drive of the journal that each copy of a volume is behind.
-    pub fn seats(&self, volume: VolumeId) -> BTreeMap<Copy, DriveId> {
+    pub fn seats(&self, volume: VolumeId) -> BTreeMap<ExtentReplica, DriveId> {
         self.of(volume).seats
     }
 
     /// A copy is behind the journal on a drive, or behind none any more.
-    pub fn note(&self, volume: VolumeId, copy: Copy, drive: Option<DriveId>) {
+    pub fn note(&self, volume: VolumeId, replica: ExtentReplica, drive: Option<DriveId>) {
         self.change(volume, |journals| match drive {
-            Some(drive) => _ = journals.seats.insert(copy, drive),
-            None => _ = journals.seats.remove(&copy),
+            Some(drive) => _ = journals.seats.insert(replica, drive),
+            None => _ = journals.seats.remove(&replica),
         });
     }
 
@@ -108,8 +108,8 @@ impl Journals {
     }
 
     /// The drive of the journal that a copy is behind, if it is behind one.
-    pub fn drive_of(&self, volume: VolumeId, copy: Copy) -> Option<DriveId> {
-        self.volumes().get(&volume)?.seats.get(&copy).copied()
+    pub fn drive_of(&self, volume: VolumeId, replica: ExtentReplica) -> Option<DriveId> {
+        self.volumes().get(&volume)?.seats.get(&replica).copied()
     }
 
     /// A volume has no extents from this one on.
@@ -126,7 +126,7 @@ pub struct JournalView {
     /// The name of its drive.
     pub drive: Name,
     /// Copies of extents that are behind it.
-    pub copies: u64,
+    pub replicas: u64,
     /// How it is used.
     pub usage: JournalUsage,
 }
@@ -158,17 +158,17 @@ impl Control {
     fn choose_journal(
         &self,
         volume: &VolumeRecord,
-        (extent, slot): Copy,
-        seats: &BTreeMap<Copy, DriveId>,
+        (extent, slot): ExtentReplica,
+        seats: &BTreeMap<ExtentReplica, DriveId>,
         going: &[DriveId],
     ) -> Option<DriveId> {
         let model = self.model();
-        let copies: Vec<(usize, DriveId)> = volume.placement.copies_of(extent.into()).collect();
-        let (_, slow) = copies.iter().find(|(other, _)| *other == slot)?;
+        let replicas: Vec<(usize, DriveId)> = volume.placement.replicas_of(extent.into()).collect();
+        let (_, slow) = replicas.iter().find(|(other, _)| *other == slot)?;
         let is_near = |drive: DriveId| {
-            let has_copy = !going.contains(&drive) && copies.iter().any(|(_, other)| *other == drive);
+            let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
             let mut others = seats.iter().filter(|((of, other), _)| *of == extent && *other != slot);
-            has_copy || others.any(|(_, on)| *on == drive)
+            has_replica || others.any(|(_, on)| *on == drive)
         };
         let has_failed = |drive: DriveId| {
             let open = model.open.get(&volume.id);
@@ -186,29 +186,29 @@ impl Control {
         &self,
         volume: &VolumeRecord,
         extents: Range<u64>,
-        account: Option<&Account>,
-    ) -> Outcome<Vec<(Copy, DriveId)>> {
+        metadata: Option<&ReplicaMetadata>,
+    ) -> Outcome<Vec<(ExtentReplica, DriveId)>> {
         let mut seats = self.journals.seats(volume.id);
-        let mut chosen: Vec<(Copy, DriveId, Behind)> = Vec::new();
+        let mut chosen: Vec<(ExtentReplica, DriveId, Behind)> = Vec::new();
         for extent in extents {
-            for (slot, slow) in volume.placement.copies_of(extent) {
-                let copy = (u32::try_from(extent).expect("a volume's size is bounded"), slot);
-                let Some(drive) = self.choose_journal(volume, copy, &seats, &[]) else { continue };
+            for (slot, slow) in volume.placement.replicas_of(extent) {
+                let replica = (u32::try_from(extent).expect("a volume's size is bounded"), slot);
+                let Some(drive) = self.choose_journal(volume, replica, &seats, &[]) else { continue };
                 let Some(behind) = self.ready_journal(volume, drive)? else { continue };
-                seats.insert(copy, drive);
-                chosen.push((copy, slow, behind));
+                seats.insert(replica, drive);
+                chosen.push((replica, slow, behind));
             }
         }
-        self.note_behind(volume, &chosen, account)?;
-        Ok(chosen.into_iter().map(|(copy, _, behind)| (copy, behind.drive)).collect())
+        self.note_behind(volume, &chosen, metadata)?;
+        Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
     }
 
     /// Notes on the drives of new copies, durably, behind which journals they are, and writes their accounts there.
     fn note_behind(
         &self,
         volume: &VolumeRecord,
-        chosen: &[(Copy, DriveId, Behind)],
-        account: Option<&Account>,
+        chosen: &[(ExtentReplica, DriveId, Behind)],
+        metadata: Option<&ReplicaMetadata>,
     ) -> Outcome<()> {
         let slow: BTreeSet<DriveId> = chosen.iter().map(|(_, slow, _)| *slow).collect();
         for drive in slow {
@@ -217,13 +217,13 @@ impl Control {
             self.store(drive)?.put_behind(volume.id, &own)?;
         }
         let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
-        let Some(account) = account else { return Ok(()) };
+        let Some(metadata) = metadata else { return Ok(()) };
         for drive in fast {
             let store = self.store(drive)?;
             let (folder, writes) = (store.journal(volume.id), store.begin_writes()?);
             for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
-                let path = journaled_account_path(&folder, *extent, *slot);
-                account::write_new(&path, account).map_err(|source| StoreError {
+                let path = journaled_metadata_path(&folder, *extent, *slot);
+                replica_metadata::write_new(&path, metadata).map_err(|source| StoreError {
                     action: "create",
                     path,
                     source,
@@ -264,32 +264,37 @@ impl Control {
 
     /// Puts one more copy of an open volume, whose file was just made, behind a journal, if there is a drive for that.
     /// Copies on some drives are about to go.
-    pub(super) fn put_copy_behind(
+    pub(super) fn put_replica_behind(
         &self,
         volume: &VolumeRecord,
-        copy: Copy,
+        replica: ExtentReplica,
         slow: DriveId,
         going: &[DriveId],
     ) -> Outcome<Option<DriveId>> {
         let seats = self.journals.seats(volume.id);
-        let Some(drive) = self.choose_journal(volume, copy, &seats, going) else { return Ok(None) };
+        let Some(drive) = self.choose_journal(volume, replica, &seats, going) else { return Ok(None) };
         let Some(behind) = self.ready_journal(volume, drive)? else { return Ok(None) };
-        self.forget_account(volume.id, copy, drive)?;
-        self.store(slow)?.put_behind(volume.id, &[(copy.0, behind)])?;
+        self.forget_metadata(volume.id, replica, drive)?;
+        self.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?;
         Ok(Some(drive))
     }
 
     /// A copy of an extent is no more.
-    pub(super) fn leave_journal(&self, volume: VolumeId, copy: Copy) -> Outcome<()> {
-        let drive = self.journals.seats(volume).get(&copy).copied();
-        self.journals.note(volume, copy, None);
+    pub(super) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
+        let drive = self.journals.seats(volume).get(&replica).copied();
+        self.journals.note(volume, replica, None);
         drive
             .filter(|drive| self.store(*drive).is_ok())
-            .map_or(Ok(()), |drive| self.forget_account(volume, copy, drive))
+            .map_or(Ok(()), |drive| self.forget_metadata(volume, replica, drive))
     }
 
-    fn forget_account(&self, volume: VolumeId, (extent, slot): Copy, drive: DriveId) -> Outcome<()> {
-        let path = journaled_account_path(&self.store(drive)?.journal(volume), extent, slot);
+    fn forget_metadata(
+        &self,
+        volume: VolumeId,
+        (extent, slot): ExtentReplica,
+        drive: DriveId,
+    ) -> Outcome<()> {
+        let path = journaled_metadata_path(&self.store(drive)?.journal(volume), extent, slot);
         match std::fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 Err(StoreError { action: "remove", path, source }.into())
@@ -348,23 +353,24 @@ impl Control {
         (volume, drive): (&VolumeRecord, DriveId),
         store: &Store,
         journal: ReadyJournal,
-        signs: &BTreeMap<Copy, Sign>,
+        signs: &BTreeMap<ExtentReplica, Sign>,
     ) -> Outcome<Option<JournalSpec>> {
         let ReadyJournal { id, core, file, size_bytes } = journal;
         let behind = Behind { drive, journal: id };
-        let held: BTreeSet<Copy> = core.files().map(|(key, _)| (key.extent, usize::from(key.copy))).collect();
+        let held: BTreeSet<ExtentReplica> =
+            core.files().map(|(key, _)| (key.extent, usize::from(key.replica))).collect();
         let (mut seats, mut keeps) = (Vec::new(), Vec::new());
-        for (copy, sign) in signs {
+        for (replica, sign) in signs {
             match sign {
-                Sign::Behind(slow, other) if *other == behind && held.contains(copy) => {
+                Sign::Behind(slow, other) if *other == behind && held.contains(replica) => {
                     match Descriptor::open_direct(slow) {
-                        Ok(file) => seats.push((*copy, Some(file))),
+                        Ok(file) => seats.push((*replica, Some(file))),
                         // It is taken back like one that could not be reached.
-                        Err(_) => keeps.push(*copy),
+                        Err(_) => keeps.push(*replica),
                     }
                 }
-                Sign::Behind(_, other) if *other == behind => seats.push((*copy, None)),
-                Sign::Unknown => keeps.push(*copy),
+                Sign::Behind(_, other) if *other == behind => seats.push((*replica, None)),
+                Sign::Unknown => keeps.push(*replica),
                 Sign::Behind(..) | Sign::Direct => {}
             }
         }
@@ -374,7 +380,7 @@ impl Control {
         }
         self.journals.change(volume.id, |journals| {
             journals.ready.insert(drive, id);
-            journals.seats.extend(seats.iter().map(|(copy, _)| (*copy, drive)));
+            journals.seats.extend(seats.iter().map(|(replica, _)| (*replica, drive)));
         });
         let (home, directory) = (self.journal_home(volume, drive)?, store.journal(volume.id));
         Ok(Some(JournalSpec { home, directory, core, file, size_bytes, seats, keeps }))
@@ -382,7 +388,7 @@ impl Control {
 
     /// What is known of all copies of a volume as to journals. What is not known for certain is never taken for none: what
     /// a journal holds of a copy that is behind no journal is forgotten.
-    fn signs(&self, volume: &VolumeRecord) -> BTreeMap<Copy, Sign> {
+    fn signs(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Sign> {
         let folders: BTreeMap<DriveId, PathBuf> = self
             .stores_there(volume)
             .into_iter()
@@ -399,8 +405,8 @@ impl Control {
             }
         };
         let of_extent = |extent: u32| {
-            let copies = volume.placement.copies_of(extent.into());
-            copies.map(|(slot, drive)| ((extent, slot), sign(extent, drive))).collect::<Vec<_>>()
+            let replicas = volume.placement.replicas_of(extent.into());
+            replicas.map(|(slot, drive)| ((extent, slot), sign(extent, drive))).collect::<Vec<_>>()
         };
         (0..extent_count(volume.size_bytes) as u32).flat_map(of_extent).collect()
     }
@@ -415,7 +421,7 @@ impl Control {
     }
 
     /// Where a copy on a drive that is there stands as to journals.
-    pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): Copy) -> Place {
+    pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): ExtentReplica) -> Place {
         let Ok(store) = self.store(slow) else { return Place::Lost };
         let behind = match read_marker(&store.extents(volume), extent.into()) {
             Ok(None) => return Place::Direct,
@@ -434,16 +440,16 @@ impl Control {
         let is_lost = open.is_some_and(|open| {
             open.journals.is_spent(extent, slot) || open.journals.has_failed(behind.drive)
         });
-        let account = journaled_account_path(&fast.journal(volume), extent, slot);
-        if is_ready && !is_lost { Place::Journaled(behind.drive, account) } else { Place::Lost }
+        let metadata = journaled_metadata_path(&fast.journal(volume), extent, slot);
+        if is_ready && !is_lost { Place::Journaled(behind.drive, metadata) } else { Place::Lost }
     }
 
     /// The replicas of a volume that are behind its journal on a drive, as the markers beside them say.
-    pub(super) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<Copy> {
+    pub(super) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<ExtentReplica> {
         let signs = self.signs(volume).into_iter();
         let behind =
             signs.filter(|(_, sign)| matches!(sign, Sign::Behind(_, behind) if behind.drive == drive));
-        behind.map(|(copy, _)| copy).collect()
+        behind.map(|(replica, _)| replica).collect()
     }
 
     /// Gives up journals of a volume that nothing is behind any more. False if one is still in use for a moment.
@@ -490,11 +496,11 @@ impl Control {
             let usages = model.open.get(&id).map(|open| open.journals.usages()).unwrap_or_default();
             for (drive, usage) in usages {
                 let Some(on) = model.drives.get(&drive) else { continue };
-                let copies = seats.values().filter(|other| **other == drive).count() as u64;
+                let replicas = seats.values().filter(|other| **other == drive).count() as u64;
                 views.push(JournalView {
                     volume: record.clone(),
                     drive: on.record.name.clone(),
-                    copies,
+                    replicas,
                     usage,
                 });
             }

@@ -247,7 +247,7 @@ impl Control {
         let Some(group) = volume.policy_group else { return };
         self.update(|model| {
             let now = model.volume_totals(volume.id);
-            model.accounts.join(group, volume.id, now);
+            model.group_totals.join(group, volume.id, now);
         });
     }
 

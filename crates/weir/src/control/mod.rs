@@ -16,7 +16,6 @@
 //! * **A drive is given up only while no change is at it.**
 //! * **Nobody waits for ever**: a change that another one, or a drive, holds up is refused after some seconds.
 
-mod accounts;
 pub mod alarms;
 mod apply;
 mod attached;
@@ -28,13 +27,13 @@ pub mod catalogue;
 mod changes;
 mod classes;
 mod clones;
-mod copies;
 mod credits;
 mod drives;
 mod dry_run;
 mod error;
 mod extents;
 mod figures;
+mod group_totals;
 pub mod health;
 mod journals;
 mod ledger;
@@ -51,6 +50,7 @@ mod rebuild;
 mod record_copies;
 mod recording;
 pub mod records;
+mod replicas;
 mod scrubs;
 mod shared;
 mod snapshots;
@@ -281,8 +281,8 @@ impl Control {
             size_bytes: volume.size_bytes,
             is_read_only: volume.is_read_only,
             layout: self.layout(volume)?,
-            beginnings: self.beginnings(volume)?,
-            witnesses: self.witnesses(volume.id),
+            recovered_extents: self.recovered_extents(volume)?,
+            epoch_records: self.epoch_records(volume.id),
             seals: self.seals(volume),
         };
         let statistics = self.data_plane.open(spec, journals)?;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId};
 
-use super::accounts::Accounts;
 use super::background::Cleanup;
 use super::bounds::NAMES_IN_ERROR_MAX;
 use super::built_in::BuiltInGroups;
 use super::drives::Drive;
 use super::error::{ControlError, Outcome};
+use super::group_totals::GroupTotals;
 use super::policies::GroupKind;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord};
 use super::templates::Templates;
@@ -78,7 +78,7 @@ pub struct Model {
     /// The terms that served volumes have of their own where these follow a size, as they are in effect.
     pub adapted: BTreeMap<VolumeId, Terms>,
     /// What was done under each policy group.
-    pub accounts: Accounts,
+    pub group_totals: GroupTotals,
     group_names: Names<PolicyGroupId>,
     volume_names: Arc<Names<VolumeId>>,
 }

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
-use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
+use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
 
 use super::bounds::DRIVES_MAX;
 use crate::dataplane::{NO_HOME, home_beyond_list};
@@ -31,7 +31,7 @@ pub struct Placement {
     drives: Vec<DriveId>,
     /// By copy, of which there is at least one, and extent the index of its drive, or [`NO_HOME`]. Extents beyond a list
     /// are on the first drive in the first copy, and nowhere in the others.
-    copies: Vec<Vec<u8>>,
+    replicas: Vec<Vec<u8>>,
 }
 
 /// How a placement is written: as its drive if there is only one, and without the list of copies if no extent has
@@ -41,13 +41,13 @@ pub struct Placement {
 enum Form {
     One(DriveId),
     Single { drives: Vec<DriveId>, extents: Vec<u8> },
-    Several { drives: Vec<DriveId>, copies: Vec<Vec<u8>> },
+    Several { drives: Vec<DriveId>, replicas: Vec<Vec<u8>> },
 }
 
 impl Placement {
     /// All on one drive, in one copy.
     pub fn on(drive: DriveId) -> Placement {
-        Placement { drives: vec![drive], copies: vec![Vec::new()] }
+        Placement { drives: vec![drive], replicas: vec![Vec::new()] }
     }
 
     /// Extent by extent, by copy; `None` if there is no extent.
@@ -59,16 +59,16 @@ impl Placement {
 
     /// Adds extents, by copy, to a volume that has this many.
     pub fn extend(&mut self, count: u64, more: &[Vec<DriveId>]) {
-        let slots = more.iter().map(Vec::len).max().unwrap_or(0).max(self.copies.len());
-        self.copies.resize(slots, Vec::new());
-        for (slot, list) in self.copies.iter_mut().enumerate() {
+        let slots = more.iter().map(Vec::len).max().unwrap_or(0).max(self.replicas.len());
+        self.replicas.resize(slots, Vec::new());
+        for (slot, list) in self.replicas.iter_mut().enumerate() {
             // The list must reach as far as the volume before it goes on.
             list.resize(count as usize, home_beyond_list(slot));
         }
         for homes in more {
             for slot in 0..slots {
                 let index = homes.get(slot).map_or(NO_HOME, |drive| self.index_of(*drive));
-                self.copies[slot].push(index);
+                self.replicas[slot].push(index);
             }
         }
         self.shorten(count + more.len() as u64);
@@ -88,19 +88,19 @@ impl Placement {
     /// Forgets where extents beyond this many were.
     pub fn shorten(&mut self, count: u64) {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        self.copies.iter_mut().for_each(|list| list.truncate(count));
-        if self.drives.len() == 1 && !self.has_copies() {
-            self.copies[0].clear();
+        self.replicas.iter_mut().for_each(|list| list.truncate(count));
+        if self.drives.len() == 1 && !self.has_replicas() {
+            self.replicas[0].clear();
         }
     }
 
     /// Says where a copy of an extent is from now on, of a volume that has this many extents; another one must be left
     /// where there is none.
     pub fn set(&mut self, count: u64, (extent, slot): (u64, usize), drive: Option<DriveId>) {
-        let slots = self.copies.len().max(slot + 1);
-        self.copies.resize(slots, Vec::new());
+        let slots = self.replicas.len().max(slot + 1);
+        self.replicas.resize(slots, Vec::new());
         let index = drive.map_or(NO_HOME, |drive| self.index_of(drive));
-        let list = &mut self.copies[slot];
+        let list = &mut self.replicas[slot];
         list.resize(count as usize, home_beyond_list(slot));
         list[extent as usize] = index;
     }
@@ -109,7 +109,7 @@ impl Placement {
     /// has one, or is the only drive.
     pub fn forget(&mut self, count: u64, drive: DriveId) -> bool {
         let Some(place) = self.drives.iter().position(|known| *known == drive) else { return false };
-        let is_there = |extent: u64| (0..self.copies.len()).any(|slot| self.is_at(place, slot, extent));
+        let is_there = |extent: u64| (0..self.replicas.len()).any(|slot| self.is_at(place, slot, extent));
         let is_needed = (0..count).any(is_there) || self.gone_count() + 1 == self.drives.len();
         if !is_needed {
             self.drives[place] = GONE;
@@ -131,7 +131,7 @@ impl Placement {
         let renumber =
             |drive: &DriveId| Some(*drive).filter(|drive| *drive != GONE).and_then(|_| next.next());
         let renumbered: Vec<u8> = self.drives.iter().map(renumber).map(|at| at.unwrap_or(NO_HOME)).collect();
-        for home in self.copies.iter_mut().flatten() {
+        for home in self.replicas.iter_mut().flatten() {
             *home = renumbered.get(usize::from(*home)).copied().unwrap_or(NO_HOME);
         }
         self.drives.retain(|drive| *drive != GONE);
@@ -152,13 +152,13 @@ impl Placement {
 
     /// By copy and extent the place of its drive in [`Placement::places`], or [`NO_HOME`]; extents beyond a list are on
     /// the first drive in the first copy, and nowhere in the others.
-    pub fn copies(&self) -> &[Vec<u8>] {
-        &self.copies
+    pub fn replicas(&self) -> &[Vec<u8>] {
+        &self.replicas
     }
 
     /// True if extents may have more than one copy.
-    pub fn has_copies(&self) -> bool {
-        self.copies.len() > 1
+    pub fn has_replicas(&self) -> bool {
+        self.replicas.len() > 1
     }
 
     /// True if extents are, or were, on a drive.
@@ -167,7 +167,7 @@ impl Placement {
     }
 
     fn index(&self, slot: usize, extent: u64) -> u8 {
-        self.copies[slot].get(extent as usize).copied().unwrap_or(home_beyond_list(slot))
+        self.replicas[slot].get(extent as usize).copied().unwrap_or(home_beyond_list(slot))
     }
 
     fn is_at(&self, place: usize, slot: usize, extent: u64) -> bool {
@@ -175,19 +175,19 @@ impl Placement {
     }
 
     /// The copies of an extent: their numbers and drives, in the order of the numbers.
-    pub fn copies_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
+    pub fn replicas_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
         let home = move |slot| {
             let drive = self.drives.get(usize::from(self.index(slot, extent)))?;
             Some((slot, *drive))
         };
-        (0..self.copies.len()).filter_map(home)
+        (0..self.replicas.len()).filter_map(home)
     }
 
     /// The extents that have a copy on a drive, of a volume of this size, in order.
     pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = u32> {
         let place = self.drives.iter().position(|known| *known == drive);
         let is_there = move |extent: &u64| {
-            place.is_some_and(|place| (0..self.copies.len()).any(|slot| self.is_at(place, slot, *extent)))
+            place.is_some_and(|place| (0..self.replicas.len()).any(|slot| self.is_at(place, slot, *extent)))
         };
         (0..extent_count(size_bytes)).filter(is_there).map(|extent| extent as u32)
     }
@@ -206,12 +206,16 @@ impl Placement {
         if self.drives.len() == 1 {
             return self.drives.clone();
         }
-        let by_copy = self.drives_by_copy(size_bytes);
-        self.drives.iter().copied().filter(|drive| by_copy.iter().any(|copy| copy.contains(drive))).collect()
+        let by_replica = self.drives_by_replica(size_bytes);
+        self.drives
+            .iter()
+            .copied()
+            .filter(|drive| by_replica.iter().any(|replica| replica.contains(drive)))
+            .collect()
     }
 
     /// The drives that hold a copy of any extent of a volume of this size, by the number of the copy.
-    pub fn drives_by_copy(&self, size_bytes: u64) -> Vec<Vec<DriveId>> {
+    pub fn drives_by_replica(&self, size_bytes: u64) -> Vec<Vec<DriveId>> {
         let drives_of = |slot: usize| {
             let mut is_used = vec![false; self.drives.len()];
             for extent in 0..extent_count(size_bytes) {
@@ -222,7 +226,7 @@ impl Placement {
             let used = self.drives.iter().zip(is_used).filter(|(_, is_used)| *is_used);
             used.map(|(drive, _)| *drive).collect()
         };
-        (0..self.copies.len()).map(drives_of).collect()
+        (0..self.replicas.len()).map(drives_of).collect()
     }
 
     /// True if some drives together have a copy of each extent of a volume of this size.
@@ -230,16 +234,16 @@ impl Placement {
         let is_there: Vec<bool> = self.drives.iter().map(|drive| is_there(*drive)).collect();
         let has =
             |slot: usize, extent: u64| is_there.get(usize::from(self.index(slot, extent))) == Some(&true);
-        (0..extent_count(size_bytes)).all(|extent| (0..self.copies.len()).any(|slot| has(slot, extent)))
+        (0..extent_count(size_bytes)).all(|extent| (0..self.replicas.len()).any(|slot| has(slot, extent)))
     }
 }
 
 impl From<Placement> for Form {
-    fn from(Placement { drives, mut copies }: Placement) -> Form {
-        match (&drives[..], copies.len()) {
+    fn from(Placement { drives, mut replicas }: Placement) -> Form {
+        match (&drives[..], replicas.len()) {
             ([drive], 1) => Form::One(*drive),
-            (_, 1) => Form::Single { drives, extents: copies.swap_remove(0) },
-            _ => Form::Several { drives, copies },
+            (_, 1) => Form::Single { drives, extents: replicas.swap_remove(0) },
+            _ => Form::Several { drives, replicas },
         }
     }
 }
@@ -248,12 +252,12 @@ impl TryFrom<Form> for Placement {
     type Error = String;
 
     fn try_from(form: Form) -> Result<Placement, String> {
-        let (drives, copies) = match form {
+        let (drives, replicas) = match form {
             Form::One(drive) => (vec![drive], vec![Vec::new()]),
             Form::Single { drives, extents } => (drives, vec![extents]),
-            Form::Several { drives, copies } => (drives, copies),
+            Form::Several { drives, replicas } => (drives, replicas),
         };
-        let placement = Placement { drives, copies };
+        let placement = Placement { drives, replicas };
         placement.check().map(|()| placement)
     }
 }
@@ -261,20 +265,23 @@ impl TryFrom<Form> for Placement {
 impl Placement {
     /// Says what of this cannot be.
     fn check(&self) -> Result<(), String> {
-        let Placement { drives, copies } = self;
+        let Placement { drives, replicas } = self;
         let is_twice = |index: usize| drives[index] != GONE && drives[..index].contains(&drives[index]);
         if self.gone_count() == drives.len() || (1..drives.len()).any(is_twice) {
             return Err(format!("a placement names {} drives, none or one of them twice", drives.len()));
         }
-        if !(1..=COPIES_MAX).contains(&copies.len()) {
-            return Err(format!("a placement has {} copies, where 1 to {COPIES_MAX} can be", copies.len()));
+        if !(1..=REPLICAS_MAX).contains(&replicas.len()) {
+            return Err(format!(
+                "a placement has {} copies, where 1 to {REPLICAS_MAX} can be",
+                replicas.len()
+            ));
         }
-        let extents = copies.iter().map(Vec::len).max().unwrap_or(0);
+        let extents = replicas.iter().map(Vec::len).max().unwrap_or(0);
         (0..extents as u64).try_for_each(|extent| self.check_extent(extent))
     }
 
     fn check_extent(&self, extent: u64) -> Result<(), String> {
-        let slots = 0..self.copies.len();
+        let slots = 0..self.replicas.len();
         let places: Vec<u8> =
             slots.map(|slot| self.index(slot, extent)).filter(|at| *at != NO_HOME).collect();
         let wrong = match places.iter().copied().max() {
@@ -321,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn single_copies_are_written_as_they_were_before_there_were_several() {
+    fn single_replicas_are_written_as_they_were_before_there_were_several() {
         let one = Placement::of(&single(&[7, 7, 7])).unwrap();
         assert_eq!(one, Placement::on(drive(7)));
         let written = serde_json::json!(drive(7).to_string());
@@ -333,7 +340,7 @@ mod tests {
         assert_eq!(serde_json::to_value(&two).unwrap(), written);
         assert_eq!(read(written).unwrap(), two);
         let copied = Placement::of(&[vec![drive(7), drive(8)]]).unwrap();
-        let written = serde_json::json!({"drives": drives, "copies": [[0], [1]]});
+        let written = serde_json::json!({"drives": drives, "replicas": [[0], [1]]});
         assert_eq!(serde_json::to_value(&copied).unwrap(), written);
         assert_eq!(read(written).unwrap(), copied);
     }
@@ -348,9 +355,9 @@ mod tests {
         for (drives, extents) in [(&[][..], &[][..]), (&[1, 1], &[0]), (&[1, 2], &[2]), (&[1, 2], &[255])] {
             assert!(several(drives, "extents", extents.into()).is_err(), "{drives:?} {extents:?}");
         }
-        let copies = |lists: &[&[u8]]| several(&[1, 2], "copies", serde_json::json!(lists));
-        assert!(copies(&[&[0, 255], &[1, 0]]).is_ok());
-        assert!(copies(&[&[], &[1]]).is_ok());
+        let replicas = |lists: &[&[u8]]| several(&[1, 2], "replicas", serde_json::json!(lists));
+        assert!(replicas(&[&[0, 255], &[1, 0]]).is_ok());
+        assert!(replicas(&[&[], &[1]]).is_ok());
         for (lists, words) in [
             (&[][..], "has 0 copies"),
             (&[&[0][..]; 5], "has 5 copies"),
@@ -359,11 +366,11 @@ mod tests {
             (&[&[0, 255], &[1, 255]], "no copy of extent 1"),
             (&[&[0], &[2]], "a copy on the 3th of 2 drives of extent 0"),
         ] {
-            let error = copies(lists).unwrap_err();
+            let error = replicas(lists).unwrap_err();
             assert!(error.contains(words), "{lists:?}: {error}");
         }
         let forgotten =
-            |lists: &[&[u8]]| several(&[1, u128::MAX, u128::MAX], "copies", serde_json::json!(lists));
+            |lists: &[&[u8]]| several(&[1, u128::MAX, u128::MAX], "replicas", serde_json::json!(lists));
         assert!(forgotten(&[&[0, 0]]).is_ok());
         let error = forgotten(&[&[0, 0], &[255, 2]]).unwrap_err();
         assert!(error.contains("a copy on a drive that is forgotten of extent 1"), "{error}");
@@ -380,7 +387,7 @@ mod tests {
         let mirrored = Placement::of(&[vec![drive(1), drive(2)], vec![drive(2), drive(3)]]).unwrap();
         assert_eq!(mirrored.bytes_on(drive(2), EXTENT_BYTES + 4096), EXTENT_BYTES + 4096);
         assert_eq!(
-            mirrored.drives_by_copy(2 * EXTENT_BYTES),
+            mirrored.drives_by_replica(2 * EXTENT_BYTES),
             [vec![drive(1), drive(2)], vec![drive(2), drive(3)]]
         );
     }
@@ -388,13 +395,13 @@ mod tests {
     /// Extents with 1 to 3 copies on different ones of 5 drives.
     fn extents() -> impl Strategy<Value = Vec<Vec<DriveId>>> {
         let homes = (Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 1usize..4);
-        let homes = homes.prop_map(|(order, copies)| order.into_iter().take(copies).map(drive).collect());
+        let homes = homes.prop_map(|(order, replicas)| order.into_iter().take(replicas).map(drive).collect());
         prop::collection::vec(homes, 0..9)
     }
 
     /// The drives of all copies of each extent.
     fn homes(placement: &Placement, count: usize) -> Vec<Vec<DriveId>> {
-        let of = |extent| placement.copies_of(extent).map(|(_, drive)| drive).collect();
+        let of = |extent| placement.replicas_of(extent).map(|(_, drive)| drive).collect();
         (0..count as u64).map(of).collect()
     }
 
@@ -409,16 +416,16 @@ mod tests {
         let is_forgotten = placement.forget(oracle.len() as u64, drive);
         prop_assert_eq!(is_forgotten, before.names(drive) && !is_needed);
         prop_assert_eq!(placement.names(drive), before.names(drive) && !is_forgotten);
-        prop_assert_eq!(placement.copies(), before.copies());
+        prop_assert_eq!(placement.replicas(), before.replicas());
         let left: Vec<_> = before.places().map(|place| place.filter(|known| *known != drive)).collect();
         let same = if is_forgotten { left } else { before.places().collect() };
         prop_assert_eq!(placement.places().collect::<Vec<_>>(), same);
         let compacted = placement.clone().compacted();
         prop_assert_eq!((compacted.gone_count(), compacted.drives()), (0, placement.drives()));
         prop_assert_eq!(compacted.check(), Ok(()));
-        prop_assert_eq!(compacted.has_copies(), placement.has_copies());
+        prop_assert_eq!(compacted.has_replicas(), placement.has_replicas());
         let by_number = |placement: &Placement| -> Vec<Vec<(usize, DriveId)>> {
-            (0..oracle.len() as u64).map(|extent| placement.copies_of(extent).collect()).collect()
+            (0..oracle.len() as u64).map(|extent| placement.replicas_of(extent).collect()).collect()
         };
         prop_assert_eq!(by_number(&compacted), by_number(placement));
         Ok(())

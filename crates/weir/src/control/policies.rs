@@ -340,7 +340,7 @@ impl Control {
         self.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
         self.update(|model| {
             model.remove_group(record.id);
-            model.accounts.forget(record.id);
+            model.group_totals.forget(record.id);
         });
         self.data_plane.forget(&Scope::Group(record.id));
         Ok(())

@@ -11,7 +11,7 @@ use weir_types::bounds::QUEUE_TARGET_MAX;
 use weir_types::emulation::Capacity;
 use weir_types::{Class, DriveId, MeasuredDirection, Measurement, Name};
 
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::bounds::{OVER_COMMIT_PERCENT, OVER_PROVISION_PERCENT, RESERVE_PERCENT};
 use super::catalogue::Transaction;
 use super::drives::DriveView;
@@ -423,11 +423,11 @@ impl Control {
 
     /// An alarm for each pool of which floors claim more than there is. It follows from the records alone: it
     /// is there after a restart, and gone with its cause.
-    pub(super) fn over_commit_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn over_commit_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let pools = model.pools();
         let ledgers = pools.iter().map(|pool| (&pool.name, pool.ledger(Outlook::now(&model))));
-        let alarm = |(name, ledger): (&Name, Ledger)| StandingAlarm {
+        let alarm = |(name, ledger): (&Name, Ledger)| ActiveAlarm {
             source: AlarmSource::Ledger,
             drive: None,
             volume: None,

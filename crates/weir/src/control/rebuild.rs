@@ -107,7 +107,7 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
     let Found { drive, folder, mut copy } = found.pop().expect("a volume was found somewhere");
     let placement = &mut copy.volume.placement;
     // Copies have numbers, which their accounts know them by: these stay as they are recorded.
-    if placement.drives().len() == 1 && !placement.has_copies() {
+    if placement.drives().len() == 1 && !placement.has_replicas() {
         if let Some(other) = found.pop() {
             let (folder, other) = (folder.display(), other.folder.display());
             return Err(ControlError::invalid(format!(
@@ -123,7 +123,7 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
     match placement.drives().iter().find(|wanted| !is_found(wanted)) {
         None => Ok(copy),
         // What it lacks there is told when it is opened.
-        Some(_) if placement.has_copies() && is_covered => Ok(copy),
+        Some(_) if placement.has_replicas() && is_covered => Ok(copy),
         Some(missing) => Err(ControlError::invalid(format!(
             "volume {id} in {} has extents on drive {missing} too, where nothing of it is; \
              bring its folder there back, or move the others away to rebuild without it",

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::built_in::is_built_in;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
@@ -258,12 +258,12 @@ impl Control {
     }
 
     /// An alarm for each drive on which copies of records are not up to date, and one if that of the list of drives is not.
-    pub(super) fn record_copy_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn record_copy_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let drives = self.record_copies.drives();
         let alarm = |(id, queue): (&DriveId, &Queue)| {
             let message = queue.trouble(model.drives.get(id)?.record.name.as_str())?;
-            Some(StandingAlarm {
+            Some(ActiveAlarm {
                 source: AlarmSource::Control,
                 drive: Some(*id),
                 volume: None,

@@ -14,14 +14,14 @@ use weir_types::{BackgroundKind, Name, VolumeId};
 use weir_volume::mirror::{Damaged, Seals};
 
 use super::Control;
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::background::BackgroundJob;
 use super::catalogue::{Entry, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, keys};
 use crate::dataplane::{ProgressSnapshot, ScrubEnd, ScrubProgress, ScrubSnapshot};
-use crate::statistics::RestSnapshot;
+use crate::statistics::RestCounters;
 use crate::store::sums::{self, sums_file_name};
 
 /// How long whoever gives up a scrub waits until it has ended: what is under way comes to its end first.
@@ -84,7 +84,7 @@ pub struct ScrubView {
     /// What it has counted.
     pub counted: ScrubSnapshot,
     /// What is known of the volume at rest, whoever found it.
-    pub rest: RestSnapshot,
+    pub rest: RestCounters,
 }
 
 /// A scrub that goes on.
@@ -113,7 +113,7 @@ impl Scrubs {
 
 impl ScrubRecord {
     fn new(scrub: &RunningScrub, end: ScrubEnd) -> ScrubRecord {
-        let counted = scrub.progress.snapshot();
+        let counted = scrub.progress.counters();
         ScrubRecord {
             state: match end {
                 ScrubEnd::Completed => ScrubState::Completed,
@@ -143,7 +143,7 @@ impl ScrubRecord {
 }
 
 impl ScrubView {
-    fn never(volume: &VolumeRecord, rest: RestSnapshot) -> ScrubView {
+    fn never(volume: &VolumeRecord, rest: RestCounters) -> ScrubView {
         ScrubView {
             volume: volume.id,
             tenant: volume.tenant.clone(),
@@ -156,10 +156,10 @@ impl ScrubView {
         }
     }
 
-    fn of(volume: &VolumeRecord, scrubs: &Scrubs, rest: RestSnapshot) -> ScrubView {
+    fn of(volume: &VolumeRecord, scrubs: &Scrubs, rest: RestCounters) -> ScrubView {
         let view = ScrubView::never(volume, rest);
         if let Some(RunningScrub { begun_at, progress }) = scrubs.running().get(&volume.id).cloned() {
-            let counted = progress.snapshot();
+            let counted = progress.counters();
             let state = if counted.elapsed_ns.is_some() { ScrubState::Running } else { ScrubState::Waiting };
             return ScrubView { state, begun_at: Some(begun_at), counted, ..view };
         }
@@ -181,8 +181,8 @@ impl Control {
                 Vec::new()
             });
             for extent in extents {
-                let mut copies = volume.placement.copies_of(extent.into());
-                let Some((slot, _)) = copies.find(|(_, home)| *home == drive) else { continue };
+                let mut replicas = volume.placement.replicas_of(extent.into());
+                let Some((slot, _)) = replicas.find(|(_, home)| *home == drive) else { continue };
                 let path = folder.join(sums_file_name(extent.into()));
                 let seals = sums::read_seals(&path).inspect_err(|error| {
                     tracing::warn!(volume = %volume.id, extent, %error, "cannot read {}", path.display());
@@ -317,7 +317,7 @@ impl Control {
     pub(super) fn scrub_jobs(&self, model: &Model) -> Vec<BackgroundJob> {
         let job = |(id, scrub): (&VolumeId, &RunningScrub)| {
             let volume = &model.volumes.get(id)?.record;
-            let counted = scrub.progress.snapshot();
+            let counted = scrub.progress.counters();
             Some(BackgroundJob {
                 id: *id,
                 kind: BackgroundKind::Scrub,
@@ -340,25 +340,25 @@ impl Control {
     }
 
     /// An alarm for each extent with blocks of which no copy is known to be good. They stand until these are overwritten.
-    pub(super) fn scrub_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn scrub_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let of_volume = |(id, open): (&VolumeId, &Arc<crate::statistics::VolumeStatistics>)| {
             let id = *id;
-            let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| StandingAlarm {
+            let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| ActiveAlarm {
                 source: AlarmSource::Scrub,
                 drive: None,
                 volume: Some(id),
                 extent: Some(extent.into()),
                 message: damage_words(extent, &damaged),
             };
-            open.rest.snapshot().damaged.into_iter().map(alarm)
+            open.rest.counters().damaged.into_iter().map(alarm)
         };
         model.open.iter().flat_map(of_volume).collect()
     }
 }
 
-fn rest_of(model: &Model, volume: &VolumeRecord) -> RestSnapshot {
-    model.open.get(&volume.id).map(|open| open.rest.snapshot()).unwrap_or_default()
+fn rest_of(model: &Model, volume: &VolumeRecord) -> RestCounters {
+    model.open.get(&volume.id).map(|open| open.rest.counters()).unwrap_or_default()
 }
 
 /// Where a block of an extent lies in its volume, in bytes.

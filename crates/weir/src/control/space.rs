@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::Control;
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
 use super::catalogue::{CATALOGUE_BYTES_MIN, CatalogueFault};
 use crate::store::space::{Obstacle, Space};
@@ -28,9 +28,9 @@ impl StateFilesystem {
 
 impl Control {
     /// Why no change is accepted now, if that is known.
-    pub(super) fn state_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn state_alarms(&self) -> Vec<ActiveAlarm> {
         let why = why_unwritable(self.state_filesystem.seen().as_ref(), self.catalogue.fault());
-        let alarm = |why| StandingAlarm {
+        let alarm = |why| ActiveAlarm {
             source: AlarmSource::Catalogue,
             volume: None,
             drive: None,

@@ -66,9 +66,9 @@ pub fn count_domains<'a>(domains: impl Iterator<Item = &'a Domain>) -> (usize, u
 /// Chooses drives for new extents with so many copies: the copies of each on different drives, in as many zones as can
 /// be, then in as many racks, then each where the least would be provisioned for the drive's size, the first of equals,
 /// so that drives fill up alike. Empty if there are fewer drives than copies.
-pub fn spread(count: u64, copies: usize, rooms: &[Room]) -> Vec<Vec<DriveId>> {
+pub fn spread(count: u64, replicas: usize, rooms: &[Room]) -> Vec<Vec<DriveId>> {
     let all: Vec<usize> = (0..rooms.len()).collect();
-    spread_among(count, &vec![all; copies], rooms)
+    spread_among(count, &vec![all; replicas], rooms)
 }
 
 /// Chooses drives as [`spread`] does where each copy has drives of its own to choose from, given by their places among
@@ -91,10 +91,10 @@ pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec
 }
 
 /// All orders of so many copies, of which there are few.
-fn orders(copies: usize) -> Vec<Vec<usize>> {
-    let Some(last) = copies.checked_sub(1) else { return vec![Vec::new()] };
+fn orders(replicas: usize) -> Vec<Vec<usize>> {
+    let Some(last) = replicas.checked_sub(1) else { return vec![Vec::new()] };
     let with_last = |order: Vec<usize>| {
-        (0..copies).rev().map(move |at| {
+        (0..replicas).rev().map(move |at| {
             let mut order = order.clone();
             order.insert(at, last);
             order
@@ -137,10 +137,10 @@ fn choose_in_order(
     rooms: &[Room],
 ) -> ((usize, usize), Vec<usize>) {
     let mut chosen: Vec<usize> = Vec::with_capacity(order.len());
-    let mut by_copy = vec![0; order.len()];
+    let mut by_replica = vec![0; order.len()];
     let mut all_shared = (0, 0);
-    for copy in order {
-        let others = among[*copy].iter().copied().filter(|drive| !chosen.contains(drive));
+    for replica in order {
+        let others = among[*replica].iter().copied().filter(|drive| !chosen.contains(drive));
         let next = others.min_by(|one, other| {
             let shared = |drive: &usize| domains.shared(&chosen, *drive);
             shared(one).cmp(&shared(other)).then_with(|| by_fullness(&rooms[*one], &rooms[*other]))
@@ -149,9 +149,9 @@ fn choose_in_order(
         let (zones, racks) = domains.shared(&chosen, next);
         all_shared = (all_shared.0 + zones, all_shared.1 + racks);
         chosen.push(next);
-        by_copy[*copy] = next;
+        by_replica[*replica] = next;
     }
-    (all_shared, by_copy)
+    (all_shared, by_replica)
 }
 
 /// Chooses a drive for one more copy beside others: in another zone than they if it can be, then in another rack, then
@@ -211,8 +211,8 @@ mod tests {
     }
 
     /// All ways to choose so many of the drives.
-    fn choices(rooms: &[Room], copies: usize) -> Vec<Vec<&Room>> {
-        let all = (0_u32..1 << rooms.len()).filter(|bits| bits.count_ones() as usize == copies);
+    fn choices(rooms: &[Room], replicas: usize) -> Vec<Vec<&Room>> {
+        let all = (0_u32..1 << rooms.len()).filter(|bits| bits.count_ones() as usize == replicas);
         let of = |bits: u32| {
             rooms.iter().enumerate().filter(move |(at, _)| bits & (1 << at) != 0).map(|(_, room)| room)
         };
@@ -221,14 +221,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn copies_are_as_far_apart_as_any_choice_could_be_and_then_on_the_emptiest_drives(
+        fn replicas_are_as_far_apart_as_any_choice_could_be_and_then_on_the_emptiest_drives(
             drives in prop::collection::vec((0u32..3, 0u32..3, 1u64..50, 0u64..50), 1..7),
-            copies in 1usize..4,
+            replicas in 1usize..4,
             count in 1u64..6,
         ) {
             let mut rooms = rooms(&drives);
-            let chosen = spread(count, copies, &rooms);
-            if rooms.len() < copies {
+            let chosen = spread(count, replicas, &rooms);
+            if rooms.len() < replicas {
                 prop_assert!(chosen.is_empty());
                 return Ok(());
             }
@@ -237,13 +237,13 @@ mod tests {
             prop_assert_eq!(chosen.len() as u64, count);
             for homes in chosen {
                 let homes: BTreeSet<DriveId> = homes.into_iter().collect();
-                prop_assert_eq!(homes.len(), copies, "copies are on different drives");
+                prop_assert_eq!(homes.len(), replicas, "copies are on different drives");
                 let (taken, others): (Vec<&Room>, Vec<&Room>) =
                     rooms.iter().partition(|room| homes.contains(&room.drive));
-                let best = choices(&rooms, copies).iter().map(|choice| different(choice)).max();
+                let best = choices(&rooms, replicas).iter().map(|choice| different(choice)).max();
                 prop_assert_eq!(Some(different(&taken)), best);
                 // None of them could be on an emptier drive without their being closer together.
-                for (at, other) in (0..copies).flat_map(|at| others.iter().map(move |other| (at, *other))) {
+                for (at, other) in (0..replicas).flat_map(|at| others.iter().map(move |other| (at, *other))) {
                     let mut swapped = taken.clone();
                     swapped[at] = other;
                     let is_as_far = Some(different(&swapped)) == best;
@@ -278,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn copies_of_different_classes_share_no_zone_where_none_need_to(
+        fn replicas_of_different_classes_share_no_zone_where_none_need_to(
             drives in prop::collection::vec((0usize..3, 0u32..4), 1..9),
             classes in prop::collection::vec(0usize..3, 1..4),
         ) {

@@ -11,7 +11,7 @@ use super::error::Outcome;
 use super::model::{Model, Versioned};
 use super::records::{PolicyGroupRecord, VolumeRecord};
 use super::totals::Totals;
-use crate::statistics::VolumeSnapshot;
+use crate::statistics::VolumeCounters;
 
 /// What one volume did so far.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct VolumeSample {
     /// The policy group that it is bound to.
     pub policy: Option<Name>,
     /// What was counted.
-    pub snapshot: VolumeSnapshot,
+    pub counters: VolumeCounters,
 }
 
 /// What the members of one policy group did so far while they were members.
@@ -42,7 +42,7 @@ pub struct PolicyGroupSample {
 impl Model {
     /// What a volume did so far.
     pub fn volume_totals(&self, volume: VolumeId) -> Totals {
-        self.open.get(&volume).map(|statistics| Totals::from(&statistics.snapshot())).unwrap_or_default()
+        self.open.get(&volume).map(|statistics| Totals::from(&statistics.counters())).unwrap_or_default()
     }
 
     /// Number of volumes by policy group.
@@ -66,8 +66,8 @@ impl Control {
         let sample = |id: &VolumeId| {
             let volume = Arc::clone(model.volumes.get(id)?);
             let policy = model.policy_of(&volume.record).map(|group| group.name.clone());
-            let snapshot = model.open.get(id).map(|s| s.snapshot()).unwrap_or_default();
-            Some(VolumeSample { volume, policy, snapshot })
+            let counters = model.open.get(id).map(|statistics| statistics.counters()).unwrap_or_default();
+            Some(VolumeSample { volume, policy, counters })
         };
         Ok(ids.iter().filter_map(sample).collect())
     }
@@ -88,7 +88,7 @@ impl Control {
         let depths = model.queue_depths();
         let sample = |record: PolicyGroupRecord, workloads| {
             let (queue_depth, queue_depth_delayed) = depths.get(&record.id).copied().unwrap_or_default();
-            let totals = model.accounts.totals(record.id, |volume| model.volume_totals(volume));
+            let totals = model.group_totals.totals(record.id, |volume| model.volume_totals(volume));
             PolicyGroupSample { record, workloads, totals, queue_depth, queue_depth_delayed }
         };
         Ok(views.map(|view| sample(view.record, view.workloads)).collect())

@@ -1,6 +1,6 @@
 //! Totals of requests that can be added and subtracted: the form in which statistics leave the daemon.
 
-use crate::statistics::{Bucket, OperationSnapshot, SIZES, TimeByCause, VolumeSnapshot};
+use crate::statistics::{Bucket, OperationCounters, SIZES, TimeByCause, VolumeCounters};
 
 /// Totals of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,26 +32,26 @@ pub struct Totals {
     pub other: OperationTotals,
 }
 
-impl From<&OperationSnapshot> for OperationTotals {
-    fn from(snapshot: &OperationSnapshot) -> OperationTotals {
+impl From<&OperationCounters> for OperationTotals {
+    fn from(counters: &OperationCounters) -> OperationTotals {
         OperationTotals {
-            operations: snapshot.latency.count(),
-            bytes: snapshot.bytes,
-            errors: snapshot.errors,
-            delayed: snapshot.delayed,
-            time: snapshot.by_cause(),
-            sizes: snapshot.sizes,
-            latency: snapshot.latency.buckets().collect(),
+            operations: counters.latency.count(),
+            bytes: counters.bytes,
+            errors: counters.errors,
+            delayed: counters.delayed,
+            time: counters.by_cause(),
+            sizes: counters.sizes,
+            latency: counters.latency.buckets().collect(),
         }
     }
 }
 
-impl From<&VolumeSnapshot> for Totals {
-    fn from(snapshot: &VolumeSnapshot) -> Totals {
+impl From<&VolumeCounters> for Totals {
+    fn from(counters: &VolumeCounters) -> Totals {
         Totals {
-            read: (&snapshot.read).into(),
-            write: (&snapshot.write).into(),
-            other: (&snapshot.other).into(),
+            read: (&counters.read).into(),
+            write: (&counters.write).into(),
+            other: (&counters.other).into(),
         }
     }
 }
@@ -115,15 +115,15 @@ mod tests {
             statistics.write.record(Served { floors_ns: 7, media_ns: 500, ..served });
         };
         serve(1_000, 100);
-        let first = Totals::from(&statistics.snapshot());
+        let first = Totals::from(&statistics.counters());
         serve(2_000, 5_000);
-        let mut since = Totals::from(&statistics.snapshot());
+        let mut since = Totals::from(&statistics.counters());
         since.subtract(&first);
         let expected =
             TimeByCause { delayed_ns: 10, floors_ns: 7, queue_ns: 1_983, ..TimeByCause::default() };
         assert_eq!((since.write.time, since.write.time.sum_ns()), (expected, 2_000));
         since.add(&first);
-        assert_eq!(since.write.time.sum_ns(), statistics.snapshot().write.latency.sum_ns);
+        assert_eq!(since.write.time.sum_ns(), statistics.counters().write.latency.sum_ns);
         assert_eq!(since.write.sizes, [0, 0, 0, 2, 0]);
     }
 
@@ -148,9 +148,9 @@ mod tests {
             statistics.read.record(Served { bytes: 4096, latency_ns, delayed_ns: 10, ..Served::default() })
         };
         serve(1_000);
-        let first = Totals::from(&statistics.snapshot());
+        let first = Totals::from(&statistics.counters());
         serve(1_000_000);
-        let mut second = Totals::from(&statistics.snapshot());
+        let mut second = Totals::from(&statistics.counters());
         assert_eq!((second.read.operations, second.read.bytes, second.read.time.delayed_ns), (2, 8192, 20));
         second.subtract(&first);
         assert_eq!((second.read.operations, second.read.time.sum_ns()), (1, 1_000_000));
@@ -158,6 +158,6 @@ mod tests {
         let mut sum = Totals::default();
         sum.add(&first);
         sum.add(&second);
-        assert_eq!(sum, Totals::from(&statistics.snapshot()));
+        assert_eq!(sum, Totals::from(&statistics.counters()));
     }
 }

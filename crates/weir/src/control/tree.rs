@@ -238,9 +238,9 @@ impl<'a> PolicyTree<'a> {
         let Some(record) = self.groups.get(&group).filter(|record| record.adaptive.is_none()) else {
             return 0;
         };
-        let copies = if record.is_shared { 1 } else { self.members.get(&group).copied().unwrap_or(0) };
+        let replicas = if record.is_shared { 1 } else { self.members.get(&group).copied().unwrap_or(0) };
         if let Some(floor) = record.terms.floor.alike(kind) {
-            return floor.value().saturating_mul(copies);
+            return floor.value().saturating_mul(replicas);
         }
         let children = self.children.get(&group).into_iter().flatten();
         children.fold(0, |sum, child| sum.saturating_add(self.claim(*child, kind)))

@@ -23,7 +23,7 @@ use super::records::{
 };
 use super::scrubs::ScrubView;
 use super::{Change, Control};
-use crate::statistics::{CopySnapshot, VolumeSnapshot};
+use crate::statistics::{ReplicationCounters, VolumeCounters};
 use crate::store::extent_count;
 use refusals::{refuse_floor, refuse_more_cleanups, refuse_other_kind};
 pub(super) use refusals::{refuse_more, refuse_taken};
@@ -96,11 +96,11 @@ pub struct VolumeView {
     /// The drives that hold it, as far as they are known.
     pub drives: Vec<DriveRecord>,
     /// The drives of each copy, as far as they are known, if it has several.
-    pub copies: Vec<Vec<DriveRecord>>,
+    pub replica_drives: Vec<Vec<DriveRecord>>,
     /// How healthy it is.
     pub health: VolumeHealth,
     /// How its copies stand, if it has, or had, several.
-    pub replication: Option<CopySnapshot>,
+    pub replication: Option<ReplicationCounters>,
     /// How far copies are from where they are wished, while they are not there.
     pub moves: Option<MoveView>,
     /// What is known of it at rest, if it was ever scrubbed.
@@ -120,7 +120,7 @@ pub struct VolumeView {
     /// Bytes that are left to go over for a capture of it, if one is under way.
     pub bytes_to_capture: Option<u64>,
     /// What was counted so far; `None` if the data plane does not serve it.
-    pub snapshot: Option<VolumeSnapshot>,
+    pub counters: Option<VolumeCounters>,
 }
 
 /// A view without what must be read from the drive.
@@ -129,9 +129,9 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         record: record.clone(),
         version: model.volumes.get(&record.id).map_or(0, |volume| volume.revision),
         drives: model.drives_of(record).cloned().collect(),
-        copies: copies(model, record),
+        replica_drives: replica_drives(model, record),
         health: model.health(record, failed),
-        replication: model.open.get(&record.id).map(|open| open.copies.snapshot()).filter(is_replicated),
+        replication: model.open.get(&record.id).map(|open| open.replication.counters()).filter(is_replicated),
         moves: None,
         scrub: None,
         class: model.class_of(record),
@@ -141,23 +141,23 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         unique_bytes: None,
         snapshots: 0,
         bytes_to_capture: None,
-        snapshot: model.open.get(&record.id).map(|statistics| statistics.snapshot()),
+        counters: model.open.get(&record.id).map(|statistics| statistics.counters()),
     }
 }
 
 /// True if there is something to tell of copies.
-fn is_replicated(copies: &CopySnapshot) -> bool {
-    !copies.standings.is_empty()
+fn is_replicated(replication: &ReplicationCounters) -> bool {
+    !replication.replica_states.is_empty()
 }
 
 /// The drives of each copy, if a volume has several.
-fn copies(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>> {
-    if !record.placement.has_copies() {
+fn replica_drives(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>> {
+    if !record.placement.has_replicas() {
         return Vec::new();
     }
     let known = |drive: DriveId| model.drives.get(&drive).map(|drive| drive.record.clone());
-    let copies = record.placement.drives_by_copy(record.size_bytes).into_iter();
-    copies.map(|drives| drives.into_iter().filter_map(known).collect()).collect()
+    let replicas = record.placement.drives_by_replica(record.size_bytes).into_iter();
+    replicas.map(|drives| drives.into_iter().filter_map(known).collect()).collect()
 }
 
 /// The levels of a volume with its own terms as they are in effect, which may be some seconds old if they follow
@@ -478,11 +478,11 @@ impl Control {
         let old_count = extent_count(old_bytes);
         let epoch = change.beside(|| self.first_epoch(&record, old_count))?;
         let seats = change.beside(|| self.save_resized(old, &record, revision, epoch))?;
-        let beginnings = self.new_beginnings(&record, old_count, epoch);
+        let recovered_extents = self.new_recovered_extents(&record, old_count, epoch);
         let (layout, noted) = (self.layout(&record)?, seats.clone());
-        change.beside(|| self.data_plane.resize(record.id, size_bytes, layout, beginnings, seats))?;
+        change.beside(|| self.data_plane.resize(record.id, size_bytes, layout, recovered_extents, seats))?;
         self.journals.cut(record.id, extent_count(size_bytes));
-        noted.into_iter().for_each(|(copy, drive)| self.journals.note(record.id, copy, Some(drive)));
+        noted.into_iter().for_each(|(replica, drive)| self.journals.note(record.id, replica, Some(drive)));
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }
@@ -740,7 +740,7 @@ impl Control {
         let Some(group) = record.policy_group else { return };
         self.update(|model| {
             let now = model.volume_totals(record.id);
-            model.accounts.leave(group, record.id, now);
+            model.group_totals.leave(group, record.id, now);
         });
     }
 

@@ -18,7 +18,7 @@ use super::command::Command;
 use super::helper::Job;
 use super::reactor::Reactor;
 use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo, STALL_NS};
-use super::token::{AskNumber, CopyIndex, VolumeIndex};
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
 use crate::store::capture::Target;
 use crate::store::extent_file_name;
@@ -155,11 +155,11 @@ impl Reactor {
             };
             let (source, target) =
                 (volume.extent_path(slot, extent), folder.join(extent_file_name(extent.into())));
-            let (copy, number) = (CopyIndex { volume: index, slot }, volume.next_number());
+            let (replica, number) = (ReplicaIndex { volume: index, slot }, volume.next_number());
             step.waiting.insert(slot, (number, now_ns));
             volume.outstanding += 1;
             let (range, can_share) = ((offset, length), *can_share);
-            self.helper.submit(Job::Capture { copy, number, drive, source, target, range, can_share });
+            self.helper.submit(Job::Capture { replica, number, drive, source, target, range, can_share });
         }
         volume.capturing = Some(Capturing { step, ..capturing });
         self.go_on_with_step(index);
@@ -168,31 +168,31 @@ impl Reactor {
     /// A drive has captured a part of an extent, or could not.
     pub(super) fn capture_answered(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         number: AskNumber,
         result: Result<u32, String>,
     ) {
-        let volume = &mut self.volumes[copy.volume];
+        let volume = &mut self.volumes[replica.volume];
         let capturing = volume.capturing.as_mut();
         let is_asked = |capturing: &&mut Capturing| {
-            capturing.step.waiting.get(&copy.slot).is_some_and(|(asked, _)| *asked == number)
+            capturing.step.waiting.get(&replica.slot).is_some_and(|(asked, _)| *asked == number)
         };
         if let Some(Capturing { step, fault, .. }) = capturing.filter(is_asked) {
-            step.waiting.remove(&copy.slot);
+            step.waiting.remove(&replica.slot);
             volume.outstanding -= 1;
             match result {
                 Ok(end) => step.end = step.end.min(end),
                 Err(message) => {
                     tracing::warn!(volume = %volume.id, extent = step.extent, "{message}");
-                    step.failed.insert(copy.slot);
+                    step.failed.insert(replica.slot);
                     *fault = Some(message);
                 }
             }
-            self.go_on_with_step(copy.volume);
-        } else if !self.is_orphaned(copy, number) {
-            self.volumes[copy.volume].outstanding -= 1;
+            self.go_on_with_step(replica.volume);
+        } else if !self.is_orphaned(replica, number) {
+            self.volumes[replica.volume].outstanding -= 1;
         }
-        self.settle_volume(copy.volume);
+        self.settle_volume(replica.volume);
     }
 
     fn go_on_with_step(&mut self, index: VolumeIndex) {
@@ -238,10 +238,10 @@ impl Reactor {
     }
 
     /// A capture has come to its end.
-    pub(super) fn capture_ended(&mut self, index: VolumeIndex, copies: Option<Vec<Slots>>) {
+    pub(super) fn capture_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
         let Some(Capturing { done, fault, .. }) = self.volumes[index].capturing.take() else { return };
         let fault = || fault.unwrap_or_else(|| "no copy of an extent is left".to_owned());
-        tell(&done, copies.ok_or_else(fault));
+        tell(&done, replicas.ok_or_else(fault));
     }
 
     /// Gives up a capture of a volume, or that it is held for one, if there is any.

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
-use weir_volume::mirror::Beginning;
+use weir_volume::mirror::RecoveredExtent;
 
 use super::VolumeSpec;
 use super::background::NewCleanup;
 use super::capture::NewCapture;
 use super::connection::NewConnection;
-use super::copies::{ChangeAnswer, CopyChange};
 use super::emulation::SharedMedia;
 use super::journals::NewJournal;
 use super::recording::Tap;
 use super::refusals::OpenFile;
+use super::replicas::{ChangeAnswer, ReplicaChange};
 use super::scrubbing::ScrubProgress;
 use super::sharing::{Domain, PolicyLevel, SharedPool};
 use super::space::IsCounted;
@@ -43,9 +43,9 @@ pub(super) struct NewSize {
     pub size_bytes: u64,
     /// Those that it has, in their order, and others behind them.
     pub homes: Vec<NewHome>,
-    pub copies: Vec<Vec<u8>>,
+    pub replicas: Vec<Vec<u8>>,
     /// How extents begin that are new.
-    pub beginnings: Vec<Beginning>,
+    pub recovered_extents: Vec<RecoveredExtent>,
     /// Which copies of them are behind the journals on which drives.
     pub seats: Vec<((u32, usize), DriveId)>,
 }
@@ -96,16 +96,16 @@ pub(super) enum Command {
         done: SyncSender<()>,
     },
     /// Add, give up or take back a copy of an extent.
-    ChangeCopy {
+    ChangeReplica {
         volume: VolumeId,
-        copy: (u32, usize),
-        change: CopyChange,
+        replica: (u32, usize),
+        change: ReplicaChange,
         done: SyncSender<ChangeAnswer>,
     },
     /// A copy that was added is recorded.
     ConfirmAdded {
         volume: VolumeId,
-        copy: (u32, usize),
+        replica: (u32, usize),
     },
     /// Use one more journal.
     AddJournal {
@@ -156,9 +156,9 @@ pub(super) enum Command {
         drive: DriveId,
         done: SyncSender<Vec<OpenFile>>,
     },
-    Retire {
+    FailReplica {
         volume: VolumeId,
-        copy: (u32, usize),
+        replica: (u32, usize),
         message: String,
     },
     GiveUpJournal {

@@ -86,7 +86,7 @@ impl ActiveRequest {
 
     /// Accounts for the time since the last operation of this request ended, by what the one that has ended now
     /// did in it: operations overlap, and no time counts twice.
-    pub fn account(&mut self, now_ns: u64, operation: Spent) {
+    pub fn metadata(&mut self, now_ns: u64, operation: Spent) {
         let open_ns = now_ns.saturating_sub(self.accounted_ns);
         let media_ns = operation.media_ns.min(open_ns);
         let queue_ns = operation.queue_ns.min(open_ns - media_ns);

@@ -16,7 +16,7 @@ use super::reactor::Reactor;
 use super::refusals::permission;
 use super::served_volume::{Home, Purpose, ServedVolume};
 use super::space::{Permission, TakenSpace};
-use super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
+use super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
 
 impl Reactor {
     /// Carries out everything that a volume has asked for, and what follows from it at once, in the order in which it was
@@ -41,16 +41,16 @@ impl Reactor {
                         volume.line_of(slot, extent).expect("the mirror acts on copies that there are");
                     volume.begin_operation((slot, extent), operation, owner, home);
                 }
-                self.queue_for_media(CopyIndex { volume: index, slot }, action);
+                self.queue_for_media(ReplicaIndex { volume: index, slot }, action);
             }
             Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
-            Effect::Note(request) => self.note_account(index, *request),
+            Effect::Note(request) => self.note_metadata(index, *request),
             Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
                 let owner = self.volumes[index].take_owner(operation, source);
                 match owner.purpose {
                     Purpose::Client(ticket) => self.operation_done(ticket, owner, result),
-                    Purpose::Copying { extent, slot } => self.copied(index, (extent, slot), owner, result),
+                    Purpose::Resync { extent, slot } => self.copied(index, (extent, slot), owner, result),
                     Purpose::Scrubbing { extent } => self.piece_scrubbed(index, extent, owner),
                 }
             }
@@ -64,21 +64,21 @@ impl Reactor {
             Effect::Capture { extent, slots, offset, length } => {
                 self.capture(index, extent, slots, (offset, length));
             }
-            Effect::Captured { copies } => self.capture_ended(index, copies),
+            Effect::Captured { replicas } => self.capture_ended(index, replicas),
             Effect::RecordFailure { extent } => self.record_failure(index, extent),
             Effect::Fell { slot, extent, .. } => self.fell(index, slot, extent),
-            Effect::Stands { extent, standings, .. } => self.stands(index, extent, standings),
+            Effect::Stands { extent, replica_states, .. } => self.stands(index, extent, replica_states),
         }
     }
 
     /// Tells a volume what came of an action on one of its copies.
-    pub(super) fn tell(&mut self, copy: CopyIndex, answer: Answer) {
-        let volume = &mut self.volumes[copy.volume];
-        volume.mirror.answer(copy.slot, answer, &mut volume.effects);
+    pub(super) fn tell(&mut self, replica: ReplicaIndex, answer: Answer) {
+        let volume = &mut self.volumes[replica.volume];
+        volume.mirror.answer(replica.slot, answer, &mut volume.effects);
     }
 
-    pub(super) fn submit(&mut self, copy: CopyIndex, action: Action) {
-        let CopyIndex { volume: index, slot } = copy;
+    pub(super) fn submit(&mut self, replica: ReplicaIndex, action: Action) {
+        let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
         let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
@@ -86,8 +86,8 @@ impl Reactor {
             let is_refused = volume.homes[journal].is_away && !matches!(action, Action::Sync { .. });
             let number = number_of(volume, slot, &action, (self.now_ns, None));
             return match is_refused {
-                true => self.refuse_action(copy, number, &action, Fault::Away),
-                false => self.ask_journal(copy, number, &action),
+                true => self.refuse_action(replica, number, &action, Fault::Away),
+                false => self.ask_journal(replica, number, &action),
             };
         }
         let Home { is_away, is_counted, .. } = &volume.homes[home];
@@ -95,71 +95,72 @@ impl Reactor {
             Permission::Granted(taken) => {
                 let asked_ns = volume.emulated.submit(self.now_ns, home, slot, &action);
                 let number = number_of(volume, slot, &action, (asked_ns, taken));
-                self.act((copy, number), home, action);
+                self.act((replica, number), home, action);
             }
             Permission::Refused(fault) => {
                 let number = number_of(volume, slot, &action, (self.now_ns, None));
-                self.refuse_action(copy, number, &action, fault);
+                self.refuse_action(replica, number, &action, fault);
             }
             Permission::AfterALook => {
                 let number = number_of(volume, slot, &action, (self.now_ns, None));
-                self.look_for_space((copy, number), home, action);
+                self.look_for_space((replica, number), home, action);
             }
         }
     }
 
     /// Has the file of an extent carry out an action that was asked for under a number.
-    pub(super) fn act(&mut self, (copy, number): (CopyIndex, AskNumber), home: usize, action: Action) {
-        let CopyIndex { volume: index, slot } = copy;
+    pub(super) fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
+        let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
         match action {
             Action::Open { extent, .. } => {
                 volume.note_journaled_pieces(slot, extent);
                 let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
-                self.helper.submit(Job::Open { copy, number, drive, extent, path });
+                self.helper.submit(Job::Open { replica, number, drive, extent, path });
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let file = volume.file(slot, extent);
                 let target = volume.lend_target(slot, operation, false, &self.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let token = Token::Operation(copy, operation, number);
+                let token = Token::Operation(replica, operation, number);
                 self.ring.read(token, &file, offset.into(), target, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let (file, payload) = (volume.file(slot, extent), volume.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let token = Token::Operation(copy, operation, number);
+                let token = Token::Operation(replica, operation, number);
                 self.ring.write(token, &file, offset.into(), payload, range, is_durable);
             }
-            Action::ReadEdge { operation, extent, edge } => self.read_edge(copy, operation, extent, edge),
+            Action::ReadEdge { operation, extent, edge } => self.read_edge(replica, operation, extent, edge),
             Action::Allocate { extent, generation, piece } => {
-                let token = Token::Allocate { copy, number, file: (extent, generation), piece };
+                let token = Token::Allocate { replica, number, file: (extent, generation), piece };
                 let file = volume.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
                 self.ring.place(token, &file, offset, ALLOCATION_BYTES, Placement::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
-                let (file, token) = (volume.file(slot, extent), Token::Operation(copy, operation, number));
+                let (file, token) = (volume.file(slot, extent), Token::Operation(replica, operation, number));
                 self.ring.place(token, &file, offset.into(), length.into(), Placement::Release);
             }
             Action::Zero { operation, .. } => {
                 let step = volume.homes[home].filesystem.first(true);
-                self.zero(copy, operation, step);
+                self.zero(replica, operation, step);
             }
             Action::Sync { extent, generation } => {
-                let token = Token::Sync { copy, number, file: (extent, generation) };
+                let token = Token::Sync { replica, number, file: (extent, generation) };
                 self.ring.sync(token, &volume.file(slot, extent));
             }
-            Action::Done { .. } | Action::Flushed { .. } | Action::Retire { .. } => {
+            Action::Done { .. } | Action::Flushed { .. } | Action::FailReplica { .. } => {
                 unreachable!("ends are not submitted")
             }
         }
     }
 
     /// Takes a step of zeroing.
-    fn zero(&mut self, copy: CopyIndex, operation: OperationId, step: Step) {
-        let volume = &mut self.volumes[copy.volume];
-        let Some(Action::Zero { extent, offset, length, .. }) = volume.mirror.zeroing(copy.slot, operation)
+    fn zero(&mut self, replica: ReplicaIndex, operation: OperationId, step: Step) {
+        let volume = &mut self.volumes[replica.volume];
+        let Some(Action::Zero { extent, offset, length, .. }) =
+            volume.mirror.zeroing(replica.slot, operation)
         else {
             unreachable!("only what zeroes takes steps")
         };
@@ -168,36 +169,36 @@ impl Reactor {
             Step::Release | Step::ReleaseFirst => Placement::Release,
             Step::ReserveAgain => Placement::Reserve,
         };
-        let file = volume.file(copy.slot, extent);
-        let token = Token::Zero(copy, operation, volume.context(copy.slot, operation).number, step);
+        let file = volume.file(replica.slot, extent);
+        let token = Token::Zero(replica, operation, volume.context(replica.slot, operation).number, step);
         self.ring.place(token, &file, offset.into(), length.into(), placement);
     }
 
     /// A step of zeroing has ended; the operation's home, if that was the last one and others wait there.
     pub(super) fn zeroed(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         operation: OperationId,
         step: Step,
         result: Result<u32, Fault>,
     ) -> Option<usize> {
-        let volume = &mut self.volumes[copy.volume];
-        let home = volume.context(copy.slot, operation).home;
+        let volume = &mut self.volumes[replica.volume];
+        let home = volume.context(replica.slot, operation).home;
         match volume.homes[home].filesystem.next(step, result) {
             Next::Ask(step) => {
                 volume.outstanding += 1;
                 // The drive has answered: for the next answer it has its time again.
-                volume.context(copy.slot, operation).asked_ns = self.now_ns;
-                self.zero(copy, operation, step);
+                volume.context(replica.slot, operation).asked_ns = self.now_ns;
+                self.zero(replica, operation, step);
                 None
             }
-            Next::End(result) => self.completed(copy, operation, result),
+            Next::End(result) => self.completed(replica, operation, result),
         }
     }
 
     /// Reads a partial block into the spare end of the write's buffer.
-    fn read_edge(&mut self, copy: CopyIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
-        let CopyIndex { volume, slot } = copy;
+    fn read_edge(&mut self, replica: ReplicaIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
+        let ReplicaIndex { volume, slot } = replica;
         let volume = &mut self.volumes[volume];
         let file = volume.file(slot, extent);
         let target = volume.lend_target(slot, operation, true, &self.pool);
@@ -205,7 +206,7 @@ impl Reactor {
         let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
         self.ring.read(
-            Token::Edge(copy, operation, number, edge),
+            Token::Edge(replica, operation, number, edge),
             &file,
             edge.block_offset.into(),
             target,
@@ -223,23 +224,25 @@ impl Reactor {
             return;
         }
         let result = result.map_err(|error| self.note_fault(token, &error));
-        let (copy, waited_for) = match token {
-            Token::Operation(copy, operation, _) => {
-                (copy, self.operation_answered(copy, operation, result, Memory::of(carried)))
+        let (replica, waited_for) = match token {
+            Token::Operation(replica, operation, _) => {
+                (replica, self.operation_answered(replica, operation, result, Memory::of(carried)))
             }
-            Token::Edge(copy, operation, _, edge) => {
-                (copy, self.edge_read(copy, operation, edge, result, carried.into_target()))
+            Token::Edge(replica, operation, _, edge) => {
+                (replica, self.edge_read(replica, operation, edge, result, carried.into_target()))
             }
-            Token::Zero(copy, operation, _, step) => (copy, self.zeroed(copy, operation, step, result)),
+            Token::Zero(replica, operation, _, step) => {
+                (replica, self.zeroed(replica, operation, step, result))
+            }
             // Nobody stands in line for these.
-            Token::Allocate { copy, file: (extent, generation), piece, .. } => {
-                self.tell(copy, Answer::Allocated(extent, generation, piece));
-                (copy, None)
+            Token::Allocate { replica, file: (extent, generation), piece, .. } => {
+                self.tell(replica, Answer::Allocated(extent, generation, piece));
+                (replica, None)
             }
-            Token::Sync { copy, file: (extent, generation), .. } => {
-                let result = result.map(drop).and_then(|()| self.refuse_nameless(copy, extent));
-                self.tell(copy, Answer::Synced(extent, generation, result));
-                (copy, None)
+            Token::Sync { replica, file: (extent, generation), .. } => {
+                let result = result.map(drop).and_then(|()| self.refuse_nameless(replica, extent));
+                self.tell(replica, Answer::Synced(extent, generation, result));
+                (replica, None)
             }
             Token::Receive(_)
             | Token::ReceivePayload(_)
@@ -247,7 +250,7 @@ impl Reactor {
             | Token::Send(_)
             | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
         };
-        self.answered(copy.volume, waited_for);
+        self.answered(replica.volume, waited_for);
     }
 
     /// Something that a volume asked of its files has been answered; others wait for the media of one of its homes.
@@ -263,15 +266,15 @@ impl Reactor {
     /// True if nobody waits any more for what was asked.
     fn was_given_up(&mut self, token: Token) -> bool {
         match token {
-            Token::Operation(copy, operation, number)
-            | Token::Edge(copy, operation, number, _)
-            | Token::Zero(copy, operation, number, _) => {
-                let is_wanted = self.volumes[copy.volume].is_wanted(copy.slot, operation, number);
-                !is_wanted && self.is_orphaned(copy, number)
+            Token::Operation(replica, operation, number)
+            | Token::Edge(replica, operation, number, _)
+            | Token::Zero(replica, operation, number, _) => {
+                let is_wanted = self.volumes[replica.volume].is_wanted(replica.slot, operation, number);
+                !is_wanted && self.is_orphaned(replica, number)
             }
-            Token::Sync { copy, number, .. } | Token::Allocate { copy, number, .. } => {
-                let is_wanted = self.volumes[copy.volume].answered(copy.slot, number).is_some();
-                !is_wanted && self.is_orphaned(copy, number)
+            Token::Sync { replica, number, .. } | Token::Allocate { replica, number, .. } => {
+                let is_wanted = self.volumes[replica.volume].answered(replica.slot, number).is_some();
+                !is_wanted && self.is_orphaned(replica, number)
             }
             Token::Receive(_)
             | Token::ReceivePayload(_)
@@ -284,12 +287,12 @@ impl Reactor {
     /// The media are done with an operation, for good or ill; its home, if others wait there.
     pub(super) fn completed(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         operation: OperationId,
         result: Result<u32, Fault>,
     ) -> Option<usize> {
-        let waited_for = self.left_media(copy, operation);
-        self.tell(copy, Answer::Completed(operation, result));
+        let waited_for = self.left_media(replica, operation);
+        self.tell(replica, Answer::Completed(operation, result));
         waited_for
     }
 
@@ -304,14 +307,14 @@ impl Reactor {
             _ => Fault::Broken,
         };
         match token {
-            Token::Operation(copy, ..) | Token::Edge(copy, ..) | Token::Zero(copy, ..)
+            Token::Operation(replica, ..) | Token::Edge(replica, ..) | Token::Zero(replica, ..)
                 if fault == Fault::Broken =>
             {
-                self.volumes[copy.volume].fault_message = Some(format!("failed: {error}"));
+                self.volumes[replica.volume].fault_message = Some(format!("failed: {error}"));
             }
-            Token::Sync { copy, .. } => {
+            Token::Sync { replica, .. } => {
                 let message = format!("could not be made stable: {error}");
-                self.volumes[copy.volume].fault_message = Some(message);
+                self.volumes[replica.volume].fault_message = Some(message);
             }
             _ => {}
         }
@@ -320,55 +323,55 @@ impl Reactor {
 
     fn operation_answered(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         operation: OperationId,
         result: Result<u32, Fault>,
         memory: Option<Memory>,
     ) -> Option<usize> {
-        self.volumes[copy.volume].context(copy.slot, operation).memory = memory;
-        self.completed(copy, operation, result)
+        self.volumes[replica.volume].context(replica.slot, operation).memory = memory;
+        self.completed(replica, operation, result)
     }
 
     fn edge_read(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         operation: OperationId,
         edge: EdgeRead,
         result: Result<u32, Fault>,
         target: Option<Target>,
     ) -> Option<usize> {
-        let volume = &mut self.volumes[copy.volume];
-        let (context, owner) = volume.context_and_owner(copy.slot, operation);
+        let volume = &mut self.volumes[replica.volume];
+        let (context, owner) = volume.context_and_owner(replica.slot, operation);
         let Some(Target::Buffer(mut buffer)) = target else {
             unreachable!("an edge is read over a part of a buffer");
         };
         merge_edge(&mut buffer, owner.part, edge);
         context.memory = Some(buffer.into());
-        self.completed(copy, operation, result)
+        self.completed(replica, operation, result)
     }
 
     pub(super) fn extent_opened(
         &mut self,
-        (copy, number): (CopyIndex, AskNumber),
+        (replica, number): (ReplicaIndex, AskNumber),
         extent: u32,
         result: Result<OpenedExtent, OpenError>,
     ) {
-        let volume = &mut self.volumes[copy.volume];
-        let Some(generation) = volume.answered(copy.slot, number) else {
-            self.is_orphaned(copy, number);
+        let volume = &mut self.volumes[replica.volume];
+        let Some(generation) = volume.answered(replica.slot, number) else {
+            self.is_orphaned(replica, number);
             return;
         };
         volume.outstanding -= 1;
-        if !volume.mirror.is_current(copy.slot, extent, generation) {
-            return self.settle_volume(copy.volume);
+        if !volume.mirror.is_current(replica.slot, extent, generation) {
+            return self.settle_volume(replica.volume);
         }
         let map = match result {
             Ok(OpenedExtent { file, mut map, identity }) => {
-                volume.add_journaled_pieces(copy.slot, extent, &mut map);
+                volume.add_journaled_pieces(replica.slot, extent, &mut map);
                 let file = Descriptor::file(file);
-                volume.set_file(copy.slot, extent, Some(file.clone()));
-                volume.set_file_identity(copy.slot, extent, identity);
-                self.seat_opened(copy.volume, (extent, copy.slot), &file);
+                volume.set_file(replica.slot, extent, Some(file.clone()));
+                volume.set_file_identity(replica.slot, extent, identity);
+                self.seat_opened(replica.volume, (extent, replica.slot), &file);
                 Ok(map)
             }
             Err(OpenError { message, fault: Fault::Broken }) => {
@@ -380,17 +383,17 @@ impl Reactor {
                 Err(fault)
             }
         };
-        self.tell(copy, Answer::Opened(extent, generation, map));
-        self.carry_out(copy.volume);
-        self.settle_volume(copy.volume);
+        self.tell(replica, Answer::Opened(extent, generation, map));
+        self.carry_out(replica.volume);
+        self.settle_volume(replica.volume);
     }
 
     /// Fails what was made stable in a file that nobody can find any more.
-    fn refuse_nameless(&mut self, copy: CopyIndex, extent: u32) -> Result<(), Fault> {
-        if !self.is_nameless(copy, extent) {
+    fn refuse_nameless(&mut self, replica: ReplicaIndex, extent: u32) -> Result<(), Fault> {
+        if !self.is_nameless(replica, extent) {
             return Ok(());
         }
-        self.volumes[copy.volume].fault_message = Some("was removed while its drive was away".to_owned());
+        self.volumes[replica.volume].fault_message = Some("was removed while its drive was away".to_owned());
         Err(Fault::Broken)
     }
 

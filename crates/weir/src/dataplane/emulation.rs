@@ -144,12 +144,14 @@ pub(super) fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
 /// The volume that a completion belongs to, and what of it may be held.
 fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     match *token {
-        Token::Operation(copy, operation, _)
-        | Token::Edge(copy, operation, ..)
-        | Token::Zero(copy, operation, _, Step::Zero | Step::ReserveAgain) => {
-            Some((copy.volume, Held::Operation(copy.slot, operation)))
+        Token::Operation(replica, operation, _)
+        | Token::Edge(replica, operation, ..)
+        | Token::Zero(replica, operation, _, Step::Zero | Step::ReserveAgain) => {
+            Some((replica.volume, Held::Operation(replica.slot, operation)))
         }
-        Token::Sync { copy, file: (extent, _), .. } => Some((copy.volume, Held::Sync(copy.slot, extent))),
+        Token::Sync { replica, file: (extent, _), .. } => {
+            Some((replica.volume, Held::Sync(replica.slot, extent)))
+        }
         _ => None,
     }
 }
@@ -244,13 +246,13 @@ impl Reactor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::token::{AskNumber, CopyIndex};
+    use super::super::token::{AskNumber, ReplicaIndex};
     use super::*;
     use weir_reactor::Carried;
 
     fn completion(volume: VolumeIndex, operation: u32) -> Completion<Token> {
         let token =
-            Token::Operation(CopyIndex { volume, slot: 0 }, OperationId(operation), AskNumber::default());
+            Token::Operation(ReplicaIndex { volume, slot: 0 }, OperationId(operation), AskNumber::default());
         Completion { token, result: Ok(0), carried: Carried::Nothing }
     }
 
@@ -294,10 +296,15 @@ mod tests {
         let generation = weir_volume::Generation::default();
         assert!(work_of(0, &Action::Allocate { extent: 0, generation, piece: 0 }).is_none());
         assert!(work_of(0, &Action::Open { extent: 0, generation }).is_none());
-        let copy = CopyIndex { volume: 0, slot: 0 };
+        let replica = ReplicaIndex { volume: 0, slot: 0 };
         assert!(
-            held_of(&Token::Allocate { copy, number: AskNumber::default(), file: (0, generation), piece: 0 })
-                .is_none()
+            held_of(&Token::Allocate {
+                replica,
+                number: AskNumber::default(),
+                file: (0, generation),
+                piece: 0
+            })
+            .is_none()
         );
         assert!(held_of(&Token::Receive(0)).is_none());
     }

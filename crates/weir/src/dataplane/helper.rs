@@ -15,16 +15,16 @@ use std::time::Duration;
 use weir_reactor::{Descriptor, Waker};
 use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
-use weir_volume::mirror::{Account, MetadataFault};
+use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 use weir_volume::{AllocationMap, Fault};
 
 use super::background::{Done, Outcome, Step};
 use super::refusals::FileIdentity;
 use super::rest::{SumsAnswer, SumsJob};
 use super::space::{SpaceAnswer, SpaceJob};
-use super::token::{AskNumber, CopyIndex, VolumeIndex};
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
-use crate::store::{Condemned, account, capture, witness};
+use crate::store::{Condemned, capture, epoch_record, replica_metadata};
 
 /// How often, and after which pause, an account is written again while the system is short of something.
 const SHORTAGE_TRIES: u32 = 50;
@@ -34,23 +34,23 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// work, all of which are bounded, so the queue is.
 pub(super) enum Job {
     /// Open an extent's file and map its data.
-    Open { copy: CopyIndex, number: AskNumber, drive: DriveId, extent: u32, path: PathBuf },
+    Open { replica: ReplicaIndex, number: AskNumber, drive: DriveId, extent: u32, path: PathBuf },
     /// Tell data from holes in a range of an extent.
     Status { number: u64, drive: DriveId, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
-    Witness { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
+    EpochRecord { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
     /// Have the witness of an extent take note that its last copy in sync failed.
     Failure { volume: VolumeIndex, path: PathBuf, extent: u32 },
     /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
-    Account {
-        copy: CopyIndex,
+    ReplicaMetadata {
+        replica: ReplicaIndex,
         extent: u32,
         number: AskNumber,
         drive: DriveId,
         path: PathBuf,
-        account: Arc<Account>,
+        metadata: Arc<ReplicaMetadata>,
         /// The file is made anew, because an earlier write of it failed.
         is_anew: bool,
         due_ns: u64,
@@ -58,7 +58,7 @@ pub(super) enum Job {
     /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file, with
     /// which it can share it, or not.
     Capture {
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         number: AskNumber,
         drive: DriveId,
         source: PathBuf,
@@ -114,7 +114,7 @@ impl MetadataError {
 /// What came of a [`Job`].
 pub(super) enum Answer {
     Opened {
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         number: AskNumber,
         extent: u32,
         result: Result<OpenedExtent, OpenError>,
@@ -137,8 +137,8 @@ pub(super) enum Answer {
         extent: u32,
         result: Result<(), MetadataError>,
     },
-    Accounted {
-        copy: CopyIndex,
+    WithMetadata {
+        replica: ReplicaIndex,
         extent: u32,
         number: AskNumber,
         due_ns: u64,
@@ -146,7 +146,7 @@ pub(super) enum Answer {
     },
     /// How far in the extent it came.
     Captured {
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         number: AskNumber,
         result: Result<u32, String>,
     },
@@ -160,7 +160,7 @@ pub(super) enum Answer {
 /// done by one for all.
 pub(super) struct Helper {
     teller: Worker,
-    witness: Worker,
+    epoch_record: Worker,
     of_drives: BTreeMap<(DriveId, Duty), Worker>,
     outbox: Sender<Answer>,
     waker: Waker,
@@ -203,8 +203,8 @@ impl Helper {
     pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
         let (outbox, answers) = channel();
         let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
-        let witness = Worker::start(format!("weir-witness-{index}"), outbox.clone(), waker.clone())?;
-        Ok(Helper { teller, witness, of_drives: BTreeMap::new(), outbox, waker, answers })
+        let epoch_record = Worker::start(format!("weir-witness-{index}"), outbox.clone(), waker.clone())?;
+        Ok(Helper { teller, epoch_record, of_drives: BTreeMap::new(), outbox, waker, answers })
     }
 
     pub fn submit(&mut self, job: Job) {
@@ -212,9 +212,9 @@ impl Helper {
             Job::Open { drive, .. } => self.of_drive(drive, Duty::Open).submit(job),
             Job::Status { drive, .. } => self.of_drive(drive, Duty::Tell).submit(job),
             Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
-            Job::Witness { .. } | Job::Failure { .. } => self.witness.submit(job),
+            Job::EpochRecord { .. } | Job::Failure { .. } => self.epoch_record.submit(job),
             // In order too: one that was given up has ended before the next one of the same file begins.
-            Job::Account { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
+            Job::ReplicaMetadata { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
             Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
             // In the order in which they come: one may take the place of another.
             Job::Sums(ref sums) => self.of_drive(sums.drive, Duty::Seal).submit(job),
@@ -281,12 +281,12 @@ impl Drop for Worker {
 
 fn perform(job: Job) -> Answer {
     match job {
-        Job::Open { copy, number, extent, path, .. } => {
+        Job::Open { replica, number, extent, path, .. } => {
             let result = unless_away(&path, || open_extent(&path)).map_err(|error| OpenError {
                 message: describe(&path, &error),
                 fault: open_fault(&path, &error),
             });
-            Answer::Opened { copy, number, extent, result }
+            Answer::Opened { replica, number, extent, result }
         }
         Job::Status { number, path, offset, length, .. } => {
             let result = open_whole(&path)
@@ -302,29 +302,29 @@ fn perform(job: Job) -> Answer {
             };
             Answer::Background { operation, outcome: outcome.map_err(|error| error.to_string()) }
         }
-        Job::Witness { volume, path, extent, epoch, is_committed } => {
+        Job::EpochRecord { volume, path, extent, epoch, is_committed } => {
             let result = match is_committed {
-                false => witness::reserve(&path, extent, epoch),
-                true => witness::know(&path, extent, epoch),
+                false => epoch_record::reserve(&path, extent, epoch),
+                true => epoch_record::know(&path, extent, epoch),
             };
             let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
             Answer::Witnessed { volume, extent, result }
         }
         Job::Failure { volume, path, extent } => {
-            let result = witness::fail(&path, extent);
+            let result = epoch_record::fail(&path, extent);
             let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
             Answer::FailureRecorded { volume, extent, result }
         }
-        Job::Account { copy, extent, number, path, account, is_anew, due_ns, .. } => {
-            let write = if is_anew { account::write_anew } else { account::write };
-            let result = patiently(|| unless_away(&path, || write(&path, &account)));
+        Job::ReplicaMetadata { replica, extent, number, path, metadata, is_anew, due_ns, .. } => {
+            let write = if is_anew { replica_metadata::write_anew } else { replica_metadata::write };
+            let result = patiently(|| unless_away(&path, || write(&path, &metadata)));
             let result = result.map_err(|error| MetadataError::new("replica metadata", &path, &error));
-            Answer::Accounted { copy, extent, number, due_ns, result }
+            Answer::WithMetadata { replica, extent, number, due_ns, result }
         }
-        Job::Capture { copy, number, source, target, range, can_share, .. } => {
+        Job::Capture { replica, number, source, target, range, can_share, .. } => {
             let result = patiently(|| capture::capture(&source, &target, range, can_share));
             let result = result.map_err(|error| format!("capturing {}: {error}", source.display()));
-            Answer::Captured { copy, number, result }
+            Answer::Captured { replica, number, result }
         }
         Job::Sums(job) => Answer::Sums(Box::new(job.perform())),
         Job::Space(job) => Answer::Space(job.perform()),

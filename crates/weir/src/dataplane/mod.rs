@@ -3,13 +3,10 @@
 //! This module is the whole of what control may ask of it. Control tells it what should be served and under
 //! which limits; it never asks control anything, so a dead control plane stops no I/O.
 
-mod accounts;
 mod background;
 mod capture;
 mod command;
 mod connection;
-mod copies;
-mod copying;
 mod disk;
 mod emulation;
 mod helper;
@@ -21,7 +18,10 @@ mod reactor;
 mod receive;
 mod recording;
 mod refusals;
+mod replica_metadata;
+mod replicas;
 mod rest;
+mod resync;
 mod scrubbing;
 mod send;
 mod serve;
@@ -50,7 +50,7 @@ use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
 use weir_volume::EmulatedMedia;
-use weir_volume::mirror::{Beginning, Seals};
+use weir_volume::mirror::{RecoveredExtent, Seals};
 
 use crate::statistics::VolumeStatistics;
 use crate::store::Condemned;
@@ -89,9 +89,9 @@ pub struct VolumeSpec {
     /// Where its copies lie.
     pub layout: VolumeLayout,
     /// How the extents begin; empty if none ever had more than one copy.
-    pub beginnings: Vec<Beginning>,
+    pub recovered_extents: Vec<RecoveredExtent>,
     /// The file in which the witnesses of its accounts are kept.
-    pub witnesses: PathBuf,
+    pub epoch_records: PathBuf,
     /// What is said of copies at rest, by extent and copy; `None` where it could not be read.
     pub seals: Vec<(u32, usize, Option<Seals>)>,
 }
@@ -104,7 +104,7 @@ pub struct VolumeLayout {
     pub homes: Vec<VolumeHome>,
     /// By copy and extent the index of its drive among those, or [`NO_HOME`]. Extents beyond the list are on the first
     /// drive in the first copy, and nowhere in the others.
-    pub copies: Vec<Vec<u8>>,
+    pub replicas: Vec<Vec<u8>>,
 }
 
 /// Stands for a copy of an extent that there is not.
@@ -442,13 +442,13 @@ impl DataPlane {
         volume: VolumeId,
         size_bytes: u64,
         layout: VolumeLayout,
-        beginnings: Vec<Beginning>,
+        recovered_extents: Vec<RecoveredExtent>,
         seats: Vec<((u32, usize), DriveId)>,
     ) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         let is_spread = layout.homes.len() > 1;
         let homes = self.new_homes(&layout.homes);
-        let resizing = NewSize { size_bytes, homes, copies: layout.copies, beginnings, seats };
+        let resizing = NewSize { size_bytes, homes, replicas: layout.replicas, recovered_extents, seats };
         self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
         // On a drive that is new to it, it does not stand under its policies yet.
         if is_spread { self.bind_again(volume) } else { Ok(()) }
@@ -563,9 +563,9 @@ impl DataPlane {
 
     /// Takes a copy of an extent out of service because its file was found damaged: if it was the only one, everything
     /// on the extent fails. The fault stands in [`DataPlane::alarms`]. Doing so twice changes nothing.
-    pub fn retire(&self, volume: VolumeId, copy: (u32, usize), message: String) {
+    pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
         if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::Retire { volume, copy, message });
+            self.reactors[reactor].order(Command::FailReplica { volume, replica, message });
         }
     }
 

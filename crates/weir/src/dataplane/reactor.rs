@@ -14,7 +14,6 @@ use weir_types::VolumeId;
 use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX};
 use weir_volume::geometry::extent_count;
 
-use super::accounts::Notes;
 use super::background::Background;
 use super::command::{Binding, Command, NewHome, NewSize};
 use super::connection::{Connection, NewConnection, Outgoing};
@@ -22,6 +21,7 @@ use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
 use super::patience::Patience;
 use super::refusals::Refusals;
+use super::replica_metadata::Notes;
 use super::rest::Keeping;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
@@ -114,8 +114,8 @@ pub(super) struct Reactor {
     /// Accounts of copies that are being written.
     pub notes: Notes,
     /// Volumes with several copies, and when to look at those though nothing happened.
-    pub copied_volumes: BTreeSet<VolumeIndex>,
-    pub copying_wake_ns: Option<u64>,
+    pub resyncing_volumes: BTreeSet<VolumeIndex>,
+    pub resync_wake_ns: Option<u64>,
     pub yielding: Yielding,
     /// Work with files of checksums, and volumes that are scrubbed.
     pub keeping: Keeping,
@@ -168,8 +168,8 @@ impl Reactor {
             capture_look_ns: None,
             statuses: Statuses::default(),
             notes: Notes::default(),
-            copied_volumes: BTreeSet::new(),
-            copying_wake_ns: None,
+            resyncing_volumes: BTreeSet::new(),
+            resync_wake_ns: None,
             yielding: Yielding::default(),
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
@@ -211,8 +211,8 @@ impl Reactor {
         self.look_at_journals();
         self.look_at_background();
         self.pass_on_due_notes();
-        self.look_at_copying();
-        self.resume_copying();
+        self.look_at_resync();
+        self.resume_resync();
         self.end_due_holds();
         self.look_at_captures();
         self.look_at_statuses();
@@ -244,7 +244,7 @@ impl Reactor {
             let connections = self.connections.len();
             tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
         }
-        is_late || is_quiet && self.tidy_up_copies() && self.stop_journals()
+        is_late || is_quiet && self.tidy_up_replicas() && self.stop_journals()
     }
 
     fn wait(&mut self) {
@@ -291,7 +291,7 @@ impl Reactor {
             self.held.next_ns(),
             self.background.next_ns(),
             self.notes.next_ns(),
-            self.copying_wake_ns,
+            self.resync_wake_ns,
             self.keeping.next_ns(),
             self.scrubs.wake_ns,
             self.capture_look_ns,
@@ -322,8 +322,8 @@ impl Reactor {
                     self.add_homes(volume, homes, &[own_level(id)]);
                     journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
                     self.by_id.insert(id, volume);
-                    if self.volumes[volume].mirror.has_copies() {
-                        self.begin_copying(volume);
+                    if self.volumes[volume].mirror.has_replicas() {
+                        self.begin_resync(volume);
                     }
                     answer(done);
                 }
@@ -346,10 +346,10 @@ impl Reactor {
                     self.change_background(kind, policy);
                     answer(done);
                 }
-                Command::ChangeCopy { volume, copy, change, done } => {
-                    self.change_copy(volume, copy, change, done);
+                Command::ChangeReplica { volume, replica, change, done } => {
+                    self.change_replica(volume, replica, change, done);
                 }
-                Command::ConfirmAdded { volume, copy } => self.confirm_added(volume, copy),
+                Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
                 Command::AddJournal { volume, journal, done } => {
                     // They may have stopped waiting, as with what follows.
                     let _ = done.send(self.add_journal_to(volume, *journal));
@@ -374,7 +374,9 @@ impl Reactor {
                     // They may have stopped waiting.
                     let _ = done.send(self.open_files(drive));
                 }
-                Command::Retire { volume, copy, message } => self.retire(volume, copy, &message),
+                Command::FailReplica { volume, replica, message } => {
+                    self.fail_replica(volume, replica, &message)
+                }
                 Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
@@ -385,18 +387,20 @@ impl Reactor {
     fn take_answers(&mut self) {
         while let Some(answer) = self.helper.next_answer() {
             match answer {
-                Answer::Opened { copy, number, extent, result } => {
-                    self.extent_opened((copy, number), extent, result);
+                Answer::Opened { replica, number, extent, result } => {
+                    self.extent_opened((replica, number), extent, result);
                 }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
                 Answer::Witnessed { volume, extent, result } => self.witnessed(volume, extent, result),
                 Answer::FailureRecorded { volume, extent, result } => {
                     self.failure_recorded(volume, extent, result);
                 }
-                Answer::Accounted { copy, extent, number, due_ns, result } => {
-                    self.account_answered(due_ns, (copy, extent, number, result));
+                Answer::WithMetadata { replica, extent, number, due_ns, result } => {
+                    self.metadata_answered(due_ns, (replica, extent, number, result));
                 }
-                Answer::Captured { copy, number, result } => self.capture_answered(copy, number, result),
+                Answer::Captured { replica, number, result } => {
+                    self.capture_answered(replica, number, result)
+                }
                 Answer::Sums(answer) => self.sums_answered(*answer),
                 Answer::Space(answer) => self.space_seen(answer),
                 Answer::Status { number, result } => self.status_answered(number, result),
@@ -518,12 +522,12 @@ impl Reactor {
         answer(done);
     }
 
-    fn retire(&mut self, id: VolumeId, (extent, slot): (u32, usize), message: &str) {
+    fn fail_replica(&mut self, id: VolumeId, (extent, slot): (u32, usize), message: &str) {
         if let Some(&index) = self.by_id.get(&id) {
             let volume = &mut self.volumes[index];
             if volume.mirror.is_there(extent, slot) {
                 volume.fault_message = Some(message.to_owned());
-                volume.mirror.retire(extent, slot, &mut volume.effects);
+                volume.mirror.fail_replica(extent, slot, &mut volume.effects);
                 self.carry_out(index);
             }
         }
@@ -591,25 +595,25 @@ impl Reactor {
 
     fn take_size(&mut self, index: VolumeIndex, mut resizing: NewSize) {
         let places = self.add_new_homes(index, std::mem::take(&mut resizing.homes));
-        for home in resizing.copies.iter_mut().flatten().filter(|home| **home != NO_HOME) {
+        for home in resizing.replicas.iter_mut().flatten().filter(|home| **home != NO_HOME) {
             *home = places[usize::from(*home)];
         }
         let volume = &mut self.volumes[index];
         let seats = std::mem::take(&mut resizing.seats);
         volume.set_size(resizing);
-        for (copy, drive) in seats {
-            match volume.can_sit(copy, Some(drive)) {
-                true => volume.sit(copy, drive, None),
+        for (replica, drive) in seats {
+            match volume.can_sit(replica, Some(drive)) {
+                true => volume.sit(replica, drive, None),
                 // Its journal has failed since it was chosen.
-                false => volume.spend(copy.0, copy.1),
+                false => volume.spend(replica.0, replica.1),
             }
         }
         volume.is_cutting = false;
-        if volume.mirror.has_copies() {
+        if volume.mirror.has_replicas() {
             volume.set_read_costs();
-            volume.publish_standings();
-            self.copied_volumes.insert(index);
-            self.wake_copying();
+            volume.publish_replica_states();
+            self.resyncing_volumes.insert(index);
+            self.wake_resync();
         }
     }
 
@@ -633,7 +637,7 @@ impl Reactor {
 
     fn remove_volume(&mut self, index: VolumeIndex) {
         self.unshape(index);
-        self.copied_volumes.remove(&index);
+        self.resyncing_volumes.remove(&index);
         self.leave_drives(index);
         self.scrubs.forget(index);
         self.volumes[index].drop_scrub();

@@ -24,7 +24,7 @@ use super::command::Command;
 use super::helper::OpenError;
 use super::reactor::Reactor;
 use super::space::{IsCounted, Permission, SpaceAtHand};
-use super::token::{AskNumber, CopyIndex, VolumeIndex};
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
 /// Which file it is, whatever its name: the filesystem's number, and the file's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,16 +61,16 @@ pub struct OpenFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The copy of an extent with this number.
-    Copy(u32, usize),
+    Replica(u32, usize),
     /// The volume's write journal on its drive.
     Journal,
 }
 
 /// Something that a drive was not asked for, and is answered in the next round.
 enum Refused {
-    Operation { copy: CopyIndex, operation: OperationId, number: AskNumber, fault: Fault },
-    Allocate { copy: CopyIndex, number: AskNumber, extent: u32, piece: u32, fault: Fault },
-    Open { copy: CopyIndex, number: AskNumber, extent: u32 },
+    Operation { replica: ReplicaIndex, operation: OperationId, number: AskNumber, fault: Fault },
+    Allocate { replica: ReplicaIndex, number: AskNumber, extent: u32, piece: u32, fault: Fault },
+    Open { replica: ReplicaIndex, number: AskNumber, extent: u32 },
 }
 
 /// A reactor's refusals that are not answered yet: each belongs to an operation that is under way.
@@ -101,19 +101,19 @@ impl Reactor {
     /// Answers an action later as one that failed.
     pub(super) fn refuse_action(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         number: AskNumber,
         action: &Action,
         fault: Fault,
     ) {
         let refused = match *action {
-            Action::Open { extent, .. } => Refused::Open { copy, number, extent },
+            Action::Open { extent, .. } => Refused::Open { replica, number, extent },
             Action::Allocate { extent, piece, .. } => {
-                Refused::Allocate { copy, number, extent, piece, fault }
+                Refused::Allocate { replica, number, extent, piece, fault }
             }
             _ => {
                 let operation = action.operation().expect("all else belongs to an operation");
-                Refused::Operation { copy, operation, number, fault }
+                Refused::Operation { replica, operation, number, fault }
             }
         };
         self.refusals.0.push_back(refused);
@@ -124,19 +124,19 @@ impl Reactor {
         // What is refused in turn has its turn in the next round.
         for _ in 0..self.refusals.0.len() {
             match self.refusals.0.pop_front().expect("it was counted") {
-                Refused::Open { copy, number, extent } => {
+                Refused::Open { replica, number, extent } => {
                     let message = "its drive is away".to_owned();
                     self.extent_opened(
-                        (copy, number),
+                        (replica, number),
                         extent,
                         Err(OpenError { message, fault: Fault::Away }),
                     );
                 }
-                Refused::Allocate { copy, number, extent, piece, fault } => {
-                    self.allocation_refused((copy, number), (extent, piece), fault);
+                Refused::Allocate { replica, number, extent, piece, fault } => {
+                    self.allocation_refused((replica, number), (extent, piece), fault);
                 }
-                Refused::Operation { copy, operation, number, fault } => {
-                    self.operation_refused(copy, (operation, number), fault);
+                Refused::Operation { replica, operation, number, fault } => {
+                    self.operation_refused(replica, (operation, number), fault);
                 }
             }
         }
@@ -144,30 +144,30 @@ impl Reactor {
 
     fn allocation_refused(
         &mut self,
-        (copy, number): (CopyIndex, AskNumber),
+        (replica, number): (ReplicaIndex, AskNumber),
         (extent, piece): (u32, u32),
         fault: Fault,
     ) {
-        let Some(generation) = self.volumes[copy.volume].answered(copy.slot, number) else {
-            self.is_orphaned(copy, number);
+        let Some(generation) = self.volumes[replica.volume].answered(replica.slot, number) else {
+            self.is_orphaned(replica, number);
             return;
         };
-        self.tell(copy, Answer::Refused(extent, generation, piece, fault));
-        self.answered(copy.volume, None);
+        self.tell(replica, Answer::Refused(extent, generation, piece, fault));
+        self.answered(replica.volume, None);
     }
 
     fn operation_refused(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         (operation, number): (OperationId, AskNumber),
         fault: Fault,
     ) {
-        if !self.volumes[copy.volume].is_wanted(copy.slot, operation, number) {
-            self.is_orphaned(copy, number);
+        if !self.volumes[replica.volume].is_wanted(replica.slot, operation, number) {
+            self.is_orphaned(replica, number);
             return;
         }
-        let waited_for = self.completed(copy, operation, Err(fault));
-        self.answered(copy.volume, waited_for);
+        let waited_for = self.completed(replica, operation, Err(fault));
+        self.answered(replica.volume, waited_for);
     }
 
     /// A drive is away, or back with what it had.
@@ -179,8 +179,8 @@ impl Reactor {
             volume.homes[home].is_away = is_away;
             if is_away {
                 self.leave_to_others(index, home);
-            } else if self.copied_volumes.contains(&index) {
-                self.wake_copying();
+            } else if self.resyncing_volumes.contains(&index) {
+                self.wake_resync();
             }
         }
     }
@@ -188,12 +188,12 @@ impl Reactor {
     /// Takes copies on a home out of service that others stand in for.
     fn leave_to_others(&mut self, index: VolumeIndex, home: usize) {
         let volume = &mut self.volumes[index];
-        if !volume.mirror.has_copies() {
+        if !volume.mirror.has_replicas() {
             return;
         }
-        for (slot, extent) in volume.copies_relying_on(home) {
+        for (slot, extent) in volume.replicas_relying_on(home) {
             if volume.mirror.is_there(extent, slot) && volume.mirror.has_other(extent, slot) {
-                volume.mirror.retire(extent, slot, &mut volume.effects);
+                volume.mirror.fail_replica(extent, slot, &mut volume.effects);
             }
         }
         self.carry_out(index);
@@ -205,10 +205,10 @@ impl Reactor {
         let mut files = Vec::new();
         for (_, volume) in &self.volumes {
             let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
-            for (slot, extent) in volume.copies_at(home) {
+            for (slot, extent) in volume.replicas_at(home) {
                 files.extend(volume.file_identity(slot, extent).map(|identity| OpenFile {
                     volume: volume.id,
-                    content: Content::Copy(extent, slot),
+                    content: Content::Replica(extent, slot),
                     path: volume.extent_path(slot, extent),
                     identity,
                     size_bytes: EXTENT_BYTES,
@@ -226,12 +226,12 @@ impl Reactor {
     }
 
     /// True if a file that is open on a drive that is away has lost its last name: what is made stable there is lost.
-    pub(super) fn is_nameless(&self, copy: CopyIndex, extent: u32) -> bool {
-        let volume = &self.volumes[copy.volume];
+    pub(super) fn is_nameless(&self, replica: ReplicaIndex, extent: u32) -> bool {
+        let volume = &self.volumes[replica.volume];
         let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
-        let log = volume.journals.log_of(extent, copy.slot);
-        volume.is_away(copy.slot, extent)
-            && (is_nameless(&volume.file(copy.slot, extent)) || log.is_some_and(is_nameless))
+        let log = volume.journals.log_of(extent, replica.slot);
+        volume.is_away(replica.slot, extent)
+            && (is_nameless(&volume.file(replica.slot, extent)) || log.is_some_and(is_nameless))
     }
 }
 

@@ -9,16 +9,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_types::DriveId;
-use weir_types::bounds::{COPIES_MAX, EXTENT_BYTES};
+use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Keep, Kept, Seals, Slots, Standing};
+use weir_volume::mirror::{Keep, Kept, ReplicaState, Seals, Slots};
 
 use super::Alarm;
 use super::helper::{Job, patiently};
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::stalls::{NO_ANSWER, OrphanedIo};
-use super::token::{AskNumber, CopyIndex, VolumeIndex};
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::store::sums::{self, sums_file_name};
 
 /// What is done with the file beside one copy.
@@ -33,7 +33,7 @@ pub(super) struct SumsJob {
     /// The drive that it is on.
     pub drive: DriveId,
     keep: u64,
-    copy: CopyIndex,
+    replica: ReplicaIndex,
     number: AskNumber,
     path: PathBuf,
     work: Work,
@@ -44,7 +44,7 @@ pub(super) struct SumsJob {
 /// What came of it.
 pub(super) struct SumsAnswer {
     keep: u64,
-    copy: CopyIndex,
+    replica: ReplicaIndex,
     number: AskNumber,
     due_ns: u64,
     outcome: Outcome,
@@ -61,7 +61,7 @@ enum Outcome {
 impl SumsJob {
     /// Does it.
     pub fn perform(self) -> SumsAnswer {
-        let SumsJob { keep, copy, number, due_ns, .. } = self;
+        let SumsJob { keep, replica, number, due_ns, .. } = self;
         let path = &self.path;
         let describe = |error: std::io::Error| format!("checksums {}: {error}", path.display());
         let outcome = match self.work {
@@ -81,7 +81,7 @@ impl SumsJob {
                 written.map_or_else(|error| drop_sums(path, describe(error)), |()| Outcome::Done)
             }
         };
-        SumsAnswer { keep, copy, number, due_ns, outcome }
+        SumsAnswer { keep, replica, number, due_ns, outcome }
     }
 }
 
@@ -107,7 +107,7 @@ struct UnderWay {
     extent: u32,
     phase: Phase,
     waiting: BTreeMap<usize, AskNumber>,
-    loaded: [Option<Vec<u32>>; COPIES_MAX],
+    loaded: [Option<Vec<u32>>; REPLICAS_MAX],
     done: Slots,
     failed: Slots,
     dropped: Slots,
@@ -144,7 +144,7 @@ impl Keeping {
     fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
         let is_late = |work: &UnderWay| {
             let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
-            let has_it = |slot: usize| mirror.standings(work.extent)[slot] == Standing::InSync;
+            let has_it = |slot: usize| mirror.replica_states(work.extent)[slot] == ReplicaState::InSync;
             let can_go_on = || work.phase != Phase::Seal || work.done.iter().any(has_it);
             work.volume == volume && is_late && can_go_on()
         };
@@ -171,8 +171,9 @@ impl Reactor {
             waiting.insert(slot, number);
             let home = &volume.homes[home];
             let path = home.directory.join(sums_file_name(extent.into()));
-            let copy = CopyIndex { volume: index, slot };
-            let job = SumsJob { drive: home.drive, keep: key, copy, number, path, work, due_ns: answer_ns };
+            let replica = ReplicaIndex { volume: index, slot };
+            let job =
+                SumsJob { drive: home.drive, keep: key, replica, number, path, work, due_ns: answer_ns };
             self.helper.submit(Job::Sums(Box::new(job)));
         }
         let under_way = UnderWay {
@@ -191,7 +192,7 @@ impl Reactor {
 
     /// A helper has done something with a file.
     pub(super) fn sums_answered(&mut self, answer: SumsAnswer) {
-        let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.copy.volume].is_ending();
+        let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.replica.volume].is_ending();
         if answer.due_ns > self.now_ns && !is_ending {
             self.keeping.count += 1;
             self.keeping.held.insert((answer.due_ns, self.keeping.count), answer);
@@ -201,28 +202,28 @@ impl Reactor {
     }
 
     fn take_sums_answer(&mut self, answer: SumsAnswer) {
-        let SumsAnswer { keep, copy, number, outcome, .. } = answer;
+        let SumsAnswer { keep, replica, number, outcome, .. } = answer;
         let work = self.keeping.under_way.get_mut(&keep);
-        let Some(work) = work.filter(|work| work.waiting.get(&copy.slot) == Some(&number)) else {
-            self.is_orphaned(copy, number);
+        let Some(work) = work.filter(|work| work.waiting.get(&replica.slot) == Some(&number)) else {
+            self.is_orphaned(replica, number);
             return;
         };
-        work.waiting.remove(&copy.slot);
-        let (volume, phase) = (&mut self.volumes[copy.volume], work.phase);
+        work.waiting.remove(&replica.slot);
+        let (volume, phase) = (&mut self.volumes[replica.volume], work.phase);
         match outcome {
-            Outcome::Loaded(sums) => work.loaded[copy.slot] = sums,
-            Outcome::Done => work.done.insert(copy.slot),
+            Outcome::Loaded(sums) => work.loaded[replica.slot] = sums,
+            Outcome::Done => work.done.insert(replica.slot),
             Outcome::Dropped(message) => {
                 tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
-                work.dropped.insert(copy.slot);
+                work.dropped.insert(replica.slot);
             }
             Outcome::Failed(message) if phase == Phase::Seal => {
                 volume.fault_message = Some(format!("cannot take back its checksums: {message}"));
-                work.failed.insert(copy.slot);
+                work.failed.insert(replica.slot);
             }
             Outcome::Failed(message) => {
                 tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
-                work.failed.insert(copy.slot);
+                work.failed.insert(replica.slot);
             }
         }
         self.go_on_keeping(keep);
@@ -240,7 +241,7 @@ impl Reactor {
         volume.mirror.kept(extent, work.kept(), &mut volume.effects);
         volume.publish_rest(extent);
         if phase == Phase::Seal {
-            self.look_at_copies_again(index, extent);
+            self.look_at_replicas_again(index, extent);
         }
         self.ask_for_pieces(index);
         self.carry_out(index);
@@ -254,8 +255,8 @@ impl Reactor {
     fn tell_of_seals(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
         let volume = &mut self.volumes[index];
         if is_written && volume.seal_alarms.remove(&extent) {
-            let (id, standings) = (volume.id, volume.mirror.standings(extent));
-            if !standings.contains(&Standing::Stale) {
+            let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
+            if !replica_states.contains(&ReplicaState::Stale) {
                 self.clear_alarms(id, extent);
             }
         } else if let (false, Some(message)) = (is_written, volume.fault_message.take()) {

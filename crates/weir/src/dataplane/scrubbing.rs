@@ -84,7 +84,7 @@ pub struct ScrubSnapshot {
 
 impl ScrubProgress {
     /// What is counted now.
-    pub fn snapshot(&self) -> ScrubSnapshot {
+    pub fn counters(&self) -> ScrubSnapshot {
         let started_ns = self.started_ns.load(Relaxed);
         let (repaired, damaged) = (self.blocks_repaired.load(Relaxed), self.blocks_damaged.load(Relaxed));
         ScrubSnapshot {

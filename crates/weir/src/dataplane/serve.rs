@@ -214,7 +214,7 @@ impl Reactor {
     ) {
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
-        request.account(self.now_ns, owner.spent);
+        request.metadata(self.now_ns, owner.spent);
         match (request.request.command, result) {
             (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, owner, content),
             (command, result) => {

@@ -18,14 +18,14 @@ use weir_volume::{Generation, Mirror, OperationId};
 
 use super::capture::Capturing;
 use super::command::NewSize;
-use super::copies::AwaitedChange;
-use super::copying::Copying;
 use super::emulation::Emulated;
 use super::helper::MetadataError;
 use super::journals::VolumeJournals;
 use super::memory::Memory;
 use super::recording::Tap;
 use super::refusals::FileIdentity;
+use super::replicas::AwaitedChange;
+use super::resync::Resync;
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
 use super::space::{IsCounted, TakenSpace};
@@ -59,7 +59,7 @@ pub(super) enum Purpose {
     /// It serves a part of a client's request.
     Client(Ticket),
     /// It brings a copy of an extent up to date.
-    Copying { extent: u32, slot: usize },
+    Resync { extent: u32, slot: usize },
     /// It examines a piece of an extent.
     Scrubbing { extent: u32 },
 }
@@ -172,7 +172,7 @@ struct Asked {
 
 /// What is kept of one copy.
 #[derive(Default)]
-struct Copy {
+struct ReplicaSlot {
     /// For each extent the index of its home.
     homes: Vec<u8>,
     files: Vec<Option<Descriptor>>,
@@ -193,7 +193,7 @@ pub(super) struct ServedVolume {
     /// The drives that it is on.
     pub homes: Vec<Home>,
     /// The file in which the witnesses of its accounts are kept.
-    pub witnesses: PathBuf,
+    pub epoch_records: PathBuf,
     /// The accounts that are being written.
     pub metadata: MetadataWrites,
     /// Extents whose accounts could not be written, which an operator was told.
@@ -232,7 +232,7 @@ pub(super) struct ServedVolume {
     /// Its part in a recording, while there is one.
     pub tap: Option<Tap>,
     /// What brings its copies up to date.
-    pub copying: Copying,
+    pub resync: Resync,
     /// What is captured of it.
     pub capturing: Option<Capturing>,
     /// The scrub of it that goes on, or waits for others.
@@ -244,25 +244,25 @@ pub(super) struct ServedVolume {
     pub renewals: u64,
     /// Changes of copies that are not durably known yet: control asks for few at a time.
     pub awaited_changes: Vec<AwaitedChange>,
-    copies: Vec<Copy>,
+    replicas: Vec<ReplicaSlot>,
     owners: Vec<Option<Owner>>,
 }
 
 impl ServedVolume {
     pub fn new(spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
-        let mirror = match spec.beginnings.is_empty() {
+        let mirror = match spec.recovered_extents.is_empty() {
             true => Mirror::single(spec.size_bytes),
-            false => Mirror::new(spec.size_bytes, spec.layout.copies.len(), spec.beginnings),
+            false => Mirror::new(spec.size_bytes, spec.layout.replicas.len(), spec.recovered_extents),
         };
         let mut volume = ServedVolume {
             id: spec.id,
-            copying: Copying::new(&mirror),
+            resync: Resync::new(&mirror),
             mirror,
             scrubbing: None,
             statistics,
             shaping: None,
             homes: Vec::new(),
-            witnesses: spec.witnesses,
+            epoch_records: spec.epoch_records,
             metadata: MetadataWrites::default(),
             metadata_alarms: BTreeSet::new(),
             seal_alarms: BTreeSet::new(),
@@ -288,25 +288,25 @@ impl ServedVolume {
             last_number: 0,
             renewals: 0,
             awaited_changes: Vec::new(),
-            copies: Vec::new(),
+            replicas: Vec::new(),
             owners: Vec::new(),
         };
-        volume.set_layout(spec.layout.copies);
+        volume.set_layout(spec.layout.replicas);
         volume.take_seals(spec.seals);
         volume
     }
 
     /// Takes over where copies lie.
-    pub fn set_layout(&mut self, copies: Vec<Vec<u8>>) {
-        self.copies.resize_with(copies.len().max(self.copies.len()), Copy::default);
-        for (copy, homes) in self.copies.iter_mut().zip(copies) {
-            copy.homes = homes;
+    pub fn set_layout(&mut self, replicas: Vec<Vec<u8>>) {
+        self.replicas.resize_with(replicas.len().max(self.replicas.len()), ReplicaSlot::default);
+        for (replica, homes) in self.replicas.iter_mut().zip(replicas) {
+            replica.homes = homes;
         }
     }
 
     /// Has the fastest copies read.
     pub fn set_read_costs(&mut self) {
-        if !self.mirror.has_copies() {
+        if !self.mirror.has_replicas() {
             return;
         }
         (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
@@ -323,7 +323,7 @@ impl ServedVolume {
 
     /// Has the fastest copies of an extent read.
     pub fn set_read_costs_of(&mut self, extent: u32) {
-        for slot in 0..self.copies.len() {
+        for slot in 0..self.replicas.len() {
             let home = self.home_of(slot, extent).and_then(|home| self.homes.get(home));
             let cost = home.map_or(u32::MAX, |home| home.read_cost);
             self.mirror.set_read_cost(extent, slot, cost);
@@ -332,17 +332,17 @@ impl ServedVolume {
 
     /// Sets where one copy of one extent lies from now on.
     pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
-        self.copies.resize_with(self.copies.len().max(slot + 1), Copy::default);
+        self.replicas.resize_with(self.replicas.len().max(slot + 1), ReplicaSlot::default);
         let count = self.mirror.extents() as usize;
-        let copy = &mut self.copies[slot];
-        copy.homes.resize(count.max(copy.homes.len()), home_beyond_list(slot));
-        copy.homes[extent as usize] = home;
+        let replica = &mut self.replicas[slot];
+        replica.homes.resize(count.max(replica.homes.len()), home_beyond_list(slot));
+        replica.homes[extent as usize] = home;
         self.set_file(slot, extent, None);
     }
 
     /// The home of a copy of an extent, if there is such a copy.
     pub fn home_of(&self, slot: usize, extent: u32) -> Option<usize> {
-        let home = self.copies.get(slot)?.homes.get(extent as usize).copied();
+        let home = self.replicas.get(slot)?.homes.get(extent as usize).copied();
         let home = home.unwrap_or(home_beyond_list(slot));
         (home != NO_HOME).then_some(home.into())
     }
@@ -360,7 +360,7 @@ impl ServedVolume {
 
     /// The open file of a copy of an extent that its state calls ready.
     pub fn file(&self, slot: usize, extent: u32) -> Descriptor {
-        let file = self.copies[slot].files.get(extent as usize).and_then(Option::as_ref);
+        let file = self.replicas[slot].files.get(extent as usize).and_then(Option::as_ref);
         file.expect("a volume acts only on extents that were opened").clone()
     }
 
@@ -368,34 +368,34 @@ impl ServedVolume {
         if file.is_none() {
             self.renewals += 1;
         }
-        let (files, index) = (&mut self.copies[slot].files, extent as usize);
+        let (files, index) = (&mut self.replicas[slot].files, extent as usize);
         if files.len() <= index {
             files.resize(index + 1, None);
         }
         files[index] = file;
-        self.copies[slot].identities.remove(&extent);
+        self.replicas[slot].identities.remove(&extent);
     }
 
     /// Takes note of which file an extent was opened in.
     pub fn set_file_identity(&mut self, slot: usize, extent: u32, identity: FileIdentity) {
-        self.copies[slot].identities.insert(extent, identity);
+        self.replicas[slot].identities.insert(extent, identity);
     }
 
     /// Which file an extent was opened in, if it was.
     pub fn file_identity(&self, slot: usize, extent: u32) -> Option<FileIdentity> {
-        self.copies.get(slot)?.identities.get(&extent).copied()
+        self.replicas.get(slot)?.identities.get(&extent).copied()
     }
 
     /// The copies of extents at a home, as pairs of copy and extent.
-    pub fn copies_at(&self, home: usize) -> Vec<(usize, u32)> {
-        let all = (0..self.copies.len())
+    pub fn replicas_at(&self, home: usize) -> Vec<(usize, u32)> {
+        let all = (0..self.replicas.len())
             .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
     }
 
     /// The copies of extents that are at a home, or behind a journal there, as pairs of copy and extent.
-    pub fn copies_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
-        let all = (0..self.copies.len())
+    pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
+        let all = (0..self.replicas.len())
             .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
     }
@@ -420,18 +420,18 @@ impl ServedVolume {
 
     /// Takes over a new size; files beyond the end are closed.
     pub fn set_size(&mut self, resizing: NewSize) {
-        let NewSize { size_bytes, copies, beginnings, .. } = resizing;
+        let NewSize { size_bytes, replicas, recovered_extents, .. } = resizing;
         self.unseal_tail(size_bytes);
         self.size_bytes = size_bytes;
-        self.set_layout(copies);
-        self.mirror.resize(size_bytes, beginnings);
+        self.set_layout(replicas);
+        self.mirror.resize(size_bytes, recovered_extents);
         let count = self.mirror.extents() as usize;
         self.metadata.truncate(self.mirror.extents());
-        for copy in &mut self.copies {
-            copy.files.truncate(count);
-            copy.identities.retain(|extent, _| (*extent as usize) < count);
+        for replica in &mut self.replicas {
+            replica.files.truncate(count);
+            replica.identities.retain(|extent, _| (*extent as usize) < count);
         }
-        self.copying.look_at_all(&self.mirror);
+        self.resync.look_at_all(&self.mirror);
         self.publish_rest_of_all();
     }
 
@@ -470,7 +470,7 @@ impl ServedVolume {
         home: usize,
     ) {
         let number = self.next_number();
-        let (contexts, index) = (&mut self.copies[slot].contexts, operation.0 as usize);
+        let (contexts, index) = (&mut self.replicas[slot].contexts, operation.0 as usize);
         if contexts.len() <= index {
             contexts.resize_with(index + 1, || None);
         }
@@ -503,37 +503,37 @@ impl ServedVolume {
     ) -> AskNumber {
         let number = self.next_number();
         let asked = Asked { extent, generation, since_ns, space };
-        self.copies[slot].asked.insert(number, asked);
+        self.replicas[slot].asked.insert(number, asked);
         number
     }
 
     /// Such a question is answered: that of which file; `None` if it was given up before.
     pub fn answered(&mut self, slot: usize, number: AskNumber) -> Option<Generation> {
-        self.copies[slot].asked.remove(&number).map(|asked| asked.generation)
+        self.replicas[slot].asked.remove(&number).map(|asked| asked.generation)
     }
 
     /// Such a question has taken space, until it is answered.
     pub fn set_space(&mut self, slot: usize, number: AskNumber, space: Option<TakenSpace>) {
-        if let Some(asked) = self.copies[slot].asked.get_mut(&number) {
+        if let Some(asked) = self.replicas[slot].asked.get_mut(&number) {
             asked.space = space;
         }
     }
 
     /// True if such a question is neither answered nor given up.
     pub fn is_asked(&self, slot: usize, number: AskNumber) -> bool {
-        self.copies[slot].asked.contains_key(&number)
+        self.replicas[slot].asked.contains_key(&number)
     }
 
     /// Gives up whatever was asked of the file of an extent of a copy for no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
-        let given_up = self.copies[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
+        let given_up = self.replicas[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
         let orphaned = |asked: Asked| OrphanedIo { extent, media: None, space: asked.space };
         given_up.for_each(|(number, asked)| self.orphans.add(slot, number, orphaned(asked)));
     }
 
     /// True if what an operation of a copy was asked for under a number is still wanted.
     pub fn is_wanted(&self, slot: usize, operation: OperationId, number: AskNumber) -> bool {
-        let context = self.copies[slot].contexts.get(operation.0 as usize).and_then(Option::as_ref);
+        let context = self.replicas[slot].contexts.get(operation.0 as usize).and_then(Option::as_ref);
         context.is_some_and(|context| context.number == number)
     }
 
@@ -548,10 +548,10 @@ impl ServedVolume {
             0 => None,
             asked_ns => Some(asked_ns),
         };
-        for (slot, copy) in self.copies.iter().enumerate() {
-            let operations = copy.contexts.iter().flatten();
+        for (slot, replica) in self.replicas.iter().enumerate() {
+            let operations = replica.contexts.iter().flatten();
             let operations = operations.filter_map(|context| Some((context.extent, since_ns(context)?)));
-            let others = copy.asked.values().map(|asked| (asked.extent, asked.since_ns));
+            let others = replica.asked.values().map(|asked| (asked.extent, asked.since_ns));
             let late = operations.chain(others).filter(|(_, since_ns)| *since_ns < before_ns);
             stalled.extend(late.map(|(extent, _)| (slot, extent)));
         }
@@ -564,9 +564,9 @@ impl ServedVolume {
     /// be told to have failed. What comes back of it later is orphaned I/O.
     pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
         self.give_up_asked(slot, extent);
-        let copy = &mut self.copies[slot];
+        let replica = &mut self.replicas[slot];
         let mut operations = Vec::new();
-        for (index, context) in (0..).zip(&mut copy.contexts) {
+        for (index, context) in (0..).zip(&mut replica.contexts) {
             let Some(context) = context.take_if(|context| context.extent == extent) else { continue };
             operations.push(OperationId(index));
             let media = context.cost.map(|cost| (context.home, cost));
@@ -584,7 +584,7 @@ impl ServedVolume {
 
     /// An operation of a copy has ended, if it ever began: its owner gets what it had.
     pub fn end_operation(&mut self, slot: usize, operation: OperationId) {
-        let Some(ended) = self.copies[slot].contexts.get_mut(operation.0 as usize) else { return };
+        let Some(ended) = self.replicas[slot].contexts.get_mut(operation.0 as usize) else { return };
         let Some(context) = ended else { return };
         let owner = self.owners[context.owner.0 as usize].as_mut();
         owner.expect("an operation has an owner until it is done").gather(context);
@@ -592,13 +592,13 @@ impl ServedVolume {
     }
 
     pub fn context(&mut self, slot: usize, operation: OperationId) -> &mut Context {
-        let context = self.copies[slot].contexts[operation.0 as usize].as_mut();
+        let context = self.replicas[slot].contexts[operation.0 as usize].as_mut();
         context.expect("an operation has a context until it is done")
     }
 
     /// The context of an operation of a copy, and what both belong to.
     pub fn context_and_owner(&mut self, slot: usize, operation: OperationId) -> (&mut Context, &mut Owner) {
-        let context = self.copies[slot].contexts[operation.0 as usize].as_mut();
+        let context = self.replicas[slot].contexts[operation.0 as usize].as_mut();
         let context = context.expect("an operation has a context until it is done");
         let owner = self.owners[context.owner.0 as usize].as_mut();
         (context, owner.expect("an operation has an owner until it is done"))
@@ -613,7 +613,7 @@ impl ServedVolume {
         is_edge: bool,
         pool: &BufferPool,
     ) -> Target {
-        let is_shared = is_edge && self.copies.len() > 1;
+        let is_shared = is_edge && self.replicas.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
         let memory = match (context.memory.take(), is_shared) {
             (Some(memory), _) => Some(memory),
@@ -626,7 +626,7 @@ impl ServedVolume {
 
     /// The checksum of a part of what an operation is to write. Copies that write the same compute it once.
     pub fn checksum_of(&mut self, slot: usize, operation: OperationId, range: &Range<usize>) -> u32 {
-        let has_others = self.copies.len() > 1;
+        let has_others = self.replicas.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
         let known = owner.checksum.as_ref().filter(|(of, _)| of == range && context.memory.is_none());
         if let Some((_, checksum)) = known {
@@ -643,7 +643,7 @@ impl ServedVolume {
 
     /// What an operation writes, on its way to the kernel.
     pub fn lend_payload(&mut self, slot: usize, operation: OperationId) -> Payload {
-        let has_others = self.copies.len() > 1;
+        let has_others = self.replicas.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
         let is_for_one = owner.is_for_one(has_others);
         let payload = match context.memory.take() {

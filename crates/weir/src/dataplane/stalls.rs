@@ -14,7 +14,7 @@ use super::locked;
 use super::reactor::Reactor;
 use super::sharing::SharedPool;
 use super::space::TakenSpace;
-use super::token::{AskNumber, CopyIndex, VolumeIndex};
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
 /// How long a drive may take for an answer while others have the same, in nanoseconds: longer than a busy disk takes for
 /// all that is queued there, and shorter than what those who wait for it give up after.
@@ -78,7 +78,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.fault_message = Some(NO_ANSWER.to_owned());
         let operations = volume.give_up(slot, extent, &self.pool);
-        volume.mirror.retire(extent, slot, &mut volume.effects);
+        volume.mirror.fail_replica(extent, slot, &mut volume.effects);
         for operation in operations {
             volume.mirror.answer(slot, Answer::Completed(operation, Err(Fault::Broken)), &mut volume.effects);
         }
@@ -88,16 +88,16 @@ impl Reactor {
     }
 
     /// What was given up leaves the line without its turn, with its connection; whoever ends that settles the volume.
-    pub(super) fn is_orphaned_in_line(&mut self, copy: CopyIndex, number: AskNumber) {
-        let volume = &mut self.volumes[copy.volume];
-        let io = volume.orphans.0.remove(&(copy.slot, number));
+    pub(super) fn is_orphaned_in_line(&mut self, replica: ReplicaIndex, number: AskNumber) {
+        let volume = &mut self.volumes[replica.volume];
+        let io = volume.orphans.0.remove(&(replica.slot, number));
         debug_assert!(io.is_some(), "only what was given up waits for nobody");
         volume.outstanding -= 1;
     }
 
     /// What was given up has come back. True if it was that.
-    pub(super) fn is_orphaned(&mut self, copy: CopyIndex, number: AskNumber) -> bool {
-        match self.end_orphan(copy, number) {
+    pub(super) fn is_orphaned(&mut self, replica: ReplicaIndex, number: AskNumber) -> bool {
+        match self.end_orphan(replica, number) {
             Orphan::Unknown => false,
             Orphan::Ended => true,
             Orphan::LeftRoom(pool) => {
@@ -109,14 +109,14 @@ impl Reactor {
 
     /// Forgets orphaned I/O that has come back, or whose turn in line has come. Its volume is settled at the end of the round,
     /// because the caller may be at work on the same volume.
-    pub(super) fn end_orphan(&mut self, copy: CopyIndex, number: AskNumber) -> Orphan {
-        let volume = &mut self.volumes[copy.volume];
-        let Some(OrphanedIo { media, space, .. }) = volume.orphans.0.remove(&(copy.slot, number)) else {
+    pub(super) fn end_orphan(&mut self, replica: ReplicaIndex, number: AskNumber) -> Orphan {
+        let volume = &mut self.volumes[replica.volume];
+        let Some(OrphanedIo { media, space, .. }) = volume.orphans.0.remove(&(replica.slot, number)) else {
             return Orphan::Unknown;
         };
         drop(space);
         volume.outstanding -= 1;
-        self.unsettled.push(copy.volume);
+        self.unsettled.push(replica.volume);
         let Some((home, cost)) = media else { return Orphan::Ended };
         let pool = &volume.homes[home].place.pool;
         let is_waited_for = locked(pool).pool.completed(self.now_ns, cost);

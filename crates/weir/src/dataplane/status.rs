@@ -129,7 +129,7 @@ impl Reactor {
         let look = Look { question: number, slot, drive, renewals: volume.renewals, asked_ns: self.now_ns };
         let question = self.statuses.questions.get_mut(&number).expect("it was just found");
         question.asked.insert(slot);
-        question.next_ns = volume.mirror.has_copies().then_some(self.now_ns + ANSWER_NS);
+        question.next_ns = volume.mirror.has_replicas().then_some(self.now_ns + ANSWER_NS);
         let number = self.statuses.next_number();
         self.statuses.looks.insert(number, look);
         let (offset, length) = (part.offset, part.length);
@@ -165,7 +165,7 @@ impl Reactor {
         let readable = volume.mirror.readable(part.extent, part.offset, part.length);
         let counts = look.counts(readable, volume.renewals);
         match result {
-            Err(message) if volume.mirror.has_copies() => {
+            Err(message) if volume.mirror.has_replicas() => {
                 tracing::warn!("block status: {message}");
                 if !self.ask_for_status(look.question) {
                     // A copy that cannot be looked at is found out by whoever reads it; until then, everything may be data.

@@ -9,16 +9,16 @@ use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, Granted, Kind, Verdict};
 use weir_reactor::Unfilled;
 use weir_types::bounds::EXTENT_BYTES;
-use weir_volume::mirror::{Account, Standing};
+use weir_volume::mirror::{ReplicaMetadata, ReplicaState};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
-use crate::dataplane::copies::CopyChange;
+use crate::dataplane::replicas::ReplicaChange;
 use crate::dataplane::sharing::{Mail, MediaGrant, Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
 use crate::dataplane::stalls::{OrphanedIo, STALL_NS};
-use crate::dataplane::token::{AskNumber, CopyIndex};
+use crate::dataplane::token::{AskNumber, ReplicaIndex};
 use crate::store::extent_file_name;
 
 /// Enough for a ring to register it.
@@ -66,21 +66,25 @@ impl World {
 
     fn open(&mut self, replicas: usize) {
         let homes = (0..replicas).map(|slot| self.home(slot)).collect();
-        let standing = |slot| if slot < replicas { Standing::InSync } else { Standing::Absent };
-        let account = Account { standings: std::array::from_fn(standing), ..Account::default() };
+        let replica_state = |slot| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };
+        let metadata = ReplicaMetadata {
+            replica_states: std::array::from_fn(replica_state),
+            ..ReplicaMetadata::default()
+        };
         let is_there = std::array::from_fn(|slot| slot < replicas);
         let is_confirmed = true;
-        let beginning = Beginning { account, is_there, is_confirmed, ..Beginning::default() };
+        let recovered_extent =
+            RecoveredExtent { metadata, is_there, is_confirmed, ..RecoveredExtent::default() };
         let spec = VolumeSpec {
             id: VOLUME,
             size_bytes: EXTENT_BYTES,
             is_read_only: false,
             layout: VolumeLayout {
                 homes: Vec::new(),
-                copies: (0..replicas).map(|slot| vec![slot as u8]).collect(),
+                replicas: (0..replicas).map(|slot| vec![slot as u8]).collect(),
             },
-            beginnings: if replicas > 1 { vec![beginning] } else { Vec::new() },
-            witnesses: self.folder.path().join("epochs"),
+            recovered_extents: if replicas > 1 { vec![recovered_extent] } else { Vec::new() },
+            epoch_records: self.folder.path().join("epochs"),
             seals: Vec::new(),
         };
         let (done, _answer) = sync_channel(1);
@@ -223,14 +227,19 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
     world.turn_until("a replica is read", |reactor| read_of(reactor).is_some());
     let slot = read_of(&world.reactor).unwrap();
     let (done, answer) = sync_channel(1);
-    world.reactor.change_copy(VOLUME, (0, slot), CopyChange::Remove, done);
-    let mut without = world.reactor.volumes[index].mirror.standings(0);
-    without[slot] = Standing::Absent;
+    world.reactor.change_replica(VOLUME, (0, slot), ReplicaChange::Remove, done);
+    let mut without = world.reactor.volumes[index].mirror.replica_states(0);
+    without[slot] = ReplicaState::Absent;
     world.reactor.answer_changes(index, 0, Some(&without));
     assert_eq!(answer.try_recv(), Ok(Ok(false)), "the file of the replica must stay");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
     let (done, answer) = sync_channel(1);
-    world.order(Command::ChangeCopy { volume: VOLUME, copy: (0, slot), change: CopyChange::Remove, done });
+    world.order(Command::ChangeReplica {
+        volume: VOLUME,
+        replica: (0, slot),
+        change: ReplicaChange::Remove,
+        done,
+    });
     let mut is_gone = false;
     world.turn_until("the removal is answered", |_| {
         let answer = answer.try_recv();
@@ -244,14 +253,14 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
 fn piece_whose_file_was_given_up_during_a_look_is_not_reserved() {
     let mut world = World::new(1);
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
-    let (copy, outstanding) = (CopyIndex { volume: index, slot: 0 }, volume.outstanding);
+    let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.outstanding);
     // Nothing is open, so that no generation is that of an open file.
     let generation = Generation::default();
     assert!(!volume.mirror.is_current(0, 7, generation));
     let number = volume.ask(0, (7, generation), (0, None));
     volume.outstanding += 1;
     let action = Action::Allocate { extent: 7, generation, piece: 0 };
-    world.reactor.space_seen(SpaceAnswer { copy, number, action, needed_bytes: Ok(0) });
+    world.reactor.space_seen(SpaceAnswer { replica, number, action, needed_bytes: Ok(0) });
     let volume = &mut world.reactor.volumes[index];
     assert_eq!((volume.outstanding, volume.is_asked(0, number)), (outstanding, false));
 }
@@ -274,17 +283,17 @@ fn what_is_given_up_keeps_its_space_until_it_comes_back() {
     volume.give_up_asked(0, 0);
     look();
     assert!(space.take(1).is_none(), "it may still be done");
-    assert!(world.reactor.is_orphaned(CopyIndex { volume: index, slot: 0 }, number));
+    assert!(world.reactor.is_orphaned(ReplicaIndex { volume: index, slot: 0 }, number));
     look();
     assert!(space.take(1).is_some());
 }
 
 /// Has so many reads of a volume's second replica stand in line behind one that is at the drive, and gives them up; the one
 /// that is at the drive, and what it costs.
-fn give_up_in_line(world: &mut World, count: usize) -> (CopyIndex, AskNumber, Cost) {
+fn give_up_in_line(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
     let reactor = &mut world.reactor;
     let (index, _) = reactor.volumes.iter().next().unwrap();
-    let copy = CopyIndex { volume: index, slot: 1 };
+    let replica = ReplicaIndex { volume: index, slot: 1 };
     let leaf = reactor.background_leaf(index, 1, BackgroundKind::Scrub);
     let mut at_drive = Vec::new();
     for operation in (0..=count).map(|count| OperationId(count as u32)) {
@@ -296,12 +305,12 @@ fn give_up_in_line(world: &mut World, count: usize) -> (CopyIndex, AskNumber, Co
         let verdict = state.pool.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
         drop(state);
         if verdict == Verdict::Run {
-            at_drive.push((copy, number, cost));
+            at_drive.push((replica, number, cost));
             continue;
         }
         volume.orphans.add(1, number, OrphanedIo { extent: 0, media: Some((1, cost)), space: None });
         let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
-        reactor.pending.insert(Pending::Volume { copy, number, action });
+        reactor.pending.insert(Pending::Volume { replica, number, action });
     }
     assert_eq!(at_drive.len(), 1, "all others wait");
     at_drive[0]
@@ -318,23 +327,23 @@ enum Turn {
     Message,
 }
 
-fn take_turn(world: &mut World, turn: Turn, (copy, number, cost): (CopyIndex, AskNumber, Cost)) {
+fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaIndex, AskNumber, Cost)) {
     let reactor = &mut world.reactor;
-    let pool = Arc::clone(&reactor.volumes[copy.volume].homes[1].place.pool);
+    let pool = Arc::clone(&reactor.volumes[replica.volume].homes[1].place.pool);
     let complete = |now_ns| assert!(locked(&pool).pool.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
             let given_up = OrphanedIo { extent: 0, media: Some((1, cost)), space: None };
-            reactor.volumes[copy.volume].orphans.add(1, number, given_up);
-            assert!(reactor.is_orphaned(copy, number));
+            reactor.volumes[replica.volume].orphans.add(1, number, given_up);
+            assert!(reactor.is_orphaned(replica, number));
         }
         Turn::Answer => {
             complete(reactor.now_ns);
-            reactor.answered(copy.volume, Some(1));
+            reactor.answered(replica.volume, Some(1));
         }
         Turn::Message => {
             complete(reactor.now_ns);
-            reactor.volumes[copy.volume].outstanding -= 1;
+            reactor.volumes[replica.volume].outstanding -= 1;
             let granted = locked(&pool).pool.release(reactor.now_ns).unwrap();
             let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
             let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
@@ -368,7 +377,7 @@ fn drive_that_answers_each_step_of_zeroing_is_not_given_up() {
     client.write_all(&zeroes).unwrap();
     let (index, _) = world.reactor.volumes.iter().next().unwrap();
     world.turn_until("zeroing begins", |reactor| reactor.volumes[index].mirror.operations() > 0);
-    let (operation, copy) = (OperationId(0), CopyIndex { volume: index, slot: 0 });
+    let (operation, replica) = (OperationId(0), ReplicaIndex { volume: index, slot: 0 });
     assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
     let is_late = |reactor: &Reactor| {
         let stalled = reactor.volumes[index].stalled(reactor.now_ns - STALL_NS);
@@ -377,6 +386,6 @@ fn drive_that_answers_each_step_of_zeroing_is_not_given_up() {
     world.reactor.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));
     world.reactor.volumes[index].outstanding -= 1;
-    world.reactor.zeroed(copy, operation, Step::Zero, Err(Fault::Unsupported));
+    world.reactor.zeroed(replica, operation, Step::Zero, Err(Fault::Unsupported));
     assert!(!is_late(&world.reactor), "it has just been asked for the next step");
 }

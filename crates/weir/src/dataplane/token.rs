@@ -10,7 +10,7 @@ pub(super) type VolumeIndex = usize;
 
 /// A copy of a volume in its reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CopyIndex {
+pub(super) struct ReplicaIndex {
     pub volume: VolumeIndex,
     pub slot: usize,
 }
@@ -32,15 +32,15 @@ pub(super) enum Token {
     /// A batch of replies.
     Send(ConnectionIndex),
     /// A read, write or placement of a copy's operation.
-    Operation(CopyIndex, OperationId, AskNumber),
+    Operation(ReplicaIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
-    Edge(CopyIndex, OperationId, AskNumber, weir_volume::EdgeRead),
+    Edge(ReplicaIndex, OperationId, AskNumber, weir_volume::EdgeRead),
     /// A step of zeroing.
-    Zero(CopyIndex, OperationId, AskNumber, Step),
+    Zero(ReplicaIndex, OperationId, AskNumber, Step),
     /// Space reserved ahead of writes.
-    Allocate { copy: CopyIndex, number: AskNumber, file: (u32, Generation), piece: u32 },
+    Allocate { replica: ReplicaIndex, number: AskNumber, file: (u32, Generation), piece: u32 },
     /// Stability of what was written to the file of an extent.
-    Sync { copy: CopyIndex, number: AskNumber, file: (u32, Generation) },
+    Sync { replica: ReplicaIndex, number: AskNumber, file: (u32, Generation) },
     /// Something that one of a volume's journals wants done.
     Journal { volume: VolumeIndex, journal: usize, flight: u64 },
 }

@@ -21,7 +21,7 @@ pub struct Histogram {
 /// A copy of a [`Histogram`] at one instant. It holds the buckets alone that have any requests: most have none, and all
 /// volumes are copied at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HistogramSnapshot {
+pub struct HistogramCounters {
     /// Buckets by number, ascending, each with its count, which is not 0.
     counts: Vec<(u16, u64)>,
     /// Sum of all latencies in nanoseconds.
@@ -80,16 +80,16 @@ impl Histogram {
     }
 
     /// Copies the counts as they stand.
-    pub fn snapshot(&self) -> HistogramSnapshot {
+    pub fn counters(&self) -> HistogramCounters {
         let counts = (0..).zip(&self.counts).map(|(bucket, count)| (bucket, count.load(Relaxed)));
-        HistogramSnapshot {
+        HistogramCounters {
             counts: counts.filter(|(_, count)| *count > 0).collect(),
             sum_ns: self.sum_ns.load(Relaxed),
         }
     }
 }
 
-impl HistogramSnapshot {
+impl HistogramCounters {
     /// Number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
@@ -135,7 +135,7 @@ mod tests {
             all.iter().for_each(|&ns| histogram.record(ns));
             all.sort_unstable();
             let exact = all[((all.len() as u64 * p).div_ceil(1000).max(1) - 1) as usize];
-            let shown = histogram.snapshot().percentile_ns(p);
+            let shown = histogram.counters().percentile_ns(p);
             prop_assert!(shown.abs_diff(exact) * 8 <= exact);
         }
     }

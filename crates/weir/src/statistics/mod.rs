@@ -4,20 +4,20 @@
 //! knows how the values are shown.
 
 mod bounds;
-mod copies;
 mod histogram;
 mod journals;
+mod replication;
 mod rest;
 mod sizes;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use bounds::{BoundTotals, Bounds};
-pub use copies::{CopySnapshot, CopyStatistics};
 use histogram::add;
-pub use histogram::{Bucket, Histogram, HistogramSnapshot};
+pub use histogram::{Bucket, Histogram, HistogramCounters};
 pub use journals::{JournalStatistics, JournalUsage};
-pub use rest::{RestSnapshot, RestStatistics};
+pub use replication::{ReplicationCounters, ReplicationStatistics};
+pub use rest::{RestCounters, RestStatistics};
 use sizes::Sizes;
 pub use sizes::{SIZES, SIZES_UP_TO_BYTES};
 
@@ -39,7 +39,7 @@ pub struct VolumeStatistics {
     /// What held requests back, by whose limit.
     pub bounds: Bounds,
     /// How its copies stand.
-    pub copies: CopyStatistics,
+    pub replication: ReplicationStatistics,
     /// How its write journals are.
     pub journals: JournalStatistics,
     /// What is known of it at rest.
@@ -106,8 +106,8 @@ impl OperationStatistics {
     }
 
     /// Copies the totals as they stand.
-    pub fn snapshot(&self) -> OperationSnapshot {
-        let mut snapshot = OperationSnapshot {
+    pub fn counters(&self) -> OperationCounters {
+        let mut counters = OperationCounters {
             bytes: self.bytes.load(Relaxed),
             errors: self.errors.load(Relaxed),
             delayed: self.delayed.load(Relaxed),
@@ -116,18 +116,18 @@ impl OperationStatistics {
             queue_ns: self.queue_ns.load(Relaxed),
             media_ns: self.media_ns.load(Relaxed),
             other_ns: self.other_ns.load(Relaxed),
-            sizes: self.sizes.snapshot(),
-            latency: self.latency.snapshot(),
+            sizes: self.sizes.counters(),
+            latency: self.latency.counters(),
         };
         // The sum is that of the causes at this instant, also while a request is being counted.
-        snapshot.latency.sum_ns = snapshot.by_cause().sum_ns();
-        snapshot
+        counters.latency.sum_ns = counters.by_cause().sum_ns();
+        counters
     }
 }
 
 /// A copy of [`OperationStatistics`] at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationSnapshot {
+pub struct OperationCounters {
     /// Bytes covered by answered requests.
     pub bytes: u64,
     /// Requests answered with an error.
@@ -148,7 +148,7 @@ pub struct OperationSnapshot {
     /// Requests by size; see [`SIZES_UP_TO_BYTES`].
     pub sizes: [u64; SIZES],
     /// Latencies; their count is the number of answered requests.
-    pub latency: HistogramSnapshot,
+    pub latency: HistogramCounters,
 }
 
 /// Time of requests by what it was spent on, in nanoseconds.
@@ -173,7 +173,7 @@ impl TimeByCause {
     }
 }
 
-impl OperationSnapshot {
+impl OperationCounters {
     /// What the time of all requests was spent on.
     pub fn by_cause(&self) -> TimeByCause {
         TimeByCause {
@@ -188,13 +188,13 @@ impl OperationSnapshot {
 
 /// A copy of [`VolumeStatistics`] at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeSnapshot {
+pub struct VolumeCounters {
     /// Reads.
-    pub read: OperationSnapshot,
+    pub read: OperationCounters,
     /// Writes.
-    pub write: OperationSnapshot,
+    pub write: OperationCounters,
     /// Everything else.
-    pub other: OperationSnapshot,
+    pub other: OperationCounters,
     /// Requests received and not yet answered.
     pub queue_depth: u64,
     /// Of these, requests held back by a ceiling.
@@ -210,11 +210,11 @@ impl VolumeStatistics {
     }
 
     /// Copies everything as it stands.
-    pub fn snapshot(&self) -> VolumeSnapshot {
-        VolumeSnapshot {
-            read: self.read.snapshot(),
-            write: self.write.snapshot(),
-            other: self.other.snapshot(),
+    pub fn counters(&self) -> VolumeCounters {
+        VolumeCounters {
+            read: self.read.counters(),
+            write: self.write.counters(),
+            other: self.other.counters(),
             queue_depth: self.queue_depth.load(Relaxed),
             queue_depth_delayed: self.queue_depth_delayed.load(Relaxed),
             connections: self.connections.load(Relaxed),
@@ -238,9 +238,9 @@ mod tests {
                 let (floors_ns, media_ns) = (*floors_ns, *media_ns);
                 statistics.record(Served { latency_ns, delayed_ns, queue_ns, floors_ns, media_ns, ..Served::default() });
             }
-            let snapshot = statistics.snapshot();
-            prop_assert_eq!(snapshot.by_cause().sum_ns(), all.iter().map(|one| one.0).sum::<u64>());
-            prop_assert_eq!(snapshot.latency.sum_ns, snapshot.by_cause().sum_ns());
+            let counters = statistics.counters();
+            prop_assert_eq!(counters.by_cause().sum_ns(), all.iter().map(|one| one.0).sum::<u64>());
+            prop_assert_eq!(counters.latency.sum_ns, counters.by_cause().sum_ns());
         }
     }
 }

@@ -26,7 +26,7 @@ struct RestOfExtent {
 
 /// What was known at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RestSnapshot {
+pub struct RestCounters {
     /// By extent, the blocks of which no copy is known to be good, in order.
     pub damaged: BTreeMap<u32, Vec<Damaged>>,
     /// Bytes for which checksums are kept that count.
@@ -45,10 +45,10 @@ impl RestStatistics {
     }
 
     /// What is known now.
-    pub fn snapshot(&self) -> RestSnapshot {
+    pub fn counters(&self) -> RestCounters {
         let extents = self.extents();
         let damaged = extents.iter().filter(|(_, rest)| !rest.damaged.is_empty());
-        RestSnapshot {
+        RestCounters {
             damaged: damaged.map(|(extent, rest)| (*extent, rest.damaged.clone())).collect(),
             sealed_bytes: extents.values().map(|rest| u64::from(rest.sealed_sections) * SECTION_BYTES).sum(),
             blocks_checked: self.checked.load(Relaxed),

@@ -21,7 +21,7 @@ impl Sizes {
     }
 
     /// Copies the counts as they stand.
-    pub fn snapshot(&self) -> [u64; SIZES] {
+    pub fn counters(&self) -> [u64; SIZES] {
         std::array::from_fn(|size| self.0[size].load(Relaxed))
     }
 }
@@ -36,6 +36,6 @@ mod tests {
         for bytes in [0, 512, 4096, 4097, 65_536, 65_537, 262_144, 262_145, 32 << 20] {
             sizes.record(bytes);
         }
-        assert_eq!(sizes.snapshot(), [3, 1, 1, 2, 2]);
+        assert_eq!(sizes.counters(), [3, 1, 1, 2, 2]);
     }
 }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::copy_file_range;
 use weir_types::VolumeId;
 use weir_types::bounds::REGION_BYTES;
-use weir_volume::mirror::Account;
+use weir_volume::mirror::ReplicaMetadata;
 
 use super::extent_file::{next_data, next_hole, open_whole};
 use super::{
-    Context, NEW_SUFFIX, Store, StoreError, WriteScope, account, create_extents, extent_file_name, record,
-    remove_if_there, sync_folder,
+    Context, NEW_SUFFIX, Store, StoreError, WriteScope, create_extents, extent_file_name, record,
+    remove_if_there, replica_metadata, sync_folder,
 };
 
 /// How long is captured at once, at most: nobody waits for much more than this, also where everything has to be copied, or
@@ -137,7 +137,7 @@ impl Store {
         &self,
         volume: VolumeId,
         missed: &[u32],
-        accounts: &[(u32, Account)],
+        all_metadata: &[(u32, ReplicaMetadata)],
         record: &[u8],
     ) -> Result<(), StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
@@ -145,9 +145,9 @@ impl Store {
         for extent in missed {
             remove_if_there(&folder.join(extent_file_name((*extent).into())))?;
         }
-        for (extent, account) in accounts {
-            let path = account::account_path(&folder, (*extent).into());
-            account::write_new(&path, account).context("create", &path)?;
+        for (extent, metadata) in all_metadata {
+            let path = replica_metadata::metadata_path(&folder, (*extent).into());
+            replica_metadata::write_new(&path, metadata).context("create", &path)?;
         }
         record::write_new(&new, record)
     }

@@ -13,8 +13,8 @@ use weir_types::VolumeId;
 use weir_types::bounds::CLEANUP_STEP_BYTES;
 
 use super::{
-    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, account, extent_file_name, journal, remove_tree,
-    sums, sync_folder,
+    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, extent_file_name, journal, remove_tree,
+    replica_metadata, sums, sync_folder,
 };
 
 /// Permissions of folders: what lies there is nobody else's business.
@@ -108,7 +108,7 @@ impl Store {
         for index in indices.iter().copied().map(u64::from) {
             let path = extents.join(extent_file_name(index));
             let occupied = fs::symlink_metadata(&path).map_or(0, |metadata| occupied_bytes(&metadata));
-            super::remove_if_there(&account::account_path(&extents, index))?;
+            super::remove_if_there(&replica_metadata::metadata_path(&extents, index))?;
             super::remove_if_there(&sums::sums_path(&extents, index))?;
             super::remove_if_there(&journal::marker_path(&extents, index))?;
             match occupied > CLEANUP_STEP_BYTES {
@@ -183,8 +183,8 @@ fn index_beside(entry: &fs::DirEntry) -> Option<u64> {
 
 /// The name of the extent's file beside which a file of this name lies.
 fn extent_beside(file_name: &str) -> Option<&str> {
-    let of_account = account::extent_name_of(file_name);
-    of_account.or_else(|| sums::extent_name_of(file_name)).or_else(|| journal::extent_name_of(file_name))
+    let of_metadata = replica_metadata::extent_name_of(file_name);
+    of_metadata.or_else(|| sums::extent_name_of(file_name)).or_else(|| journal::extent_name_of(file_name))
 }
 
 fn occupied_bytes(metadata: &fs::Metadata) -> u64 {

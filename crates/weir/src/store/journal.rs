@@ -1,7 +1,7 @@
 //! The files of write journals: it knows bytes, files and names, and not which copy should be behind which journal.
 //!
 //! The journal of a volume on a fast drive is the folder `<drive>/journals/<volume-id>/` with `log`, the journal's file,
-//! and `NNNNNNNN.C.account`, the account of copy C of an extent behind it: it lies here and not beside the copy, because a
+//! and `NNNNNNNN.C.metadata`, the account of copy C of an extent behind it: it lies here and not beside the copy, because a
 //! write waits for it. Beside each such copy, on its slow drive, lies the marker `extents/NNNNNNNN.journal`, which says
 //! behind which journal it is: without that the file there is worth nothing.
 
@@ -74,8 +74,8 @@ pub fn log_path(journal: &Path) -> PathBuf {
 }
 
 /// Path of the account of a copy behind a journal, in the folder of that.
-pub fn journaled_account_path(journal: &Path, extent: u32, slot: usize) -> PathBuf {
-    journal.join(format!("{}.{slot}.account", extent_file_name(extent.into())))
+pub fn journaled_metadata_path(journal: &Path, extent: u32, slot: usize) -> PathBuf {
+    journal.join(format!("{}.{slot}.metadata", extent_file_name(extent.into())))
 }
 
 /// The folder of a volume's journal on a drive, whether that is there or not.
@@ -195,10 +195,10 @@ impl Store {
         replicas: impl Iterator<Item = (u32, usize)>,
     ) -> Result<(), StoreError> {
         let journal = self.journal(volume);
-        let paths = replicas.map(|(extent, slot)| journaled_account_path(&journal, extent, slot));
+        let paths = replicas.map(|(extent, slot)| journaled_metadata_path(&journal, extent, slot));
         for path in paths {
             if path.try_exists().context("examine", &path)? {
-                super::account::forget(&path)?;
+                super::replica_metadata::forget(&path)?;
             }
         }
         Ok(())
@@ -228,17 +228,17 @@ impl Store {
 
     /// Notes beside copies of extents of a volume here, durably, behind which journals they are. Their accounts, if they
     /// have some here, do not count any more.
-    pub fn put_behind(&self, volume: VolumeId, copies: &[(u32, Behind)]) -> Result<(), StoreError> {
+    pub fn put_behind(&self, volume: VolumeId, replicas: &[(u32, Behind)]) -> Result<(), StoreError> {
         let extents = self.extents(volume);
-        for (index, behind) in copies {
+        for (index, behind) in replicas {
             let path = marker_path(&extents, (*index).into());
             let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
             let file = file.context("create", &path)?;
             file.write_all_at(&encode_marker(*behind), 0).context("write", &path)?;
             file.sync_data().context("make durable", &path)?;
-            remove_if_there(&super::account::account_path(&extents, (*index).into()))?;
+            remove_if_there(&super::replica_metadata::metadata_path(&extents, (*index).into()))?;
         }
-        if copies.is_empty() { Ok(()) } else { sync_folder(&extents) }
+        if replicas.is_empty() { Ok(()) } else { sync_folder(&extents) }
     }
 }
 

@@ -3,27 +3,27 @@
 //! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a copy of what the catalogue
 //! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
 //! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
-//! Beside a copy of an extent that has others lies `extents/NNNNNNNN.account`, which comes and goes with it; and beside
+//! Beside a copy of an extent that has others lies `extents/NNNNNNNN.metadata`, which comes and goes with it; and beside
 //! one that was scrubbed `extents/NNNNNNNN.sums`, which goes with it, or before anything in it changes behind the back
 //! of who serves it; and beside one that is behind a write journal `extents/NNNNNNNN.journal`, see [`journal`].
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
 
-pub mod account;
 pub mod capture;
 mod check;
 mod condemned;
 mod durability;
+pub mod epoch_record;
 pub mod extent_file;
 pub mod journal;
 mod marker;
 mod record;
+pub mod replica_metadata;
 mod sharing;
 pub mod space;
 pub mod sums;
 mod usage;
-pub mod witness;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FallocateFlags;
 use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
-use weir_volume::mirror::Account;
+use weir_volume::mirror::ReplicaMetadata;
 
 #[cfg(test)]
 pub use check::check_extents;
@@ -151,7 +151,9 @@ impl Store {
             extent_fault(&folder, *extent).is_none() && is_behind_none()
         };
         let mut whole = extents.filter(is_whole);
-        whole.try_for_each(|extent| account::forget(&account::account_path(&folder, extent.into())))
+        whole.try_for_each(|extent| {
+            replica_metadata::forget(&replica_metadata::metadata_path(&folder, extent.into()))
+        })
     }
 
     /// The drive's folder.
@@ -203,11 +205,11 @@ impl Store {
         volume: VolumeId,
         extents: &[u32],
         record: &[u8],
-        account: Option<&Account>,
+        metadata: Option<&ReplicaMetadata>,
     ) -> Result<(), StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let made = self
-            .create_in(&new, extents, record, account)
+            .create_in(&new, extents, record, metadata)
             .and_then(|()| self.refuse_another_folder())
             .and_then(|()| self.adopt(&new, volume));
         if made.is_err() {
@@ -222,13 +224,13 @@ impl Store {
         folder: &Path,
         indices: &[u32],
         record: &[u8],
-        account: Option<&Account>,
+        metadata: Option<&ReplicaMetadata>,
     ) -> Result<(), StoreError> {
         let extents = folder.join("extents");
         self.create_folder_of_extents(&extents)?;
         let writes = self.begin_writes()?;
-        create_extents(&extents, indices, account)?;
-        settle_extents(&writes, &extents, indices, account.is_some())?;
+        create_extents(&extents, indices, metadata)?;
+        settle_extents(&writes, &extents, indices, metadata.is_some())?;
         record::write_durably(folder, record)?;
         sync_folder(folder)
     }
@@ -259,16 +261,16 @@ impl Store {
         volume: VolumeId,
         indices: &[u32],
         record: &[u8],
-        account: Option<&Account>,
+        metadata: Option<&ReplicaMetadata>,
     ) -> Result<(), StoreError> {
         let Some(&first) = indices.iter().min() else { return Ok(()) };
         if !self.folder(volume).exists() {
-            return self.create(volume, indices, record, account);
+            return self.create(volume, indices, record, metadata);
         }
         self.refuse_another_folder()?;
         let (extents, writes) = (self.extents(volume), self.begin_writes()?);
-        let made = create_extents(&extents, indices, account)
-            .and_then(|()| settle_extents(&writes, &extents, indices, account.is_some()))
+        let made = create_extents(&extents, indices, metadata)
+            .and_then(|()| settle_extents(&writes, &extents, indices, metadata.is_some()))
             .and_then(|()| self.refuse_another_folder());
         if made.is_err() {
             let _ = remove_surplus(&extents, first.into());
@@ -284,7 +286,7 @@ impl Store {
         self.refuse_another_folder()?;
         let extents = self.extents(volume);
         // An account that is left from an earlier copy says nothing of this one, nor do checksums.
-        remove_if_there(&account::account_path(&extents, index.into()))?;
+        remove_if_there(&replica_metadata::metadata_path(&extents, index.into()))?;
         remove_if_there(&sums::sums_path(&extents, index.into()))?;
         remove_if_there(&journal::marker_path(&extents, index.into()))?;
         let writes = self.begin_writes()?;
@@ -338,16 +340,20 @@ impl Store {
 }
 
 /// Makes the extent files with these indices, each with an account if there is to be one; they are not durable yet.
-fn create_extents(extents: &Path, indices: &[u32], account: Option<&Account>) -> Result<(), StoreError> {
+fn create_extents(
+    extents: &Path,
+    indices: &[u32],
+    metadata: Option<&ReplicaMetadata>,
+) -> Result<(), StoreError> {
     for index in indices.iter().copied().map(u64::from) {
         let path = extents.join(extent_file_name(index));
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
         let file = file.context("create", &path)?;
         file.set_len(EXTENT_BYTES).context("set the size of", &path)?;
-        if let Some(account) = account {
-            let path = account::account_path(extents, index);
-            account::write_new(&path, account).context("create", &path)?;
+        if let Some(metadata) = metadata {
+            let path = replica_metadata::metadata_path(extents, index);
+            replica_metadata::write_new(&path, metadata).context("create", &path)?;
         }
     }
     Ok(())
@@ -358,7 +364,7 @@ fn settle_extents(
     writes: &WriteScope,
     extents: &Path,
     indices: &[u32],
-    has_accounts: bool,
+    has_metadata: bool,
 ) -> Result<(), StoreError> {
     if indices.len() as u64 > SINGLE_SYNC_FILES_MAX {
         writes.make_durable()?;
@@ -366,8 +372,8 @@ fn settle_extents(
     }
     for index in indices.iter().copied().map(u64::from) {
         let path = extents.join(extent_file_name(index));
-        let account = has_accounts.then(|| account::account_path(extents, index));
-        for path in std::iter::once(path).chain(account) {
+        let metadata = has_metadata.then(|| replica_metadata::metadata_path(extents, index));
+        for path in std::iter::once(path).chain(metadata) {
             File::open(&path).and_then(|file| file.sync_all()).context("make durable", &path)?;
         }
     }

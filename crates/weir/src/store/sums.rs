@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use weir_types::bounds::DAMAGED_BLOCKS_MAX;
 use weir_volume::mirror::{Damaged, SECTION_BLOCKS, Seals, Sections};
 
-use super::account::read_up_to;
+use super::replica_metadata::read_up_to;
 use super::{extent_file_name, sync_folder};
 
 /// Size of a head, in bytes.
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!((read_seals(&path).unwrap(), read_section(&path, 3).unwrap()), (Seals::default(), None));
         remove(&path).unwrap();
         write_section(&path, 1, &sums(2)).unwrap();
-        fs::write(folder.path().join("00000003.account"), "").unwrap();
+        fs::write(folder.path().join("00000003.metadata"), "").unwrap();
         assert_eq!(extents_with_sums(folder.path()).unwrap(), [7]);
         assert_eq!(read_section(&path, 0).unwrap(), None, "a hole is no record");
         remove(&path).unwrap();

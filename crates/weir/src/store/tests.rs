@@ -176,27 +176,27 @@ fn a_volume_may_have_some_of_its_extents_here() {
 }
 
 #[test]
-fn an_account_comes_and_goes_with_its_extent() {
+fn an_metadata_comes_and_goes_with_its_extent() {
     let (_folder, store, volume) = store();
-    let account = Account { epoch: 1, ..Account::default() };
-    store.create(volume, &[0, 1], b"{}", Some(&account)).unwrap();
-    store.grow(volume, &[2], b"{}", Some(&account)).unwrap();
-    let of = |extent: u64| store.extents(volume).join(account::account_file_name(extent));
-    assert_eq!(account::read(&of(2)).unwrap(), Some(account.clone()));
+    let metadata = ReplicaMetadata { epoch: 1, ..ReplicaMetadata::default() };
+    store.create(volume, &[0, 1], b"{}", Some(&metadata)).unwrap();
+    store.grow(volume, &[2], b"{}", Some(&metadata)).unwrap();
+    let of = |extent: u64| store.extents(volume).join(replica_metadata::metadata_file_name(extent));
+    assert_eq!(replica_metadata::read(&of(2)).unwrap(), Some(metadata.clone()));
     assert_eq!(check_extents(&store.extents(volume), [0, 1, 2].into_iter()), []);
     let used = store.used_by_extent(volume).unwrap();
     let mut used: Vec<u64> = used.into_iter().map(|(index, _)| index).collect();
     used.sort_unstable();
     assert_eq!(used, [0, 1, 2], "what is kept account in is not the volume's data");
-    fs::write(store.extents(volume).join("00000002.account.new"), "half").unwrap();
+    fs::write(store.extents(volume).join("00000002.metadata.new"), "half").unwrap();
     let cut = store.trim_to_size(volume, GIB).unwrap().unwrap();
-    assert_eq!(extent_files(&store, volume), ["00000000", "00000000.account"]);
+    assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
     assert_eq!(store.trim_to_size(volume, GIB).unwrap(), None);
     assert_eq!(give_back(&store.leftover(cut)), (2, 0));
     // Of an extent that a shrink took only the account was left by a crash.
-    account::write(&of(7), &account).unwrap();
+    replica_metadata::write(&of(7), &metadata).unwrap();
     assert!(store.trim_to_size(volume, GIB).unwrap().is_some());
-    assert_eq!(extent_files(&store, volume), ["00000000", "00000000.account"]);
+    assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
     remove(&store, volume);
     assert!(!store.folder(volume).exists());
 }

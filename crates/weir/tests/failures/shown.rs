@@ -43,7 +43,7 @@ pub fn assert_shown(daemon: &Daemon, health: &str, replicas: Option<[u64; 3]>) {
     let Some(expected) = replicas else { return };
     let states = ["in_sync", "stale", "missing"];
     assert_eq!(states.map(|state| volume["replication"][state].as_u64().unwrap()), expected, "{volume}");
-    assert_eq!(states.map(|state| metric(&format!("extent_copies_{state}"))), expected);
+    assert_eq!(states.map(|state| metric(&format!("extent_replicas_{state}"))), expected);
 }
 
 /// Replicas of extents that lack something.

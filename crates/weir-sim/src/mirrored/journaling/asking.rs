@@ -98,7 +98,7 @@ impl World {
                 self.pending.push(Pending::Journal(Work::Read(reading)));
                 Ok(())
             }
-            Err(fault) => self.answer_copy(extent, (operation, owner), Err(fault_of(fault))),
+            Err(fault) => self.answer_replica(extent, (operation, owner), Err(fault_of(fault))),
         }
     }
 
@@ -152,7 +152,7 @@ impl World {
             }
             self.keep_for_step(key.0, operation, owner);
         }
-        self.answer_copy(extent, (operation, owner), result.map(|()| length))
+        self.answer_replica(extent, (operation, owner), result.map(|()| length))
     }
 
     fn unpin(&mut self, number: u64) -> Result<(), String> {
@@ -177,7 +177,7 @@ impl World {
                 if result == Err(Fault::Broken) {
                     self.unknown.insert((slot, extent));
                 }
-                self.answer_copy(extent, (operation, owner), result.map(|()| length))
+                self.answer_replica(extent, (operation, owner), result.map(|()| length))
             }
             Asker::Sync(generation) => {
                 if result.is_err() {
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    pub(super) fn answer_copy(
+    pub(super) fn answer_replica(
         &mut self,
         extent: u32,
         (operation, owner): (OperationId, Option<MirrorId>),

@@ -10,8 +10,8 @@ use weir_journal::{
     Action as JournalAction, DestageContent, DestageId, Fault as JournalFault, FileId, FileKey, Geometry,
     Journal, Part, Pin, Ticket,
 };
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, COPIES_MAX};
-use weir_volume::mirror::{MirrorId, Standing};
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, REPLICAS_MAX};
+use weir_volume::mirror::{MirrorId, ReplicaState};
 use weir_volume::{AllocationMap, EdgeRead, Generation, OperationId};
 
 use super::{Sabotage, Settings, World};
@@ -21,14 +21,14 @@ use crate::requests::EXTENTS;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Where the journal lies: no copy of the volume begins there.
-const JOURNAL_DRIVE: usize = COPIES_MAX - 1;
+const JOURNAL_DRIVE: usize = REPLICAS_MAX - 1;
 /// Steps after which the journal is told that time has passed.
 const INTERVAL: u64 = 64;
 /// Of three times so many steps nobody writes in the last third.
 const QUIET_STEPS: u64 = 100;
 
 /// A copy of an extent.
-type Copy = (usize, u32);
+type ExtentReplica = (usize, u32);
 
 /// The journal, and who is behind it.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Journaling {
     }
 
     fn key(&self, extent: u32) -> FileKey {
-        FileKey { extent, copy: self.slot as u8 }
+        FileKey { extent, replica: self.slot as u8 }
     }
 
     fn file_of(&mut self, extent: u32) -> FileId {
@@ -300,13 +300,13 @@ impl World {
     }
 
     /// True if a copy of an extent is behind no journal, or could be behind the one that there is.
-    pub(in crate::mirrored) fn can_sit(&self, (slot, extent): Copy) -> bool {
+    pub(in crate::mirrored) fn can_sit(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| journal.has_room_for(extent))
     }
 
     /// True if a copy of an extent could be made there: what a journal has of one before it is forgotten.
-    pub(in crate::mirrored) fn can_sit_anew(&self, (slot, extent): Copy) -> bool {
+    pub(in crate::mirrored) fn can_sit_anew(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| !journal.is_away && journal.known(extent).is_none())
     }
@@ -372,7 +372,7 @@ impl World {
         for extent in 0..EXTENTS {
             if self.mirror.is_there(extent, slot) && self.mirror.has_other(extent, slot) {
                 self.drives[slot].has_failed = true;
-                self.mirror.retire(extent, slot, &mut effects);
+                self.mirror.fail_replica(extent, slot, &mut effects);
             }
         }
         self.take(effects)
@@ -399,8 +399,8 @@ impl World {
         let spent = self.journal().spent.clone();
         let mut effects = Vec::new();
         for extent in spent {
-            match self.mirror.standings(extent)[slot] {
-                Standing::Absent => self.add_copy((slot, extent), &mut effects),
+            match self.mirror.replica_states(extent)[slot] {
+                ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
                 _ if self.mirror.has_other(extent, slot) => {
                     _ = self.mirror.remove(extent, slot, &mut effects);
                 }
@@ -413,7 +413,7 @@ impl World {
     /// It is durable which copies of an extent there are: the journal forgets what it has of one that is gone.
     pub(in crate::mirrored) fn forget_journaled(&mut self, extent: u32) -> Result<(), String> {
         let Some(journal) = &mut self.journaling else { return Ok(()) };
-        let is_gone = self.stands[extent as usize][journal.slot] == Standing::Absent;
+        let is_gone = self.stands[extent as usize][journal.slot] == ReplicaState::Absent;
         let file = journal.known(extent).filter(|_| is_gone && !journal.is_away);
         let Some(file) = file.filter(|_| journal.forgetting.insert(extent)) else { return Ok(()) };
         let mut actions = Vec::new();
@@ -422,7 +422,7 @@ impl World {
     }
 
     /// The file of a copy of an extent is there, as it was or made anew.
-    pub(in crate::mirrored) fn sit_down(&mut self, (slot, extent): Copy) {
+    pub(in crate::mirrored) fn sit_down(&mut self, (slot, extent): ExtentReplica) {
         if let Some(journal) = self.journaling.as_mut().filter(|journal| journal.slot == slot) {
             journal.is_slow_found = true;
             journal.spent.remove(&extent);
@@ -430,7 +430,10 @@ impl World {
     }
 
     /// A copy is out of service: its drive may forget what was brought there.
-    pub(in crate::mirrored) fn suspend_journaled(&mut self, (slot, extent): Copy) -> Result<(), String> {
+    pub(in crate::mirrored) fn suspend_journaled(
+        &mut self,
+        (slot, extent): ExtentReplica,
+    ) -> Result<(), String> {
         let has_other = self.mirror.has_other(extent, slot);
         let Some(file) = self.behind(slot, extent).filter(|_| has_other) else { return Ok(()) };
         let mut actions = Vec::new();
@@ -439,7 +442,10 @@ impl World {
     }
 
     /// A copy is back in service.
-    pub(in crate::mirrored) fn resume_journaled(&mut self, (slot, extent): Copy) -> Result<(), String> {
+    pub(in crate::mirrored) fn resume_journaled(
+        &mut self,
+        (slot, extent): ExtentReplica,
+    ) -> Result<(), String> {
         let Some(file) = self.behind(slot, extent) else { return Ok(()) };
         let mut actions = Vec::new();
         self.journal().core.resume(file, &mut actions);
@@ -452,7 +458,11 @@ impl World {
     }
 
     /// Adds what the journal has of a copy to what its file has.
-    pub(in crate::mirrored) fn add_journaled_pieces(&self, (slot, extent): Copy, map: &mut AllocationMap) {
+    pub(in crate::mirrored) fn add_journaled_pieces(
+        &self,
+        (slot, extent): ExtentReplica,
+        map: &mut AllocationMap,
+    ) {
         let is_mistaken = self.settings.sabotage == Sabotage::MapsFilesAlone;
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot && !is_mistaken);
         let blocks = behind.into_iter().flat_map(|journal| journal.blocks(extent));
@@ -487,7 +497,11 @@ impl World {
     }
 
     /// A block of a copy, wherever it lies.
-    pub(in crate::mirrored) fn content(&mut self, (slot, extent): Copy, block: u32) -> Result<Block, String> {
+    pub(in crate::mirrored) fn content(
+        &mut self,
+        (slot, extent): ExtentReplica,
+        block: u32,
+    ) -> Result<Block, String> {
         let in_file = self.drives[slot].files[extent as usize].read(block);
         let behind = self.journaling.as_mut().filter(|journal| journal.slot == slot && !journal.is_away);
         let Some(journal) = behind else { return Ok(in_file) };
@@ -506,7 +520,7 @@ impl World {
     }
 
     /// Blocks of a copy that may hold something other than zeroes.
-    pub(in crate::mirrored) fn blocks_of(&self, (slot, extent): Copy) -> BTreeSet<u32> {
+    pub(in crate::mirrored) fn blocks_of(&self, (slot, extent): ExtentReplica) -> BTreeSet<u32> {
         let mut blocks = self.drives[slot].files[extent as usize].data_blocks();
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         blocks.extend(behind.into_iter().flat_map(|journal| journal.blocks(extent)));

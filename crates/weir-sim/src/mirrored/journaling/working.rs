@@ -46,7 +46,7 @@ impl World {
         let slot = journal.slot;
         let mut effects = Vec::new();
         if self.mirror.is_there(extent, slot) {
-            self.mirror.retire(extent, slot, &mut effects);
+            self.mirror.fail_replica(extent, slot, &mut effects);
         }
         self.take(effects)
     }

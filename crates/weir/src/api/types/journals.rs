@@ -18,7 +18,7 @@ pub struct Journal {
     /// The drive that the journal lies on.
     pub drive: String,
     /// Copies of extents, on slower drives, that are behind it.
-    pub copies: u64,
+    pub replicas: u64,
     /// Bytes that it has for writes.
     pub size_bytes: u64,
     /// Bytes of these in use, a second ago or less.
@@ -43,7 +43,7 @@ impl From<JournalView> for Journal {
             tenant: view.volume.tenant.into(),
             volume: view.volume.name.into(),
             drive: view.drive.into(),
-            copies: view.copies,
+            replicas: view.replicas,
             size_bytes: view.usage.size_bytes,
             used_bytes: view.usage.used_bytes,
             is_empty: view.usage.is_empty,

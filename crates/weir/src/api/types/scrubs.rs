@@ -8,7 +8,7 @@ use weir_types::bounds::{BLOCK_BYTES, SECTION_BYTES};
 
 use crate::control::bounds::DAMAGED_RANGES_SHOWN_MAX;
 use crate::control::{self, ScrubView, offset_of};
-use crate::statistics::RestSnapshot;
+use crate::statistics::RestCounters;
 
 /// Where a scrub stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -131,7 +131,7 @@ impl From<ScrubView> for Scrub {
 }
 
 /// The first ranges of damaged blocks, as long as they can be told.
-fn ranges(rest: &RestSnapshot) -> Vec<DamagedRange> {
+fn ranges(rest: &RestCounters) -> Vec<DamagedRange> {
     let mut ranges: Vec<DamagedRange> = Vec::new();
     for (extent, damaged) in
         rest.damaged.iter().flat_map(|(extent, all)| all.iter().map(move |one| (extent, one)))
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn damaged_blocks_in_a_row_are_one_range() {
         let block = |block, expected| Damaged { block, expected };
-        let mut rest = RestSnapshot::default();
+        let mut rest = RestCounters::default();
         rest.damaged.insert(0, vec![block(1, Some(7)), block(2, Some(8)), block(3, None)]);
         rest.damaged.insert(1, vec![block(0, Some(1))]);
         let found: Vec<_> =

@@ -36,7 +36,7 @@ fn table(list: &JournalList) -> String {
             journal.tenant.clone(),
             journal.drive.clone(),
             state(journal).to_owned(),
-            journal.copies.to_string(),
+            journal.replicas.to_string(),
             output::rough_size(journal.used_bytes),
             output::rough_size(journal.size_bytes),
         ]

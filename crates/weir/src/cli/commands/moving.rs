@@ -15,16 +15,16 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 /// How the copies of a volume stand, for `inspect`.
 pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let mut fields = Vec::new();
-    if let Some(copies) = &volume.replication {
-        let stale = match (copies.stale, copies.bytes_left) {
+    if let Some(replicas) = &volume.replication {
+        let stale = match (replicas.stale, replicas.bytes_left) {
             (0, _) => String::new(),
             (stale, left) => format!(", {stale} stale ({} left to look at)", Size(left)),
         };
-        let missing = match copies.missing {
+        let missing = match replicas.missing {
             0 => String::new(),
             missing => format!(", {missing} missing"),
         };
-        fields.push(("Extent Replicas", format!("{} in sync{stale}{missing}", copies.in_sync)));
+        fields.push(("Extent Replicas", format!("{} in sync{stale}{missing}", replicas.in_sync)));
     }
     fields.extend(volume.moving.as_ref().map(moving_field));
     fields
@@ -86,7 +86,7 @@ pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
         most = most.max(extents_left);
         if is_shown {
             let done = 1.0 - extents_left as f64 / most as f64;
-            let left = now.replication.as_ref().map_or(0, |copies| copies.bytes_left);
+            let left = now.replication.as_ref().map_or(0, |replicas| replicas.bytes_left);
             let (bar, left) = (output::progress_bar(done), output::rough_size(left));
             // Whoever closed it does not want to see it.
             let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {extents_left} extents and {left} to go");

@@ -9,7 +9,7 @@ use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
 use super::{background, effect, moving, record, scrub, snapshot, statistics};
 use crate::api::types::{
-    BoundPolicy, IoPriority, OperationSample, Volume, VolumeClassPolicy, VolumeCopy, VolumeCreate,
+    BoundPolicy, IoPriority, OperationSample, ReplicaPlacement, Volume, VolumeClassPolicy, VolumeCreate,
     VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
 };
 
@@ -168,7 +168,7 @@ fn table(list: &VolumeList) -> String {
             used(volume),
             volume.replicas.to_string(),
             volume.template.clone().unwrap_or_else(|| "-".to_owned()),
-            by_copy(volume),
+            by_replica(volume),
             short_class(volume),
             short_state(volume).to_owned(),
             bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
@@ -186,18 +186,19 @@ fn drives(drives: &[VolumeDrive]) -> String {
 }
 
 /// The drives that hold a volume; those of each copy, if it has several.
-fn by_copy(volume: &Volume) -> String {
-    if volume.copies.is_empty() {
+fn by_replica(volume: &Volume) -> String {
+    if volume.placement.is_empty() {
         return drives(&volume.drives);
     }
-    let copies: Vec<String> = volume.copies.iter().map(|copy| drives(&copy.drives)).collect();
-    copies.join(" | ")
+    let replicas: Vec<String> = volume.placement.iter().map(|replica| drives(&replica.drives)).collect();
+    replicas.join(" | ")
 }
 
 /// What each copy of a volume is on, if it has several.
-fn copy_fields(volume: &Volume) -> Vec<(&'static str, String)> {
-    let field = |copy: &VolumeCopy| ("Copy", format!("{} on {}", copy.number, drives(&copy.drives)));
-    volume.copies.iter().map(field).collect()
+fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
+    let field =
+        |replica: &ReplicaPlacement| ("Copy", format!("{} on {}", replica.number, drives(&replica.drives)));
+    volume.placement.iter().map(field).collect()
 }
 
 /// What there is of snapshots, and what only the volume holds.
@@ -291,7 +292,7 @@ fn description(inspection: &Inspection) -> String {
     ];
     fields.extend(volume.cloned_from.clone().map(|source| ("Cloned From", source)));
     fields.extend(snapshot_fields(volume));
-    fields.extend(copy_fields(volume));
+    fields.extend(replica_fields(volume));
     fields.extend(moving::fields(volume));
     fields.extend(scrub::fields(volume));
     fields.extend([

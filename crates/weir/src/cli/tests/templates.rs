@@ -43,7 +43,7 @@ fn classes_of_replicas_are_read_in_any_spelling_and_named_where_they_are_wrong()
 }
 
 #[test]
-fn the_other_word_for_a_number_of_copies_still_means_that_of_a_volume() {
+fn the_other_word_for_a_number_of_replicas_still_means_that_of_a_volume() {
     for line in ["volume create v --size 1 --replicas 2", "volume modify v -REPLICAS 2"] {
         assert!(read(line).is_ok(), "{line}");
     }

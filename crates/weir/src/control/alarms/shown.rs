@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use weir_types::{DriveId, VolumeId};
 
 use super::super::Control;
-use super::{AlarmSource, StandingAlarm};
+use super::{ActiveAlarm, AlarmSource};
 
 /// How severe an alarm is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -26,7 +26,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownAlarm {
     /// The alarm: the first of those that have the same object and cause.
-    pub alarm: StandingAlarm,
+    pub alarm: ActiveAlarm,
     /// How severe it is.
     pub severity: Severity,
     /// When it was seen first.
@@ -52,7 +52,7 @@ struct Cause {
 pub(in crate::control) struct Since(Mutex<BTreeMap<Cause, Timestamp>>);
 
 impl Cause {
-    fn of(alarm: &StandingAlarm) -> Cause {
+    fn of(alarm: &ActiveAlarm) -> Cause {
         // Of extents there may be thousands; of anything else, numbers in the message change while it stands.
         let words = match alarm.extent {
             Some(_) => String::new(),
@@ -117,8 +117,8 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
 }
 
 /// One alarm for each object and cause, in the order in which the first of each came.
-fn folded(alarms: Vec<StandingAlarm>) -> Vec<(Cause, StandingAlarm)> {
-    let mut groups: Vec<(Cause, StandingAlarm, u64)> = Vec::new();
+fn folded(alarms: Vec<ActiveAlarm>) -> Vec<(Cause, ActiveAlarm)> {
+    let mut groups: Vec<(Cause, ActiveAlarm, u64)> = Vec::new();
     let mut places: BTreeMap<Cause, usize> = BTreeMap::new();
     for alarm in alarms {
         let cause = Cause::of(&alarm);
@@ -130,7 +130,7 @@ fn folded(alarms: Vec<StandingAlarm>) -> Vec<(Cause, StandingAlarm)> {
             }
         }
     }
-    let group = |(cause, mut alarm, further): (Cause, StandingAlarm, u64)| {
+    let group = |(cause, mut alarm, further): (Cause, ActiveAlarm, u64)| {
         if further > 0 {
             let more = if further == 1 { "extent" } else { "extents" };
             alarm.message.push_str(&format!("; {further} further {more} too"));
@@ -146,7 +146,7 @@ impl Control {
         let (now, alarms) = (Timestamp::now(), folded(self.alarms()));
         let mut since = self.since.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.retain(|cause, _| alarms.iter().any(|(other, _)| other == cause));
-        let shown = |(cause, alarm): (Cause, StandingAlarm)| {
+        let shown = |(cause, alarm): (Cause, ActiveAlarm)| {
             let (severity, at_risk, remedy) = advice(alarm.source);
             ShownAlarm { severity, since: *since.entry(cause).or_insert(now), at_risk, remedy, alarm }
         };
@@ -160,9 +160,9 @@ impl Control {
 mod tests {
     use super::*;
 
-    fn alarm(source: AlarmSource, extent: Option<u64>, message: &str) -> StandingAlarm {
+    fn alarm(source: AlarmSource, extent: Option<u64>, message: &str) -> ActiveAlarm {
         let volume = Some(VolumeId(uuid::Uuid::nil()));
-        StandingAlarm { source, volume, drive: None, extent, message: message.to_owned() }
+        ActiveAlarm { source, volume, drive: None, extent, message: message.to_owned() }
     }
 
     #[test]

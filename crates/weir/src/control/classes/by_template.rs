@@ -51,8 +51,8 @@ impl Control {
 /// The pool for each copy of a template.
 fn choose_all<'a>(offers: &'a [Offer], template: &TemplateRecord, bytes: u64) -> Outcome<Vec<&'a Offer>> {
     let of_class = |class: &_| {
-        let copies = template.replicas.iter().filter(|other| *other == class).count();
-        let wish = Wish { class: *class, policy: ClassPolicy::Strict, bytes, copies };
+        let replicas = template.replicas.iter().filter(|other| *other == class).count();
+        let wish = Wish { class: *class, policy: ClassPolicy::Strict, bytes, replicas };
         let found = offers.iter().find(|offer| offer.class == Some(*class) && offer.can_take(&wish));
         found.ok_or_else(|| lacking(offers, template, &wish))
     };
@@ -60,16 +60,16 @@ fn choose_all<'a>(offers: &'a [Offer], template: &TemplateRecord, bytes: u64) ->
 }
 
 fn lacking(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> ControlError {
-    let there: Vec<String> = offers.iter().map(|offer| offer.words(wish.copies)).collect();
+    let there: Vec<String> = offers.iter().map(|offer| offer.words(wish.replicas)).collect();
     let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
     let (name, size, class) = (&template.name, Size(wish.bytes), wish.class);
-    let copies = if wish.copies == 1 {
+    let replicas = if wish.replicas == 1 {
         "a copy".to_owned()
     } else {
-        format!("{} copies on distinct drives", wish.copies)
+        format!("{} copies on distinct drives", wish.replicas)
     };
     ControlError::full(format!(
-        "template '{name}' puts {copies} on class {class}, which cannot be had for {size}: there is {there}"
+        "template '{name}' puts {replicas} on class {class}, which cannot be had for {size}: there is {there}"
     ))
 }
 
@@ -77,8 +77,8 @@ fn lacking(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> ControlE
 fn spread_over(chosen: &[&Offer], template: &TemplateRecord, extents: u64) -> Vec<Vec<DriveId>> {
     let mut rooms: Vec<Room> = Vec::new();
     let mut among: Vec<Vec<usize>> = Vec::new();
-    for (copy, offer) in chosen.iter().enumerate() {
-        let same = template.replicas[..copy].iter().position(|class| *class == template.replicas[copy]);
+    for (replica, offer) in chosen.iter().enumerate() {
+        let same = template.replicas[..replica].iter().position(|class| *class == template.replicas[replica]);
         let own = same.map(|other| among[other].clone()).unwrap_or_else(|| {
             rooms.extend(offer.rooms.iter().cloned());
             (rooms.len() - offer.rooms.len()..rooms.len()).collect()
@@ -101,10 +101,10 @@ fn refuse_close(chosen: &[&Offer], template: &TemplateRecord, extents: &[Vec<Dri
         let close = [(has_zones, zones, "zone"), (has_racks, racks, "rack")];
         let close = close.iter().find(|(is_said, count, _)| *is_said && *count < homes.len());
         if let Some((_, count, what)) = close {
-            let (copies, name) = (homes.len(), &template.name);
+            let (replicas, name) = (homes.len(), &template.name);
             let plural = if *count == 1 { "" } else { "s" };
             return Err(ControlError::refused(format!(
-                "the {copies} replicas of template '{name}' ({}) cannot be in different {what}s: drives of their \
+                "the {replicas} replicas of template '{name}' ({}) cannot be in different {what}s: drives of their \
                  classes are in {count} {what}{plural} at most that are different; --force has some share a {what}",
                 template.classes()
             )));

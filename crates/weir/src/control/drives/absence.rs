@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_types::{DriveId, VolumeId};
 
 use super::super::Control;
-use super::super::journals::Copy;
+use super::super::journals::ExtentReplica;
 use crate::dataplane::{Content, FileIdentity, OpenFile};
 use crate::store::{Marker, Store};
 
@@ -37,7 +37,7 @@ struct State {
     /// The files of drives that are away, as they were opened.
     away: BTreeMap<DriveId, Store>,
     /// Replicas in whose place another file was found: they are made anew.
-    replaced: BTreeSet<(DriveId, VolumeId, Copy)>,
+    replaced: BTreeSet<(DriveId, VolumeId, ExtentReplica)>,
 }
 
 /// What is in the place of an open file.
@@ -62,13 +62,13 @@ impl Absences {
     }
 
     /// Forgets that a replica was found replaced: its file is made anew.
-    pub fn forget_replica(&self, drive: DriveId, volume: VolumeId, copy: Copy) {
-        self.state().replaced.remove(&(drive, volume, copy));
+    pub fn forget_replica(&self, drive: DriveId, volume: VolumeId, replica: ExtentReplica) {
+        self.state().replaced.remove(&(drive, volume, replica));
     }
 
     /// True if a replica was found replaced.
-    pub fn is_replaced(&self, drive: DriveId, volume: VolumeId, copy: Copy) -> bool {
-        self.state().replaced.contains(&(drive, volume, copy))
+    pub fn is_replaced(&self, drive: DriveId, volume: VolumeId, replica: ExtentReplica) -> bool {
+        self.state().replaced.contains(&(drive, volume, replica))
     }
 }
 
@@ -132,7 +132,7 @@ impl Control {
         }
         for file in &files {
             match file.content {
-                Content::Copy(extent, slot) => self.leave_replaced(drive, (extent, slot), file),
+                Content::Replica(extent, slot) => self.leave_replaced(drive, (extent, slot), file),
                 Content::Journal => self.leave_replaced_journal(drive, file),
             }
         }
@@ -150,16 +150,16 @@ impl Control {
         self.data_plane.give_up_journal(file.volume, drive);
     }
 
-    fn leave_replaced(&self, drive: DriveId, copy: Copy, file: &OpenFile) {
+    fn leave_replaced(&self, drive: DriveId, replica: ExtentReplica, file: &OpenFile) {
         if found_in_place_of(file) == Found::Other {
-            self.absences.state().replaced.insert((drive, file.volume, copy));
+            self.absences.state().replaced.insert((drive, file.volume, replica));
         }
         let message = format!(
             "is not the file that was open before its drive was away; acknowledged writes may be missing in {}: put \
              the original back and restart the daemon, or restore a snapshot",
             file.path.display()
         );
-        self.data_plane.retire(file.volume, copy, message);
+        self.data_plane.fail_replica(file.volume, replica, message);
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
         let identity = FileIdentity::of(&path.metadata().unwrap());
         let volume = VolumeId(uuid::Uuid::nil());
-        let (content, size_bytes) = (Content::Copy(0, 0), EXTENT_BYTES);
+        let (content, size_bytes) = (Content::Replica(0, 0), EXTENT_BYTES);
         let file = OpenFile { volume, content, path: path.clone(), identity, size_bytes };
         assert_eq!(found_in_place_of(&file), Found::Same);
         let elsewhere = FileIdentity { device: identity.device + 1, ..identity };

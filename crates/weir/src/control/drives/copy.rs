@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::super::Control;
-use super::super::alarms::{AlarmSource, StandingAlarm};
+use super::super::alarms::{ActiveAlarm, AlarmSource};
 use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
 use super::super::records::{DriveRecord, NodeRecord, keys};
@@ -92,14 +92,14 @@ impl Control {
     }
 
     /// An alarm if the copy is not up to date.
-    pub(in crate::control) fn drive_copy_alarm(&self) -> Option<StandingAlarm> {
+    pub(in crate::control) fn drive_copy_alarm(&self) -> Option<ActiveAlarm> {
         let message = self.drive_list.fault().as_ref()?.message.clone();
         let message = format!(
             "the copy of the list of drives is out of date: {message}; the catalogue has the changes, and the copy is \
              written once that is possible"
         );
         let source = AlarmSource::Control;
-        Some(StandingAlarm { source, drive: None, volume: None, extent: None, message })
+        Some(ActiveAlarm { source, drive: None, volume: None, extent: None, message })
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use weir_types::{DriveId, Name, VolumeId};
 
-use super::super::alarms::{AlarmSource, StandingAlarm};
+use super::super::alarms::{ActiveAlarm, AlarmSource};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
 use super::super::model::{Model, list_names};
@@ -276,7 +276,7 @@ impl Control {
             return Ok(());
         }
         let mut last = Vec::new();
-        for volume in self.copied_volumes() {
+        for volume in self.resyncing_volumes() {
             let mut behind = self.replicas_behind(&volume, drive.id);
             if !behind.is_empty() {
                 let replaceable = self.replaceable(&volume)?;
@@ -322,13 +322,13 @@ impl Control {
 
     /// An alarm for each drive that is to be removed and could not be, when that was tried last. That copies cannot be
     /// moved is an alarm of their volume.
-    pub(in crate::control) fn leaving_alarms(&self) -> Vec<StandingAlarm> {
+    pub(in crate::control) fn leaving_alarms(&self) -> Vec<ActiveAlarm> {
         let faults = self.leaving.faults().clone();
         let model = self.model();
         let alarm = |(drive, why): (DriveId, String)| {
             let name = &model.drives.get(&drive)?.record.name;
             let message = format!("drive '{name}' cannot be removed yet: {why}");
-            Some(StandingAlarm {
+            Some(ActiveAlarm {
                 source: AlarmSource::Control,
                 drive: None,
                 volume: None,

@@ -132,7 +132,7 @@ impl Control {
     /// One on the drive that is behind a journal elsewhere keeps what it has: what is not known to be durable is still in the
     /// journal, or in regions that are marked.
     fn forget_replicas(&self, drive: DriveId, store: &Store) -> Outcome<()> {
-        for volume in self.copied_volumes() {
+        for volume in self.resyncing_volumes() {
             let replicas = self.replaceable(&volume)?;
             let here = replicas.iter().filter(|(_, (_, home))| *home == drive);
             store.forget_metadata(volume.id, here.map(|(extent, _)| *extent))?;

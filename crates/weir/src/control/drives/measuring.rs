@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use weir_types::{Class, DriveId, Measurement, Name};
 
 use super::super::Control;
-use super::super::alarms::{AlarmSource, StandingAlarm};
+use super::super::alarms::{ActiveAlarm, AlarmSource};
 use super::super::bounds::{CLASS_WAITS_MAX, REASONS_SHOWN_MAX};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
@@ -312,11 +312,11 @@ impl Control {
 
     /// An alarm for each drive whose latest measurement says another class than it has. It follows from the
     /// records alone: it is there after a restart, and gone with its cause.
-    pub(in crate::control) fn measurement_alarms(&self) -> Vec<StandingAlarm> {
+    pub(in crate::control) fn measurement_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let alarm = |drive: &Drive| {
             let message = drive.record.class_alarm(&self.classes)?;
-            Some(StandingAlarm {
+            Some(ActiveAlarm {
                 source: AlarmSource::Measurement,
                 drive: None,
                 volume: None,

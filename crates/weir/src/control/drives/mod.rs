@@ -23,7 +23,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use weir_types::{Class, DriveId, Emulation, Name};
 
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::bounds::DRIVES_MAX;
 use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
@@ -258,7 +258,7 @@ impl Control {
     }
 
     /// An alarm for each drive that is missing.
-    pub(super) fn missing_drive_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn missing_drive_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let missing = model.drives.values().filter(|drive| drive.store.is_err());
         let is_elsewhere = |volume: &&VolumeRecord| {
@@ -276,7 +276,7 @@ impl Control {
             let message = format!("{why}; its {lost} volumes are not served{others}: {remedy}");
             let source =
                 if drive.lost_writes.is_some() { AlarmSource::LostWrites } else { AlarmSource::Drive };
-            StandingAlarm { source, drive: Some(drive.record.id), volume: None, extent: None, message }
+            ActiveAlarm { source, drive: Some(drive.record.id), volume: None, extent: None, message }
         };
         missing.map(alarm).collect()
     }

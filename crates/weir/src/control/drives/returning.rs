@@ -10,21 +10,21 @@ use std::os::fd::OwnedFd;
 use jiff::Timestamp;
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::Account;
+use weir_volume::mirror::ReplicaMetadata;
 
 use super::super::error::Outcome;
-use super::super::journals::{Copy, Place};
+use super::super::journals::{ExtentReplica, Place};
 use super::super::records::{DriveRecord, VolumeRecord, VolumeState};
 use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, Unused, lost_writes, open_store, settle};
-use crate::store::account::{self, account_file_name};
+use crate::store::replica_metadata::{self, metadata_file_name};
 use crate::store::{EarlierWrites, Store, extent_fault, extent_file_name};
 
 /// Whether a copy that could not be reached can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// It can, behind the journal on a drive, or behind none, with this replica metadata.
-    Whole(Option<DriveId>, Box<Account>),
+    Whole(Option<DriveId>, Box<ReplicaMetadata>),
     /// The drive of its journal is missing.
     Waiting,
     /// Its files, or its journal, are damaged or gone.
@@ -60,7 +60,7 @@ impl Control {
     /// Uses drives that are back, and copies that are.
     pub fn look_for_returns(&self) {
         self.take_drives_back();
-        self.copied_volumes().iter().for_each(|volume| self.take_copies_back(volume));
+        self.resyncing_volumes().iter().for_each(|volume| self.take_replicas_back(volume));
     }
 
     fn take_drives_back(&self) {
@@ -185,12 +185,12 @@ impl Control {
     }
 
     /// Takes back copies of a volume whose files are whole, and has others made instead of those whose files are not.
-    fn take_copies_back(&self, volume: &VolumeRecord) {
+    fn take_replicas_back(&self, volume: &VolumeRecord) {
         let spent = self.model().open.get(&volume.id).is_some_and(|open| !open.journals.spent().is_empty());
         if spent {
             self.keep_moving(volume.id);
         }
-        for ((extent, slot), drive) in self.copies_away(volume) {
+        for ((extent, slot), drive) in self.replicas_away(volume) {
             let (journal, found) = match self.state_of(volume.id, drive, (extent, slot)) {
                 State::Whole(journal, found) => (journal, found),
                 State::Waiting => continue,
@@ -202,7 +202,7 @@ impl Control {
             let Ok(file) = journal.map(|_| self.open_slow(volume.id, drive, extent)).transpose() else {
                 continue;
             };
-            match self.data_plane.rejoin_copy(volume.id, (extent, slot), found, journal.zip(file)) {
+            match self.data_plane.rejoin_replica(volume.id, (extent, slot), found, journal.zip(file)) {
                 Ok(true) => {
                     self.journals.note(volume.id, (extent, slot), journal);
                     tracing::info!(volume = %volume.id, extent, slot, "a copy is back");
@@ -222,29 +222,29 @@ impl Control {
     }
 
     /// Copies that cannot be reached though their drives are there, with these.
-    fn copies_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
+    fn replicas_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
         let model = self.model();
         let Some(open) = model.open.get(&volume.id) else { return Vec::new() };
         let of_extent = |extent: u32| {
-            let copies = volume.placement.copies_of(extent.into());
-            copies.map(move |(slot, drive)| ((extent, slot), drive))
+            let replicas = volume.placement.replicas_of(extent.into());
+            replicas.map(move |(slot, drive)| ((extent, slot), drive))
         };
-        let copies = open.copies.extents_away().into_iter().flat_map(of_extent);
+        let replicas = open.replication.extents_away().into_iter().flat_map(of_extent);
         let is_away = |((extent, slot), drive): &((u32, usize), DriveId)| {
-            open.copies.is_away(*extent, *slot) && model.is_there(*drive)
+            open.replication.is_away(*extent, *slot) && model.is_there(*drive)
         };
-        copies.filter(is_away).collect()
+        replicas.filter(is_away).collect()
     }
 
     /// Copies whose files are damaged or gone, on drives that are there: before and after their files were looked at, or
     /// those of a drive that goes or comes meanwhile would be given up, and copied anew as a whole.
-    pub(in crate::control) fn damaged_copies(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
-        let away = self.copies_away(volume).into_iter();
-        let damaged = away.filter(|(copy, drive)| {
-            let is_broken = || self.state_of(volume.id, *drive, *copy) == State::Damaged;
+    pub(in crate::control) fn damaged_replicas(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
+        let away = self.replicas_away(volume).into_iter();
+        let damaged = away.filter(|(replica, drive)| {
+            let is_broken = || self.state_of(volume.id, *drive, *replica) == State::Damaged;
             self.is_in_place(*drive) && is_broken() && self.is_in_place(*drive)
         });
-        damaged.map(|(copy, _)| copy).collect()
+        damaged.map(|(replica, _)| replica).collect()
     }
 
     /// True unless a drive is gone from its folder, whose files are away then and not damaged. One that cannot be read is
@@ -254,22 +254,22 @@ impl Control {
     }
 
     /// Whether the files of a copy on a drive that is there can be used.
-    fn state_of(&self, volume: VolumeId, drive: DriveId, copy: Copy) -> State {
+    fn state_of(&self, volume: VolumeId, drive: DriveId, replica: ExtentReplica) -> State {
         let Ok(store) = self.store(drive) else { return State::Damaged };
-        if self.absences.is_replaced(drive, volume, copy) {
+        if self.absences.is_replaced(drive, volume, replica) {
             return State::Damaged;
         }
-        let (folder, extent) = (store.extents(volume), copy.0);
-        let (account, journal) = match self.journal_of(volume, drive, copy) {
-            Place::Direct => (folder.join(account_file_name(extent.into())), None),
+        let (folder, extent) = (store.extents(volume), replica.0);
+        let (metadata, journal) = match self.journal_of(volume, drive, replica) {
+            Place::Direct => (folder.join(metadata_file_name(extent.into())), None),
             Place::Journaled(journal, _) if !self.is_in_place(journal) => return State::Waiting,
-            Place::Journaled(journal, account) => (account, Some(journal)),
+            Place::Journaled(journal, metadata) => (metadata, Some(journal)),
             Place::Waiting => return State::Waiting,
             Place::Lost => return State::Damaged,
         };
         let is_whole = extent_fault(&folder, extent).is_none();
         let is_away = || journal.is_some_and(|journal| !self.is_in_place(journal));
-        match account::read(&account) {
+        match replica_metadata::read(&metadata) {
             Ok(Some(found)) if is_whole => State::Whole(journal, Box::new(found)),
             _ if is_away() => State::Waiting,
             _ => State::Damaged,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId};
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::Stranded;
 use super::plan::{Candidate, Unreachable, Wish, unreachable};
@@ -98,7 +98,7 @@ impl Control {
     pub(in crate::control) fn refuse_stranded(&self, drive: &DriveRecord) -> Outcome<()> {
         let leaving = self.model().leaving_with(drive.id);
         let volumes = self.model().volumes_held_by(&BTreeSet::from([drive.id]));
-        self.refuse_last_copies(drive, &volumes)?;
+        self.refuse_last_replicas(drive, &volumes)?;
         self.refuse_unserved(drive, &volumes)?;
         self.refuse_stranded_journals(drive, &leaving)?;
         let usages = self.usages();
@@ -114,14 +114,14 @@ impl Control {
     }
 
     /// Refuses a drive that is missing while no other copy of what it holds is known to have everything.
-    fn refuse_last_copies(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
+    fn refuse_last_replicas(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
         let model = self.model();
         let Some(missing) = model.drives.get(&drive.id).filter(|drive| drive.store.is_err()) else {
             return Ok(());
         };
         let last: Vec<String> = volumes
             .iter()
-            .filter(|volume| has_last_copy(&model, missing, volume))
+            .filter(|volume| has_last_replica(&model, missing, volume))
             .map(VolumeRecord::export_name)
             .collect();
         if last.is_empty() {
@@ -232,7 +232,7 @@ impl Control {
     /// The replicas of a volume that others stand in for, on drives that are there.
     pub(in crate::control) fn replaceable(&self, volume: &VolumeRecord) -> Outcome<Vec<Replica>> {
         let replicas =
-            |extent: u64| volume.placement.copies_of(extent).map(move |copy| (extent as u32, copy));
+            |extent: u64| volume.placement.replicas_of(extent).map(move |replica| (extent as u32, replica));
         let all = (0..extent_count(volume.size_bytes)).flat_map(replicas);
         let model = self.model();
         if !model.open.contains_key(&volume.id) {
@@ -243,7 +243,7 @@ impl Control {
         }
         let is_good = has_everything(&model, volume);
         let others_have = |(extent, (slot, _)): &Replica| {
-            let others = volume.placement.copies_of((*extent).into());
+            let others = volume.placement.replicas_of((*extent).into());
             others.filter(|(other, _)| other != slot).any(|other| is_good(*extent, other))
         };
         Ok(all.filter(others_have).collect())
@@ -254,20 +254,20 @@ impl Control {
 type Replica = (u32, (usize, DriveId));
 
 /// True if an extent of a volume has no copy that has everything on another drive that is there.
-fn has_last_copy(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
+fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
     let is_good = has_everything(model, volume);
     let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
-    extents.any(|extent| !volume.placement.copies_of(extent.into()).any(|copy| is_good(extent, copy)))
+    extents.any(|extent| !volume.placement.replicas_of(extent.into()).any(|replica| is_good(extent, replica)))
 }
 
 /// Tells whether a copy of an extent of a volume has everything, on a drive that is there.
 fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
-    let copies = model.open.get(&volume.id).map(|open| &open.copies);
-    let standings = copies.map(|copies| copies.snapshot().standings).unwrap_or_default();
+    let replicas = model.open.get(&volume.id).map(|open| &open.replication);
+    let replica_states = replicas.map(|replicas| replicas.counters().replica_states).unwrap_or_default();
     move |extent, (slot, drive)| {
-        let is_away = || copies.is_none_or(|copies| copies.is_away(extent, slot));
-        let stands = standings.get(extent as usize).map(|standings| standings[slot]);
-        model.is_there(drive) && stands == Some(Standing::InSync) && !is_away()
+        let is_away = || replicas.is_none_or(|replicas| replicas.is_away(extent, slot));
+        let stands = replica_states.get(extent as usize).map(|replica_states| replica_states[slot]);
+        model.is_there(drive) && stands == Some(ReplicaState::InSync) && !is_away()
     }
 }
 

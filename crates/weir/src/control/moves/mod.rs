@@ -15,20 +15,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_types::bounds::COPIES_MAX;
+use weir_types::bounds::REPLICAS_MAX;
 use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
-use weir_volume::mirror::{Slots, Standing, Standings};
+use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
 use super::Control;
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
 use super::record_copies::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::dataplane::DataPlaneError;
-use crate::store::{extent_count, witness};
-use plan::{Candidate, CopyNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
+use crate::store::{epoch_record, extent_count};
+use plan::{Candidate, ReplicaNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
 /// occupies twice stays small.
@@ -106,7 +106,7 @@ impl Moves {
 struct Look {
     record: VolumeRecord,
     revision: u64,
-    standings: Vec<Standings>,
+    replica_states: Vec<ReplicaStates>,
     wishes: Vec<Wish>,
     candidates: Vec<Candidate>,
     classes: BTreeMap<DriveId, Option<Class>>,
@@ -135,39 +135,41 @@ enum Wait {
 
 impl Look {
     /// How the copies of an extent stand: as their accounts say, or, if it never had several, as it is recorded.
-    fn standings(&self, extent: u32) -> Standings {
+    fn replica_states(&self, extent: u32) -> ReplicaStates {
         let recorded = || {
-            let mut standings = Standings::default();
-            let copies = self.record.placement.copies_of(extent.into());
-            copies.for_each(|(slot, _)| standings[slot] = Standing::InSync);
-            standings
+            let mut replica_states = ReplicaStates::default();
+            let replicas = self.record.placement.replicas_of(extent.into());
+            replicas.for_each(|(slot, _)| replica_states[slot] = ReplicaState::InSync);
+            replica_states
         };
         // Of an extent that never had several copies nothing is told, but it may be told of one behind it.
-        let is_told = |standings: &Standings| standings.iter().any(|standing| *standing != Standing::Absent);
-        self.standings.get(extent as usize).copied().filter(is_told).unwrap_or_else(recorded)
+        let is_told = |replica_states: &ReplicaStates| {
+            replica_states.iter().any(|replica_state| *replica_state != ReplicaState::Absent)
+        };
+        self.replica_states.get(extent as usize).copied().filter(is_told).unwrap_or_else(recorded)
     }
 
     fn drive(&self, extent: u32, slot: usize) -> Option<DriveId> {
-        let mut copies = self.record.placement.copies_of(extent.into());
-        copies.find(|(other, _)| *other == slot).map(|(_, drive)| drive)
+        let mut replicas = self.record.placement.replicas_of(extent.into());
+        replicas.find(|(other, _)| *other == slot).map(|(_, drive)| drive)
     }
 
-    fn copies(&self, extent: u32) -> Vec<CopyNow> {
-        let standings = self.standings(extent);
-        let copy = |slot: usize| {
+    fn replicas(&self, extent: u32) -> Vec<ReplicaNow> {
+        let replica_states = self.replica_states(extent);
+        let replica = |slot: usize| {
             let drive = self.drive(extent, slot);
-            (standings[slot] != Standing::Absent).then(|| CopyNow {
+            (replica_states[slot] != ReplicaState::Absent).then(|| ReplicaNow {
                 slot,
                 drive,
                 class: drive.and_then(|drive| self.classes.get(&drive).copied().flatten()),
                 journal: self.seats.get(&(extent, slot)).copied(),
-                standing: standings[slot],
+                replica_state: replica_states[slot],
                 must_leave: drive.is_some_and(|drive| self.leaving.contains(&drive))
                     || self.seats.get(&(extent, slot)).is_some_and(|drive| self.leaving.contains(drive))
                     || self.damaged.contains(&(extent, slot)),
             })
         };
-        (0..COPIES_MAX).filter_map(copy).collect()
+        (0..REPLICAS_MAX).filter_map(replica).collect()
     }
 
     /// How far it is, and the step to take now, if there is one.
@@ -177,7 +179,7 @@ impl Look {
         for extent in 0..extent_count(self.record.size_bytes) as u32 {
             let step = match self.gone(extent) {
                 Some(slot) => Step::Remove(slot),
-                None => next_step(&self.copies(extent), &self.wishes, &self.candidates),
+                None => next_step(&self.replicas(extent), &self.wishes, &self.candidates),
             };
             match step {
                 Step::Done => continue,
@@ -201,22 +203,22 @@ impl Look {
 
     /// What an extent waits for whose copies are not all up to date.
     fn wait(&self, extent: u32) -> Wait {
-        let copies = self.copies(extent);
-        let surplus = surplus_drives(&copies, &self.wishes);
-        let is_surplus = |copy: &&CopyNow| copy.drive.is_some_and(|drive| surplus.contains(&drive));
-        let lagging = copies.iter().filter(|copy| copy.standing != Standing::InSync);
-        let lagging: Vec<&CopyNow> = lagging.filter(|copy| !is_surplus(copy)).collect();
-        let is_reachable = |copy: &&&CopyNow| {
-            let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(copy.slot));
-            !is_away && copy.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
+        let replicas = self.replicas(extent);
+        let surplus = surplus_drives(&replicas, &self.wishes);
+        let is_surplus = |replica: &&ReplicaNow| replica.drive.is_some_and(|drive| surplus.contains(&drive));
+        let lagging = replicas.iter().filter(|replica| replica.replica_state != ReplicaState::InSync);
+        let lagging: Vec<&ReplicaNow> = lagging.filter(|replica| !is_surplus(replica)).collect();
+        let is_reachable = |replica: &&&ReplicaNow| {
+            let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(replica.slot));
+            !is_away && replica.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
         };
-        if lagging.iter().any(|copy| is_reachable(&copy)) {
+        if lagging.iter().any(|replica| is_reachable(&replica)) {
             return if surplus.is_empty() { Wait::Resync } else { Wait::Move };
         }
         if surplus.is_empty() {
             return Wait::NothingToDo;
         }
-        let missing = lagging.iter().find_map(|copy| self.missing.get(&copy.drive?));
+        let missing = lagging.iter().find_map(|replica| self.missing.get(&replica.drive?));
         let why = missing
             .map(|name| format!("the new copies on drive '{name}' wait for it, because it is missing"));
         Wait::Blocked(
@@ -226,9 +228,9 @@ impl Look {
 
     /// A copy that is recorded and, by its account, no more.
     fn gone(&self, extent: u32) -> Option<usize> {
-        let standings = self.standings(extent);
-        let copies = self.record.placement.copies_of(extent.into());
-        copies.map(|(slot, _)| slot).find(|slot| standings[*slot] == Standing::Absent)
+        let replica_states = self.replica_states(extent);
+        let replicas = self.record.placement.replicas_of(extent.into());
+        replicas.map(|(slot, _)| slot).find(|slot| replica_states[*slot] == ReplicaState::Absent)
     }
 }
 
@@ -293,7 +295,7 @@ impl Control {
             let has_more = volume.replicas > 1 || volume.template.is_some();
             has_more || is_strict && !model.has_its_class(volume)
         };
-        let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.has_accounts(volume));
+        let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.has_metadata(volume));
         unsettled.for_each(|volume| self.begin_moves(volume.id));
     }
 
@@ -330,7 +332,7 @@ impl Control {
         };
         for volume in due {
             let moved = self
-                .move_copies(volume)
+                .move_replicas(volume)
                 .and_then(|moved| self.tidy_journals(volume, moved))
                 .unwrap_or_else(|error| Some(MoveView { stuck: Some(error.message), ..MoveView::default() }));
             let mut unsettled = self.moves.unsettled();
@@ -353,11 +355,11 @@ impl Control {
     }
 
     /// Takes steps for the copies of one volume; `None` if all are where they are wished.
-    fn move_copies(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
+    fn move_replicas(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
         let mut view = MoveView::default();
         for _ in 0..STEPS_AT_ONCE {
             // Each step from a new look; others wait only for the step.
-            let Some(look) = self.look_at_copies(volume) else { return Ok(None) };
+            let Some(look) = self.look_at_replicas(volume) else { return Ok(None) };
             let next;
             (view, next) = look.next();
             let Some((extent, step)) = next else { break };
@@ -394,12 +396,12 @@ impl Control {
         journal: DriveId,
         leaving: &BTreeSet<DriveId>,
     ) -> Option<Stranded> {
-        let mut look = self.look_at_copies(volume)?;
+        let mut look = self.look_at_replicas(volume)?;
         look.leaving.extend(leaving);
         look.candidates.retain(|candidate| !leaving.contains(&candidate.room.drive));
         let behind = look.seats.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
         behind.collect::<BTreeSet<u32>>().into_iter().find_map(|extent| {
-            match next_step(&look.copies(extent), &look.wishes, &look.candidates) {
+            match next_step(&look.replicas(extent), &look.wishes, &look.candidates) {
                 Step::Stuck(wish) => {
                     Some(Stranded { why: stuck_words(wish, look.wishes.len()), class: class_words(wish) })
                 }
@@ -408,15 +410,15 @@ impl Control {
         })
     }
 
-    fn look_at_copies(&self, volume: VolumeId) -> Option<Look> {
+    fn look_at_replicas(&self, volume: VolumeId) -> Option<Look> {
         let rooms = self.rooms();
         let Versioned { record, revision } = Versioned::clone(self.model().volumes.get(&volume)?);
-        let mut damaged = self.damaged_copies(&record);
+        let mut damaged = self.damaged_replicas(&record);
         let model = self.model();
         let open = model.open.get(&volume)?;
         // Wherever their drives are.
         damaged.extend(open.journals.spent());
-        let (standings, away) = (open.copies.snapshot().standings, open.copies.away());
+        let (replica_states, away) = (open.replication.counters().replica_states, open.replication.away());
         let candidates = model.candidates(&record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -430,24 +432,24 @@ impl Control {
             damaged,
             revision,
             record,
-            standings,
+            replica_states,
         })
     }
 
     /// Takes a step; false if it cannot be taken now.
     fn take_step(&self, look: &Look, extent: u32, step: Step) -> Outcome<bool> {
         match step {
-            Step::Add { slot, drive } => self.add_copy(look, (extent, slot), drive),
-            Step::Remove(slot) => self.remove_copy(look, (extent, slot)),
+            Step::Add { slot, drive } => self.add_replica(look, (extent, slot), drive),
+            Step::Remove(slot) => self.remove_replica(look, (extent, slot)),
             Step::Done | Step::Wait | Step::Stuck(_) => Ok(false),
         }
     }
 
-    fn add_copy(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
+    fn add_replica(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
         let mut record = look.record.clone();
         let count = extent_count(record.size_bytes);
         // First of all: a full state folder keeps the copy from being added, and never a write waiting for it.
-        witness::prepare(&self.witnesses(record.id), count)?;
+        epoch_record::prepare(&self.epoch_records(record.id), count)?;
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
         let store = self.store(drive)?;
@@ -457,9 +459,9 @@ impl Control {
         let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
         let home = home.expect("the placement was just told of this drive");
-        let going = surplus_drives(&look.copies(extent), &look.wishes);
-        let journal = self.put_copy_behind(&record, (extent, slot), drive, &going)?;
-        let added = self.data_plane.add_copy(record.id, (extent, slot), (&homes, home), journal);
+        let going = surplus_drives(&look.replicas(extent), &look.wishes);
+        let journal = self.put_replica_behind(&record, (extent, slot), drive, &going)?;
+        let added = self.data_plane.add_replica(record.id, (extent, slot), (&homes, home), journal);
         if matches!(added, Ok(false) | Err(DataPlaneError::NotAdded { .. })) {
             self.give_back_extent(&look.record, drive, extent)?;
         }
@@ -473,14 +475,15 @@ impl Control {
         Ok(true)
     }
 
-    fn remove_copy(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
+    fn remove_replica(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
         let drive = look.drive(extent, slot);
         if self.is_any_other_out_of_place(&look.record, (extent, slot)) {
             return Ok(false);
         }
-        let is_last = look.record.placement.copies_of(extent.into()).count() == usize::from(drive.is_some());
+        let is_last =
+            look.record.placement.replicas_of(extent.into()).count() == usize::from(drive.is_some());
         // Asked also of a copy that is accounted for as gone: it is refused unless another one has everything.
-        if is_last && drive.is_some() || !self.data_plane.remove_copy(look.record.id, (extent, slot))? {
+        if is_last && drive.is_some() || !self.data_plane.remove_replica(look.record.id, (extent, slot))? {
             return Ok(false);
         }
         let Some(drive) = drive else {
@@ -505,7 +508,7 @@ impl Control {
     /// True if another copy of an extent, or the journal that it is behind, is on a drive that is gone from its folder and
     /// not known as missing yet: what was written to that copy since may not be on the drive.
     fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
-        let mut others = record.placement.copies_of(extent.into()).filter(|(other, _)| *other != slot);
+        let mut others = record.placement.replicas_of(extent.into()).filter(|(other, _)| *other != slot);
         let is_out = |drive: DriveId| self.store(drive).is_ok() && !self.is_in_place(drive);
         others.any(|(other, drive)| {
             is_out(drive) || self.journals.drive_of(record.id, (extent, other)).is_some_and(is_out)
@@ -513,10 +516,10 @@ impl Control {
     }
 
     /// An alarm for each volume whose copies cannot get to where they are wished.
-    pub(super) fn move_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn move_alarms(&self) -> Vec<ActiveAlarm> {
         let unsettled = self.moves.unsettled();
         let stuck = unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.stuck.clone()?)));
-        let alarm = |(volume, why)| StandingAlarm {
+        let alarm = |(volume, why)| ActiveAlarm {
             source: AlarmSource::Replicas,
             drive: None,
             volume: Some(volume),

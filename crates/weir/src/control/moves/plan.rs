@@ -3,15 +3,15 @@
 //! One step at a time is decided from what is there, so it does not matter where an earlier attempt ended. A copy goes
 //! only once those that stay have everything: at no time are there fewer good copies than before, or than are wished.
 
-use weir_types::bounds::COPIES_MAX;
+use weir_types::bounds::REPLICAS_MAX;
 use weir_types::{Class, DriveId};
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use crate::control::spread::{Room, choose};
 
 /// A copy of an extent, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyNow {
+pub struct ReplicaNow {
     /// Its number.
     pub slot: usize,
     /// Its drive; `None` if it is accounted for and recorded nowhere: a change was interrupted.
@@ -21,7 +21,7 @@ pub struct CopyNow {
     /// The drive of the journal that it is behind.
     pub journal: Option<DriveId>,
     /// What it is worth.
-    pub standing: Standing,
+    pub replica_state: ReplicaState,
     /// Its drive is to be emptied, or its files are damaged.
     pub must_leave: bool,
 }
@@ -60,19 +60,20 @@ pub enum Step {
 
 /// Copies that stay, by wish; and those that nobody wishes for.
 struct Matched<'a> {
-    kept: Vec<Option<&'a CopyNow>>,
-    surplus: Vec<&'a CopyNow>,
+    kept: Vec<Option<&'a ReplicaNow>>,
+    surplus: Vec<&'a ReplicaNow>,
 }
 
 /// Gives each wish a copy that meets it: one that has everything before one that has not.
-fn match_up<'a>(copies: &'a [CopyNow], wishes: &[Wish]) -> Matched<'a> {
-    let mut free: Vec<&CopyNow> = copies.iter().collect();
-    free.sort_by_key(|copy| copy.standing != Standing::InSync);
+fn match_up<'a>(replicas: &'a [ReplicaNow], wishes: &[Wish]) -> Matched<'a> {
+    let mut free: Vec<&ReplicaNow> = replicas.iter().collect();
+    free.sort_by_key(|replica| replica.replica_state != ReplicaState::InSync);
     let mut kept = vec![None; wishes.len()];
     // Wishes for a class first: the others take what is left.
     for is_named in [true, false] {
         for (wish, kept) in wishes.iter().zip(&mut kept).filter(|(wish, _)| wish.is_some() == is_named) {
-            let meets = |copy: &&CopyNow| !copy.must_leave && (wish.is_none() || copy.class == *wish);
+            let meets =
+                |replica: &&ReplicaNow| !replica.must_leave && (wish.is_none() || replica.class == *wish);
             *kept = free.iter().position(meets).map(|at| free.remove(at));
         }
     }
@@ -101,63 +102,64 @@ pub fn unreachable(wishes: &[Wish], candidates: &[Candidate]) -> Option<Unreacha
 }
 
 /// The next step for an extent with these copies.
-pub fn next_step(copies: &[CopyNow], wishes: &[Wish], candidates: &[Candidate]) -> Step {
-    if let Some(lost) = copies.iter().find(|copy| copy.drive.is_none()) {
+pub fn next_step(replicas: &[ReplicaNow], wishes: &[Wish], candidates: &[Candidate]) -> Step {
+    if let Some(lost) = replicas.iter().find(|replica| replica.drive.is_none()) {
         return Step::Remove(lost.slot);
     }
-    let Matched { kept, surplus } = match_up(copies, wishes);
+    let Matched { kept, surplus } = match_up(replicas, wishes);
     let unmet = wishes.iter().zip(&kept).find(|(_, kept)| kept.is_none());
     if let Some((wish, _)) = unmet {
-        return make_room_and_add(copies, &surplus, *wish, candidates, wishes.len());
+        return make_room_and_add(replicas, &surplus, *wish, candidates, wishes.len());
     }
-    let is_good = |copy: &&CopyNow| copy.standing == Standing::InSync;
+    let is_good = |replica: &&ReplicaNow| replica.replica_state == ReplicaState::InSync;
     let all_good = kept.iter().flatten().all(is_good);
-    match surplus.iter().find(|copy| all_good || !is_good(copy)) {
-        Some(copy) => Step::Remove(copy.slot),
+    match surplus.iter().find(|replica| all_good || !is_good(replica)) {
+        Some(replica) => Step::Remove(replica.slot),
         None if all_good => Step::Done,
         None => Step::Wait,
     }
 }
 
 /// The drives of copies that nobody wishes for.
-pub fn surplus_drives(copies: &[CopyNow], wishes: &[Wish]) -> Vec<DriveId> {
-    match_up(copies, wishes).surplus.iter().filter_map(|copy| copy.drive).collect()
+pub fn surplus_drives(replicas: &[ReplicaNow], wishes: &[Wish]) -> Vec<DriveId> {
+    match_up(replicas, wishes).surplus.iter().filter_map(|replica| replica.drive).collect()
 }
 
 /// Adds a copy for a wish. If all numbers are taken, one that nobody wishes for goes first.
 fn make_room_and_add(
-    copies: &[CopyNow],
-    surplus: &[&CopyNow],
+    replicas: &[ReplicaNow],
+    surplus: &[&ReplicaNow],
     wish: Wish,
     candidates: &[Candidate],
     wished: usize,
 ) -> Step {
-    let good = copies.iter().filter(|copy| copy.standing == Standing::InSync).count();
-    let free = (0..COPIES_MAX).find(|slot| copies.iter().all(|copy| copy.slot != *slot));
+    let good = replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count();
+    let free = (0..REPLICAS_MAX).find(|slot| replicas.iter().all(|replica| replica.slot != *slot));
     let Some(slot) = free else {
-        let may_go = |copy: &&&CopyNow| copy.standing != Standing::InSync || good > wished;
-        return surplus.iter().find(may_go).map_or(Step::Wait, |copy| Step::Remove(copy.slot));
+        let may_go = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync || good > wished;
+        return surplus.iter().find(may_go).map_or(Step::Wait, |replica| Step::Remove(replica.slot));
     };
-    let is_free = |candidate: &&Candidate| copies.iter().all(|copy| copy.drive != Some(candidate.room.drive));
+    let is_free =
+        |candidate: &&Candidate| replicas.iter().all(|replica| replica.drive != Some(candidate.room.drive));
     let suits = |candidate: &&Candidate| wish.is_none() || candidate.class == wish;
     let rooms: Vec<Room> =
         candidates.iter().filter(is_free).filter(suits).map(|candidate| candidate.room.clone()).collect();
-    let stay: Vec<DriveId> = copies
+    let stay: Vec<DriveId> = replicas
         .iter()
-        .filter(|copy| surplus.iter().all(|other| other.slot != copy.slot))
-        .filter_map(|copy| copy.drive)
+        .filter(|replica| surplus.iter().all(|other| other.slot != replica.slot))
+        .filter_map(|replica| replica.drive)
         .collect();
     let beside = candidates.iter().filter(|candidate| stay.contains(&candidate.room.drive));
     let beside: Vec<_> = beside.map(|candidate| candidate.room.domain.clone()).collect();
     // The drive of a journal that a copy is behind is taken only where there is no other.
-    let has_journal = |room: &&Room| copies.iter().any(|copy| copy.journal == Some(room.drive));
+    let has_journal = |room: &&Room| replicas.iter().any(|replica| replica.journal == Some(room.drive));
     let best: Vec<Room> = rooms.iter().filter(|room| !has_journal(room)).cloned().collect();
     if let Some(drive) = choose(&best, &beside).or_else(|| choose(&rooms, &beside)) {
         return Step::Add { slot, drive };
     }
     // Where one that is no good makes room, its drive can take another.
-    let is_in_the_way = |copy: &&&CopyNow| copy.standing != Standing::InSync;
-    surplus.iter().find(is_in_the_way).map_or(Step::Stuck(wish), |copy| Step::Remove(copy.slot))
+    let is_in_the_way = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync;
+    surplus.iter().find(is_in_the_way).map_or(Step::Stuck(wish), |replica| Step::Remove(replica.slot))
 }
 
 #[cfg(test)]
@@ -188,38 +190,45 @@ mod tests {
         if number < 4 { Class::Low } else { Class::High }
     }
 
-    fn copy(slot: usize, number: usize, standing: Standing) -> CopyNow {
+    fn replica(slot: usize, number: usize, replica_state: ReplicaState) -> ReplicaNow {
         let class = Some(class_of(number));
-        CopyNow { slot, drive: Some(drive(number)), class, journal: None, standing, must_leave: false }
+        ReplicaNow {
+            slot,
+            drive: Some(drive(number)),
+            class,
+            journal: None,
+            replica_state,
+            must_leave: false,
+        }
     }
 
     #[test]
-    fn a_copy_comes_before_another_goes() {
-        use Standing::{InSync, Stale};
+    fn a_replica_comes_before_another_goes() {
+        use ReplicaState::{InSync, Stale};
         let all: Vec<Candidate> = (0..8).map(candidate).collect();
-        let low = copy(0, 0, InSync);
+        let low = replica(0, 0, InSync);
         let wish = [Some(Class::High)];
         assert_eq!(next_step(&[low], &wish, &all), Step::Add { slot: 1, drive: drive(4) });
-        assert_eq!(next_step(&[low, copy(1, 4, Stale)], &wish, &all), Step::Wait);
-        assert_eq!(next_step(&[low, copy(1, 4, InSync)], &wish, &all), Step::Remove(0));
-        assert_eq!(next_step(&[copy(1, 4, InSync)], &wish, &all), Step::Done);
+        assert_eq!(next_step(&[low, replica(1, 4, Stale)], &wish, &all), Step::Wait);
+        assert_eq!(next_step(&[low, replica(1, 4, InSync)], &wish, &all), Step::Remove(0));
+        assert_eq!(next_step(&[replica(1, 4, InSync)], &wish, &all), Step::Done);
         let none = next_step(&[low], &wish, &all[..4]);
         assert_eq!(none, Step::Stuck(Some(Class::High)));
-        let interrupted = CopyNow { drive: None, ..copy(2, 0, Stale) };
+        let interrupted = ReplicaNow { drive: None, ..replica(2, 0, Stale) };
         assert_eq!(next_step(&[low, interrupted], &wish, &all), Step::Remove(2));
-        let leaving = CopyNow { must_leave: true, ..low };
+        let leaving = ReplicaNow { must_leave: true, ..low };
         assert_eq!(next_step(&[leaving], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
     }
 
     #[test]
     fn the_drive_of_a_journal_is_taken_last() {
-        use Standing::InSync;
+        use ReplicaState::InSync;
         let all: Vec<Candidate> = (4..6).map(candidate).collect();
-        let low = CopyNow { journal: Some(drive(4)), ..copy(0, 0, InSync) };
+        let low = ReplicaNow { journal: Some(drive(4)), ..replica(0, 0, InSync) };
         let wish = [Some(Class::High)];
         assert_eq!(next_step(&[low], &wish, &all), Step::Add { slot: 1, drive: drive(5) });
         assert_eq!(next_step(&[low], &wish, &all[..1]), Step::Add { slot: 1, drive: drive(4) });
-        assert_eq!(surplus_drives(&[low, copy(1, 5, InSync)], &wish), [drive(0)]);
+        assert_eq!(surplus_drives(&[low, replica(1, 5, InSync)], &wish), [drive(0)]);
     }
 
     fn wishes() -> impl Strategy<Value = Vec<Wish>> {
@@ -229,62 +238,62 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wherever_it_begins_it_ends_as_wished_with_no_fewer_good_copies_on_the_way(
+        fn wherever_it_begins_it_ends_as_wished_with_no_fewer_good_replicas_on_the_way(
             homes in Just((0..8).collect::<Vec<usize>>()).prop_shuffle(),
-            standings in prop::collection::vec(any::<bool>(), 1..=4),
+            replica_states in prop::collection::vec(any::<bool>(), 1..=4),
             leaving in prop::collection::vec(any::<bool>(), 4),
             wishes in wishes(),
             hurries in prop::collection::vec(any::<bool>(), 100),
         ) {
             let all: Vec<Candidate> = (0..8).filter(|at| !(leaving[0] && *at == 7)).map(candidate).collect();
-            let mut copies: Vec<CopyNow> = standings
+            let mut replicas: Vec<ReplicaNow> = replica_states
                 .iter()
                 .enumerate()
                 .map(|(slot, is_good)| {
-                    let standing = if *is_good || slot == 0 { Standing::InSync } else { Standing::Stale };
-                    CopyNow { must_leave: leaving[slot], ..copy(slot, homes[slot], standing) }
+                    let replica_state = if *is_good || slot == 0 { ReplicaState::InSync } else { ReplicaState::Stale };
+                    ReplicaNow { must_leave: leaving[slot], ..replica(slot, homes[slot], replica_state) }
                 })
                 .collect();
-            let good = |copies: &[CopyNow]| {
-                copies.iter().filter(|copy| copy.standing == Standing::InSync).count()
+            let good = |replicas: &[ReplicaNow]| {
+                replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count()
             };
-            let least = good(&copies).min(wishes.len());
+            let least = good(&replicas).min(wishes.len());
             let mut hurries = hurries.into_iter();
             // Drives that are to be emptied stay so when they are.
-            let is_leaving = |one: &&Candidate| copies.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive));
+            let is_leaving = |one: &&Candidate| replicas.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive));
             let free: Vec<Candidate> = all.iter().filter(|one| !is_leaving(one)).cloned().collect();
             if unreachable(&wishes, &free).is_some() {
                 return Ok(());
             }
             loop {
-                let catch_up = |copies: &mut [CopyNow]| {
-                    let stale = copies.iter_mut().find(|copy| copy.standing == Standing::Stale);
-                    stale.map(|copy| copy.standing = Standing::InSync)
+                let catch_up = |replicas: &mut [ReplicaNow]| {
+                    let stale = replicas.iter_mut().find(|replica| replica.replica_state == ReplicaState::Stale);
+                    stale.map(|replica| replica.replica_state = ReplicaState::InSync)
                 };
-                match next_step(&copies, &wishes, &free) {
+                match next_step(&replicas, &wishes, &free) {
                     Step::Done => break,
-                    Step::Wait => prop_assert!(catch_up(&mut copies).is_some(), "waits for nothing"),
+                    Step::Wait => prop_assert!(catch_up(&mut replicas).is_some(), "waits for nothing"),
                     Step::Add { slot, drive } => {
-                        prop_assert!(copies.iter().all(|c| c.slot != slot && c.drive != Some(drive)));
+                        prop_assert!(replicas.iter().all(|c| c.slot != slot && c.drive != Some(drive)));
                         let number = (0..8).find(|number| self::drive(*number) == drive).unwrap();
-                        copies.push(copy(slot, number, Standing::Stale));
+                        replicas.push(replica(slot, number, ReplicaState::Stale));
                     }
-                    Step::Remove(slot) => copies.retain(|copy| copy.slot != slot),
+                    Step::Remove(slot) => replicas.retain(|replica| replica.slot != slot),
                     Step::Stuck(wish) => {
-                        prop_assert!(false, "there are enough drives: {wish:?} {copies:?}");
+                        prop_assert!(false, "there are enough drives: {wish:?} {replicas:?}");
                     }
                 }
-                prop_assert!(good(&copies) >= least, "{copies:?}");
+                prop_assert!(good(&replicas) >= least, "{replicas:?}");
                 let Some(is_hurried) = hurries.next() else { prop_assert!(false, "it does not end"); break };
                 if is_hurried {
-                    catch_up(&mut copies);
+                    catch_up(&mut replicas);
                 }
             }
-            prop_assert_eq!(copies.len(), wishes.len());
-            prop_assert!(copies.iter().all(|c| !c.must_leave && c.standing == Standing::InSync));
+            prop_assert_eq!(replicas.len(), wishes.len());
+            prop_assert!(replicas.iter().all(|c| !c.must_leave && c.replica_state == ReplicaState::InSync));
             for class in [Class::Low, Class::High] {
                 let wished = wishes.iter().filter(|wish| **wish == Some(class)).count();
-                prop_assert!(copies.iter().filter(|copy| copy.class == Some(class)).count() >= wished);
+                prop_assert!(replicas.iter().filter(|replica| replica.class == Some(class)).count() >= wished);
             }
         }
     }

@@ -102,7 +102,7 @@ impl Control {
         let later = self.look(&model, record);
         let levels = levels_in_effect(&model, record);
         let namer = Namer::new(&model, record, &levels, &credits);
-        let statistics = model.open.get(&record.id).map(|statistics| statistics.snapshot());
+        let statistics = model.open.get(&record.id).map(|statistics| statistics.counters());
         let (operations, time) = done_between(&earlier.totals, &later.totals);
         let situation = Situation {
             volume: record.name.to_string(),

@@ -1,6 +1,6 @@
 //! Drives with write journals that go, come back, or come back as others, against real files and the real data plane.
 
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::leaving::{
     add, assert_whole, go_on_until, high, is_gone, journal_drive, make_hybrid, record, remove,
@@ -31,9 +31,9 @@ fn slot_behind(world: &World, volume: &VolumeRecord, drive: DriveId) -> usize {
 }
 
 fn is_in_sync(world: &World, volume: &VolumeRecord) -> bool {
-    let standings = world.control.model().open[&volume.id].copies.snapshot().standings;
-    let extent = standings.first().expect("it has an extent");
-    extent.iter().filter(|standing| **standing == Standing::InSync).count() == 3
+    let replica_states = world.control.model().open[&volume.id].replication.counters().replica_states;
+    let extent = replica_states.first().expect("it has an extent");
+    extent.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count() == 3
 }
 
 /// Puts a copy of a drive's folder where the drive was: another filesystem that has its marker and older files.
@@ -75,7 +75,7 @@ fn replica_behind_a_journal_is_out_of_service_while_the_drive_of_that_is_away() 
     go_on_until(&world, || is_in_sync(&world, &volume));
     let id = id_of(&world, &drive);
     let slot = slot_behind(&world, &volume, id);
-    let is_away = || world.control.model().open[&volume.id].copies.is_away(0, slot);
+    let is_away = || world.control.model().open[&volume.id].replication.is_away(0, slot);
     assert!(!is_away());
     let (here, away) = (state.join(&drive), state.join("away"));
     std::fs::rename(&here, &away).unwrap();
@@ -125,7 +125,7 @@ fn replica_is_not_removed_while_the_journal_of_the_other_is_out_of_its_place() {
     template("slow", &[Class::Low]);
     let request = CreateVolume { template: Some(name("both")), ..volume(None, "vol1", GIB) };
     let made = world.control.create_volume(request).unwrap().record;
-    let replicas = || record(&world, "vol1").placement.copies_of(0).count();
+    let replicas = || record(&world, "vol1").placement.replicas_of(0).count();
     let change = ModifyVolume { template: Some(Some(name("slow"))), ..ModifyVolume::default() };
     world.control.modify_volume(None, &name("vol1"), change).unwrap();
     let drive = journal_drive(&world, &made);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use weir_types::BackgroundKind;
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::*;
 use crate::control::drives::AddDrive;
@@ -77,7 +77,7 @@ fn content(extent: u32) -> Vec<u8> {
 /// Puts something into all copies of some extents, as though it had been there before the daemon started.
 fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>) {
     for extent in extents {
-        for (_, drive) in volume.placement.copies_of(extent.into()) {
+        for (_, drive) in volume.placement.replicas_of(extent.into()) {
             let path = world.control.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
             let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
             file.write_all_at(&content(extent), 512 << 20).unwrap();
@@ -89,7 +89,7 @@ fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>
 fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) {
     let volume = record(world, text);
     for extent in extents {
-        for (_, drive) in volume.placement.copies_of(extent.into()) {
+        for (_, drive) in volume.placement.replicas_of(extent.into()) {
             let path = world.control.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
             let mut found = content(extent);
             found.fill(0);
@@ -100,17 +100,18 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
 }
 
 /// Checks that each extent has so many copies, all with everything and on drives that there are, and that nothing is wrong.
-pub(super) fn assert_whole(world: &World, text: &str, copies: usize) {
+pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
     let record = record(world, text);
-    let standings = world.control.model().open[&record.id].copies.snapshot().standings;
+    let replica_states = world.control.model().open[&record.id].replication.counters().replica_states;
     for extent in 0..record.size_bytes.div_ceil(EXTENT_BYTES) {
-        let found: Vec<_> = record.placement.copies_of(extent).collect();
-        assert_eq!(found.len(), copies, "extent {extent}");
+        let found: Vec<_> = record.placement.replicas_of(extent).collect();
+        assert_eq!(found.len(), replicas, "extent {extent}");
         for (slot, drive) in found {
             assert!(world.control.model().is_there(drive));
-            let told =
-                standings.get(extent as usize).filter(|all| all.iter().any(|s| *s != Standing::Absent));
-            assert!(told.is_none_or(|all| all[slot] == Standing::InSync), "extent {extent}: {told:?}");
+            let told = replica_states
+                .get(extent as usize)
+                .filter(|all| all.iter().any(|s| *s != ReplicaState::Absent));
+            assert!(told.is_none_or(|all| all[slot] == ReplicaState::InSync), "extent {extent}: {told:?}");
         }
     }
     assert!(world.control.extent_faults(record.id).is_empty());
@@ -133,8 +134,8 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
     assert!(remove(&world, "one").unwrap().is_some(), "asking again changes nothing");
     go_on_until(&world, || is_gone(&world, "one"));
     assert_eq!(std::fs::read_dir(state.join("one")).unwrap().count(), 0);
-    for (text, copies) in [("single", 1), ("double", 2)] {
-        assert_whole(&world, text, copies);
+    for (text, replicas) in [("single", 1), ("double", 2)] {
+        assert_whole(&world, text, replicas);
         let placement = record(&world, text).placement;
         assert!(!placement.names(drives[0]) && placement.gone_count() == 1, "its place stays empty");
     }
@@ -276,10 +277,10 @@ fn the_next_daemon_goes_on_where_one_ended() {
     assert!(remove(&world, "one").unwrap().is_some());
     for _ in 0..3 {
         // There are copies of both volumes that have come and do not have everything yet.
-        let is_between = |world: &World, text: &str, copies: usize| {
+        let is_between = |world: &World, text: &str, replicas: usize| {
             let record = record(world, text);
             let extents = 0..record.size_bytes / EXTENT_BYTES;
-            extents.into_iter().any(|extent| record.placement.copies_of(extent).count() > copies)
+            extents.into_iter().any(|extent| record.placement.replicas_of(extent).count() > replicas)
         };
         go_on_until(&world, || is_between(&world, "single", 1) && is_between(&world, "double", 2));
         let view = world.control.drive(&name("one")).unwrap();
@@ -291,15 +292,15 @@ fn the_next_daemon_goes_on_where_one_ended() {
     go_on_until(&world, || is_gone(&world, "one"));
     assert_filled(&world, "single", 0..9);
     assert_filled(&world, "double", 0..6);
-    for (text, copies) in [("single", 1), ("double", 2)] {
-        assert_whole(&world, text, copies);
+    for (text, replicas) in [("single", 1), ("double", 2)] {
+        assert_whole(&world, text, replicas);
         assert!(!record(&world, text).placement.names(drives[0]));
     }
     assert_eq!((world.control.alarms(), std::fs::read_dir(state.join("one")).unwrap().count()), (vec![], 0));
 }
 
 #[test]
-fn a_missing_drive_goes_unless_it_has_the_only_copy() {
+fn a_missing_drive_goes_unless_it_has_the_only_replica() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["one", "two", "three"]);
@@ -327,7 +328,7 @@ fn a_missing_drive_goes_unless_it_has_the_only_copy() {
 }
 
 #[test]
-fn two_that_are_missing_are_not_each_others_copy() {
+fn two_that_are_missing_are_not_each_others_replica() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["one", "two", "three", "four"]);
@@ -492,7 +493,7 @@ fn replica_is_not_removed_while_the_others_are_out_of_their_places() {
     let world = World::start(&state);
     high(&world, &state, &["one", "two"]);
     make(&world, "double", 1, 2);
-    let replicas = || record(&world, "double").placement.copies_of(0).count();
+    let replicas = || record(&world, "double").placement.replicas_of(0).count();
     let one = ModifyVolume { replicas: Some(1), ..ModifyVolume::default() };
     world.control.modify_volume(None, &name("double"), one).unwrap();
     let places = ["one", "two"].map(|text| (state.join(text), state.join(format!("{text}.away"))));

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::*;
 use crate::control::catalogue::{Catalogue, Transaction};
@@ -100,9 +100,11 @@ fn wait_until_in_sync(world: &World, volume: VolumeId, is_done: impl Fn() -> boo
         world.control.look_for_returns();
         world.control.settle_moves();
         let open = world.control.model().open.get(&volume).cloned();
-        let standings = open.map(|open| open.copies.snapshot().standings).unwrap_or_default();
-        let is_settled = |standing: &Standing| matches!(standing, Standing::InSync | Standing::Absent);
-        !standings.is_empty() && standings.iter().flatten().all(is_settled) && is_done()
+        let replica_states = open.map(|open| open.replication.counters().replica_states).unwrap_or_default();
+        let is_settled = |replica_state: &ReplicaState| {
+            matches!(replica_state, ReplicaState::InSync | ReplicaState::Absent)
+        };
+        !replica_states.is_empty() && replica_states.iter().flatten().all(is_settled) && is_done()
     });
 }
 
@@ -148,7 +150,7 @@ fn replica_behind_a_journal_on_an_accepted_drive_is_resynced() {
 
 /// The drives of an extent, of which both replicas are in sync.
 fn homes(volume: &VolumeRecord, extent: u32) -> Vec<DriveId> {
-    volume.placement.copies_of(extent.into()).map(|(_, drive)| drive).collect()
+    volume.placement.replicas_of(extent.into()).map(|(_, drive)| drive).collect()
 }
 
 #[test]

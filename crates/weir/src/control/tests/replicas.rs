@@ -1,14 +1,14 @@
 //! Volumes with several copies of each extent, against real files.
 
-use weir_volume::mirror::{Standing, Witness};
+use weir_volume::mirror::{EpochRecord, ReplicaState};
 
 use super::*;
 use crate::control::alarms::AlarmSource;
 use crate::control::bounds::REPLICAS_MAX;
 use crate::control::drives::AddDrive;
 use crate::control::records::VolumeRecord;
-use crate::store::account::{self, account_file_name};
-use crate::store::witness;
+use crate::store::epoch_record;
+use crate::store::replica_metadata::{self, metadata_file_name};
 
 /// A drive of a class, as though it had been measured, in a zone and a rack.
 fn drive_in(world: &World, state: &Path, text: &str, zone: Option<&str>, rack: Option<&str>) -> DriveId {
@@ -49,24 +49,25 @@ fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
 
 /// True if the third extent has epochs above all that an earlier one in its place had.
 fn grew_back(world: &World, id: VolumeId) -> bool {
-    let witnesses = witness::read_all(&world.control.witnesses(id), 3).unwrap();
-    witnesses[2].reserved > 1 << 40
+    let epoch_records = epoch_record::read_all(&world.control.epoch_records(id), 3).unwrap();
+    epoch_records[2].reserved > 1 << 40
 }
 
 /// Checks that each extent has whole copies with accounts that say so, as many as there should be, and a witness.
 fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
-    let witnesses = witness::read_all(&world.control.witnesses(record.id), extents).unwrap();
+    let epoch_records = epoch_record::read_all(&world.control.epoch_records(record.id), extents).unwrap();
     for extent in 0..extents {
-        let Witness { reserved, known, is_failed } = witnesses[extent as usize];
+        let EpochRecord { reserved, known, is_failed } = epoch_records[extent as usize];
         assert!(reserved == known && known > 0 && !is_failed);
-        let copies: Vec<_> = record.placement.copies_of(extent).collect();
-        assert_eq!(copies.len(), usize::from(record.replicas));
-        for (slot, drive) in copies {
-            let found = account::read(&path_of(world, record, drive, &account_file_name(extent)));
+        let replicas: Vec<_> = record.placement.replicas_of(extent).collect();
+        assert_eq!(replicas.len(), usize::from(record.replicas));
+        for (slot, drive) in replicas {
+            let found = replica_metadata::read(&path_of(world, record, drive, &metadata_file_name(extent)));
             let found = found.unwrap().expect("an account lies beside each copy");
-            assert_eq!((found.epoch, found.standings[slot]), (known, Standing::InSync));
-            let in_sync = found.standings.iter().filter(|standing| **standing == Standing::InSync);
+            assert_eq!((found.epoch, found.replica_states[slot]), (known, ReplicaState::InSync));
+            let in_sync =
+                found.replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync);
             assert_eq!(in_sync.count(), usize::from(record.replicas));
             assert!(found.marked.is_empty() && found.lacking.iter().all(|set| set.is_empty()));
         }
@@ -75,14 +76,14 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
 }
 
 #[test]
-fn copies_are_made_with_their_accounts_follow_a_resize_and_go_with_the_volume() {
+fn replicas_are_made_with_their_all_metadata_follow_a_resize_and_go_with_the_volume() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two", "three"]);
     for replicas in 2..=REPLICAS_MAX {
         let view = world.control.create_volume(copied("vol1", 4 * GIB, replicas)).unwrap();
         let id = view.record.id;
-        assert_eq!((view.record.replicas, view.copies.len()), (replicas, usize::from(replicas)));
+        assert_eq!((view.record.replicas, view.replica_drives.len()), (replicas, usize::from(replicas)));
         assert_eq!(view.class, Some(Class::High));
         assert_whole(&world, &view.record);
         let provisioned = || -> u64 {
@@ -103,28 +104,28 @@ fn copies_are_made_with_their_accounts_follow_a_resize_and_go_with_the_volume() 
         for drive in &homes {
             assert_eq!(world.control.store(*drive).unwrap().scan().unwrap().volumes, []);
         }
-        assert!(!world.control.witnesses(id).exists());
+        assert!(!world.control.epoch_records(id).exists());
     }
 }
 
 #[test]
-fn a_single_copy_has_neither_account_nor_witness() {
+fn a_single_replica_has_neither_metadata_nor_epoch_record() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
     let made = world.control.create_volume(copied("vol1", 3 * GIB, 1)).unwrap().record;
-    assert!(!world.control.witnesses(made.id).exists());
+    assert!(!world.control.epoch_records(made.id).exists());
     for drive in homes {
         let files = std::fs::read_dir(world.control.store(drive).unwrap().extents(made.id)).unwrap();
         let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert!(names.into_iter().all(|file| file.len() == 8));
     }
-    assert_eq!(world.control.beginnings(&made).unwrap(), []);
-    assert_eq!(world.control.new_beginnings(&made, 1, 1), []);
+    assert_eq!(world.control.recovered_extents(&made).unwrap(), []);
+    assert_eq!(world.control.new_recovered_extents(&made, 1, 1), []);
 }
 
 #[test]
-fn a_volume_with_copies_is_served_again_as_it_was() {
+fn a_volume_with_replicas_is_served_again_as_it_was() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drives(&world, &state, &["one", "two", "three"]);
@@ -133,10 +134,17 @@ fn a_volume_with_copies_is_served_again_as_it_was() {
     drop(world);
     let world = World::start(&state);
     assert_eq!((record(&world, "vol1"), seen(&world, "vol1")), (before.clone(), (vec![], true)));
-    let beginnings = world.control.beginnings(&before).unwrap();
-    assert_eq!(beginnings, world.control.new_beginnings(&before, 0, 1), "as though it were new");
+    let recovered_extents = world.control.recovered_extents(&before).unwrap();
+    assert_eq!(
+        recovered_extents,
+        world.control.new_recovered_extents(&before, 0, 1),
+        "as though it were new"
+    );
     let whole = [true, true, false, false];
-    assert!(beginnings.len() == 3 && beginnings.iter().all(|b| b.is_there == whole && b.is_confirmed));
+    assert!(
+        recovered_extents.len() == 3
+            && recovered_extents.iter().all(|b| b.is_there == whole && b.is_confirmed)
+    );
     drop(world);
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
@@ -145,7 +153,7 @@ fn a_volume_with_copies_is_served_again_as_it_was() {
 }
 
 #[test]
-fn more_copies_than_drives_or_than_can_be_are_refused_with_what_there_is() {
+fn more_replicas_than_drives_or_than_can_be_are_refused_with_what_there_is() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drives(&world, &state, &["one", "two"]);
@@ -167,7 +175,7 @@ fn more_copies_than_drives_or_than_can_be_are_refused_with_what_there_is() {
 }
 
 #[test]
-fn copies_go_to_different_zones_or_are_refused_or_forced() {
+fn replicas_go_to_different_zones_or_are_refused_or_forced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     for (text, zone, rack) in [("a1", "a", "r1"), ("a2", "a", "r2"), ("b1", "b", "r1"), ("b2", "b", "r2")] {
@@ -176,7 +184,7 @@ fn copies_go_to_different_zones_or_are_refused_or_forced() {
     let made = world.control.create_volume(copied("vol1", 4 * GIB, 2)).unwrap().record;
     let zone_of = |drive: DriveId| world.control.model().drives[&drive].record.zone.clone().unwrap();
     for extent in 0..4 {
-        let zones: Vec<Name> = made.placement.copies_of(extent).map(|(_, drive)| zone_of(drive)).collect();
+        let zones: Vec<Name> = made.placement.replicas_of(extent).map(|(_, drive)| zone_of(drive)).collect();
         assert!(zones.len() == 2 && zones[0] != zones[1], "{zones:?}");
     }
     let (kind, message) = error(world.control.create_volume(copied("vol2", GIB, 3)));
@@ -195,7 +203,7 @@ fn copies_go_to_different_zones_or_are_refused_or_forced() {
 }
 
 #[test]
-fn a_missing_drive_costs_copies_and_no_volume_that_has_others() {
+fn a_missing_drive_costs_replicas_and_no_volume_that_has_others() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
@@ -216,9 +224,9 @@ fn a_missing_drive_costs_copies_and_no_volume_that_has_others() {
     assert_eq!(layout.homes.len(), 2, "the drive keeps its place");
     let of_two = layout.homes.iter().find(|home| home.drive.id == homes[1]).unwrap();
     assert_eq!(of_two.directory, state.join("two/volumes").join(record.id.to_string()).join("extents"));
-    for beginning in world.control.beginnings(&record).unwrap() {
-        assert_eq!(beginning.is_there.iter().filter(|is_there| **is_there).count(), 1);
-        assert_eq!(beginning.account.epoch, 1);
+    for recovered_extent in world.control.recovered_extents(&record).unwrap() {
+        assert_eq!(recovered_extent.is_there.iter().filter(|is_there| **is_there).count(), 1);
+        assert_eq!(recovered_extent.metadata.epoch, 1);
     }
     assert!(world.control.volume(None, &name("vol1")).unwrap().used_bytes.is_some());
     assert_eq!(
@@ -236,34 +244,35 @@ fn a_missing_drive_costs_copies_and_no_volume_that_has_others() {
 }
 
 #[test]
-fn a_copy_that_cannot_be_used_is_named_and_the_others_serve() {
+fn a_replica_that_cannot_be_used_is_named_and_the_others_serve() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
     let made = world.control.create_volume(copied("vol1", 5 * GIB, 2)).unwrap().record;
     let damage = |extent: u64, what: &str| {
-        let account = path_of(&world, &made, homes[0], &account_file_name(extent));
+        let metadata = path_of(&world, &made, homes[0], &metadata_file_name(extent));
         match what {
-            "no file" => std::fs::remove_file(account.with_extension("")).unwrap(),
-            "short" => std::fs::write(account.with_extension(""), "short").unwrap(),
-            "no account" => std::fs::remove_file(account).unwrap(),
-            _ => std::fs::write(account, "nonsense").unwrap(),
+            "no file" => std::fs::remove_file(metadata.with_extension("")).unwrap(),
+            "short" => std::fs::write(metadata.with_extension(""), "short").unwrap(),
+            "no account" => std::fs::remove_file(metadata).unwrap(),
+            _ => std::fs::write(metadata, "nonsense").unwrap(),
         }
     };
     let all = ["no file", "short", "no account", "bad account"];
     (0..).zip(all).for_each(|(extent, what)| damage(extent, what));
-    let beginnings = world.control.beginnings(&made).unwrap();
-    let there = |extent: usize| beginnings[extent].is_there.iter().filter(|is_there| **is_there).count();
+    let recovered_extents = world.control.recovered_extents(&made).unwrap();
+    let there =
+        |extent: usize| recovered_extents[extent].is_there.iter().filter(|is_there| **is_there).count();
     assert_eq!((0..5).map(there).collect::<Vec<_>>(), [1, 1, 1, 1, 2]);
     drop(world);
     let world = World::start(&state);
     let (alarms, is_served) = seen(&world, "vol1");
     assert!(is_served && alarms.len() == 2, "{alarms:?}");
     assert!(
-        alarms[0].contains("one/volumes") && alarms[0].ends_with("00000002.account is missing"),
+        alarms[0].contains("one/volumes") && alarms[0].ends_with("00000002.metadata is missing"),
         "{alarms:?}"
     );
-    assert!(alarms[1].contains("one/volumes") && alarms[1].contains("00000003.account"), "{alarms:?}");
+    assert!(alarms[1].contains("one/volumes") && alarms[1].contains("00000003.metadata"), "{alarms:?}");
     let files = || {
         let alarms = world.control.alarms().into_iter();
         alarms.filter(|alarm| alarm.source == AlarmSource::ExtentCheck).filter_map(|alarm| alarm.extent)
@@ -271,17 +280,17 @@ fn a_copy_that_cannot_be_used_is_named_and_the_others_serve() {
     assert_eq!(files().collect::<Vec<_>>(), [0, 1]);
     world.control.check_extent_files();
     assert_eq!(files().collect::<Vec<_>>(), [0, 1], "the look that is taken every second finds the same");
-    let of_data_plane = |alarm: &alarms::StandingAlarm| alarm.source == AlarmSource::DataPlane;
+    let of_data_plane = |alarm: &alarms::ActiveAlarm| alarm.source == AlarmSource::DataPlane;
     assert!(!world.control.alarms().iter().any(of_data_plane), "an extent with another copy is not given up");
 }
 
 #[test]
-fn an_extent_without_a_copy_that_has_everything_keeps_its_volume_from_being_served() {
+fn an_extent_without_a_replica_that_has_everything_keeps_its_volume_from_being_served() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
     let made = world.control.create_volume(copied("vol1", 3 * GIB, 2)).unwrap().record;
-    let path = world.control.witnesses(made.id);
+    let path = world.control.epoch_records(made.id);
     let not_served = |words: &str| {
         let world = World::start(&state);
         let alarms = world.control.alarms();
@@ -290,7 +299,7 @@ fn an_extent_without_a_copy_that_has_everything_keeps_its_volume_from_being_serv
     };
     let both = [path_of(&world, &made, homes[0], "00000001"), path_of(&world, &made, homes[1], "00000001")];
     drop(world);
-    witness::know(&path, 2, 5).unwrap();
+    epoch_record::know(&path, 2, 5).unwrap();
     not_served("of extent 2, the newest account that can be reached has epoch 1, but epoch 5 is known of");
     both.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     not_served(
@@ -299,12 +308,12 @@ fn an_extent_without_a_copy_that_has_everything_keeps_its_volume_from_being_serv
 }
 
 #[test]
-fn what_an_interrupted_creation_left_goes_with_its_witnesses() {
+fn what_an_interrupted_creation_left_goes_with_its_epoch_records() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
     let made = world.control.create_volume(copied("vol1", 2 * GIB, 2)).unwrap().record;
-    let path = world.control.witnesses(made.id);
+    let path = world.control.epoch_records(made.id);
     world.control.mark_deleting(&made).unwrap();
     drop(world);
     assert!(path.exists());

@@ -4,7 +4,7 @@ use std::fs;
 
 use weir_types::DriveId;
 
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::leaving::{assert_whole, go_on_until, is_gone, make, record, remove};
 use super::*;
@@ -62,8 +62,13 @@ fn drive_that_goes_again_while_it_comes_back_stays_away() {
     replicas(2);
     let is_in_sync = || {
         let id = record(&world, "single").id;
-        let standings = world.control.model().open[&id].copies.snapshot().standings;
-        standings.iter().flatten().filter(|standing| **standing == Standing::InSync).count() == 2
+        let replica_states = world.control.model().open[&id].replication.counters().replica_states;
+        replica_states
+            .iter()
+            .flatten()
+            .filter(|replica_state| **replica_state == ReplicaState::InSync)
+            .count()
+            == 2
     };
     go_on_until(&world, is_in_sync);
     replicas(1);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::bounds::COPIES_MAX;
+use weir_types::bounds::REPLICAS_MAX;
 use weir_types::{BackgroundKind, ClassPolicy};
-use weir_volume::mirror::Standing;
+use weir_volume::mirror::ReplicaState;
 
 use super::*;
 use crate::control::drives::AddDrive;
@@ -54,7 +54,7 @@ fn modify(world: &World, request: ModifyVolume) -> Outcome<VolumeView> {
 fn classes(world: &World, record: &VolumeRecord) -> Vec<Vec<Class>> {
     let model = world.control.model();
     let of = |extent| {
-        let drives: Vec<DriveId> = record.placement.copies_of(extent).map(|(_, drive)| drive).collect();
+        let drives: Vec<DriveId> = record.placement.replicas_of(extent).map(|(_, drive)| drive).collect();
         let distinct: BTreeSet<DriveId> = drives.iter().copied().collect();
         assert_eq!(distinct.len(), drives.len(), "copies are on distinct drives");
         drives.iter().map(|drive| model.drives[drive].record.class.unwrap()).collect()
@@ -72,10 +72,11 @@ fn sorted_classes(world: &World) -> Vec<Vec<Class>> {
 /// The fewest copies that have everything, of any extent.
 fn fewest_good(world: &World) -> usize {
     let model = world.control.model();
-    let standings = model.open[&record(world).id].copies.snapshot().standings;
-    let good =
-        |copies: &[Standing; COPIES_MAX]| copies.iter().filter(|copy| **copy == Standing::InSync).count();
-    standings.iter().map(good).min().unwrap_or(1)
+    let replica_states = model.open[&record(world).id].replication.counters().replica_states;
+    let good = |replicas: &[ReplicaState; REPLICAS_MAX]| {
+        replicas.iter().filter(|replica| **replica == ReplicaState::InSync).count()
+    };
+    replica_states.iter().map(good).min().unwrap_or(1)
 }
 
 /// Moves on until all copies are where they should be; at no time are there fewer good ones than so many.
@@ -89,7 +90,7 @@ fn move_on(world: &World, least: usize) {
 }
 
 #[test]
-fn copies_are_placed_and_grow_by_the_classes_of_the_template() {
+fn replicas_are_placed_and_grow_by_the_classes_of_the_template() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let view = world.control.create_volume(following("hybrid", "vol1", 4 * GIB)).unwrap();
@@ -110,7 +111,7 @@ fn copies_are_placed_and_grow_by_the_classes_of_the_template() {
 }
 
 #[test]
-fn copies_of_a_template_are_in_different_zones_or_refused_or_forced() {
+fn replicas_of_a_template_are_in_different_zones_or_refused_or_forced() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let put = |drive: &str, zone: &str| {
@@ -123,7 +124,7 @@ fn copies_of_a_template_are_in_different_zones_or_refused_or_forced() {
     }
     let made = world.control.create_volume(following("hybrid", "vol1", 3 * GIB)).unwrap().record;
     let h3 = world.control.drive(&name("h3")).unwrap().record.id;
-    assert!((0..3).all(|extent| made.placement.copies_of(extent).any(|(_, drive)| drive == h3)));
+    assert!((0..3).all(|extent| made.placement.replicas_of(extent).any(|(_, drive)| drive == h3)));
     put("h3", "b");
     let (kind, message) = error(world.control.create_volume(following("hybrid", "vol2", GIB)));
     assert!(kind == ErrorKind::Refused && message.contains("cannot be in different zones"), "{message}");
@@ -335,7 +336,7 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
     };
     wait_until("an extent has four copies in three zones", || {
         settle_without_alarm();
-        classes(&world, &record(&world)).iter().any(|copies| copies.len() == 4)
+        classes(&world, &record(&world)).iter().any(|replicas| replicas.len() == 4)
     });
     world.control.reset_background_policy(resync, None).unwrap();
     wait_until("all copies are where they should be", || {
@@ -379,7 +380,7 @@ fn a_template_that_becomes_another_moves_its_volumes_and_theirs_only() {
 }
 
 #[test]
-fn copies_of_the_class_that_is_named_are_read_first() {
+fn replicas_of_the_class_that_is_named_are_read_first() {
     let (_folder, state) = state();
     let world = mixed(&state);
     world.control.create_template(template("t", &[Low, High], Some(Low))).unwrap();

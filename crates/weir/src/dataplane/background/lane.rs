@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(lane.wake_ns(0), None, "nothing happens before one ends");
         give(&mut lane, 5, taken[0].1);
         assert_eq!((lane.take(5).is_some(), lane.take(5)), (true, None));
-        assert_eq!((progress.operations_left(), progress.snapshot().bytes_done), (99, 4096));
+        assert_eq!((progress.operations_left(), progress.counters().bytes_done), (99, 4096));
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         lane.ended(0, id(2), Step::Survey, Err("broken".to_owned()));
         assert_eq!(lane.take(0), Some((id(1), Step::GiveBack(0))));
         lane.ended(0, id(1), Step::GiveBack(0), Err("broken too".to_owned()));
-        assert_eq!(progress.snapshot().fault.as_deref(), Some("broken too"));
+        assert_eq!(progress.counters().fault.as_deref(), Some("broken too"));
         assert_eq!(lane.take(0), Some((id(3), Step::Survey)));
         assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(REST_NS)));
         assert_eq!(lane.take(REST_NS), Some((id(2), Step::Survey)), "once more");

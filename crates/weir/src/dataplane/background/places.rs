@@ -37,7 +37,7 @@ impl Reactor {
                 background.change(&mut pool.tree, &kind, &terms, now_ns);
             }
         }
-        self.wake_copying();
+        self.wake_resync();
         self.wake_scrubs();
     }
 }

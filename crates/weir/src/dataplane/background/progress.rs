@@ -45,7 +45,7 @@ impl JobProgress {
     }
 
     /// What is counted now.
-    pub fn snapshot(&self) -> ProgressSnapshot {
+    pub fn counters(&self) -> ProgressSnapshot {
         let started_ns = self.started_ns.load(Relaxed);
         ProgressSnapshot {
             operations_done: self.operations_done.load(Relaxed),

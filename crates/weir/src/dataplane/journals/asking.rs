@@ -11,7 +11,7 @@ use weir_volume::Action;
 
 use super::super::disk::scratch_start;
 use super::super::reactor::Reactor;
-use super::super::token::{AskNumber, CopyIndex, Token, VolumeIndex};
+use super::super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
 use super::reading::Wanted;
 use super::{Seat, VolumeJournal};
 
@@ -30,7 +30,7 @@ pub(super) struct Asked {
 #[derive(Clone, Copy)]
 enum Asker {
     /// A copy.
-    Copy(Token),
+    Replica(Token),
     /// The volume, which ends before what is given up of this file.
     Trim(FileId),
     /// The same, once that is to be stable.
@@ -40,11 +40,11 @@ enum Asker {
 impl Asked {
     /// True if it is part of giving up what lies beyond the volume's end.
     pub fn is_trim(&self) -> bool {
-        !matches!(self.asker, Asker::Copy(_))
+        !matches!(self.asker, Asker::Replica(_))
     }
 
-    fn of_copy(token: Token, length: u32) -> Asked {
-        Asked { asker: Asker::Copy(token), length, payload: None, range: 0..0 }
+    fn of_replica(token: Token, length: u32) -> Asked {
+        Asked { asker: Asker::Replica(token), length, payload: None, range: 0..0 }
     }
 }
 
@@ -56,8 +56,13 @@ pub(super) enum Unasked {
 
 impl Reactor {
     /// Hands an action on a copy to the journal that it is behind.
-    pub(in crate::dataplane) fn ask_journal(&mut self, copy: CopyIndex, number: AskNumber, action: &Action) {
-        let CopyIndex { volume: index, slot } = copy;
+    pub(in crate::dataplane) fn ask_journal(
+        &mut self,
+        replica: ReplicaIndex,
+        number: AskNumber,
+        action: &Action,
+    ) {
+        let ReplicaIndex { volume: index, slot } = replica;
         let seat = action.extent().and_then(|extent| self.volumes[index].journals.seat(extent, slot));
         let seat = seat.expect("it was looked whether the copy is behind a journal");
         if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
@@ -67,14 +72,14 @@ impl Reactor {
         match *action {
             Action::Read { operation, offset, buffer_offset, length, .. } => {
                 let target = self.volumes[index].lend_target(slot, operation, false, &self.pool);
-                let token = Token::Operation(copy, operation, number);
+                let token = Token::Operation(replica, operation, number);
                 self.read_journaled(index, seat, Wanted { token, offset, length, buffer_offset }, target);
             }
             Action::ReadEdge { operation, edge, .. } => {
                 let volume = &mut self.volumes[index];
                 let target = volume.lend_target(slot, operation, true, &self.pool);
                 let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
-                let token = Token::Edge(copy, operation, number, edge);
+                let token = Token::Edge(replica, operation, number, edge);
                 let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
                 let wanted = Wanted { token, offset, length, buffer_offset: scratch as u32 };
                 self.read_journaled(index, seat, wanted, target);
@@ -85,23 +90,23 @@ impl Reactor {
                 let is_needed = volume.journals.at(seat.journal).needs_checksum(seat.file, offset, length);
                 let checksum = if is_needed { volume.checksum_of(slot, operation, &range) } else { 0 };
                 let payload = volume.lend_payload(slot, operation);
-                let token = Token::Operation(copy, operation, number);
-                let asked = Asked { payload: Some(payload), range, ..Asked::of_copy(token, length) };
+                let token = Token::Operation(replica, operation, number);
+                let asked = Asked { payload: Some(payload), range, ..Asked::of_replica(token, length) };
                 let kind = Kind::Write { is_durable, checksum };
                 self.change_journaled(index, seat, (offset, length), asked, kind);
             }
             Action::Release { operation, offset, length, .. } => {
-                let token = Token::Operation(copy, operation, number);
-                let asked = Asked::of_copy(token, 0);
+                let token = Token::Operation(replica, operation, number);
+                let asked = Asked::of_replica(token, 0);
                 self.change_journaled(index, seat, (offset, length), asked, Kind::Release);
             }
             Action::Zero { operation, offset, length, .. } => {
-                let token = Token::Operation(copy, operation, number);
-                let asked = Asked::of_copy(token, 0);
+                let token = Token::Operation(replica, operation, number);
+                let asked = Asked::of_replica(token, 0);
                 self.change_journaled(index, seat, (offset, length), asked, Kind::Zero);
             }
             Action::Sync { extent, generation } => {
-                self.sync_journaled(index, seat, Token::Sync { copy, number, file: (extent, generation) });
+                self.sync_journaled(index, seat, Token::Sync { replica, number, file: (extent, generation) });
             }
             _ => unreachable!("it was looked whether it is a journal's work"),
         }
@@ -140,7 +145,7 @@ impl Reactor {
     fn sync_journaled(&mut self, index: VolumeIndex, seat: Seat, token: Token) {
         let journal = self.volumes[index].journals.at_mut(seat.journal);
         let mut actions = Vec::new();
-        journal.ask_sync(Asked::of_copy(token, 0), seat.file, &mut actions);
+        journal.ask_sync(Asked::of_replica(token, 0), seat.file, &mut actions);
         self.carry_out_journal(index, seat.journal, actions);
     }
 
@@ -158,7 +163,9 @@ impl Reactor {
             journal.asked.remove(&ticket).expect("what was asked for ends once");
         let carried = payload.map_or(Carried::Nothing, Carried::from);
         match asker {
-            Asker::Copy(token) => self.answer_copy(token, result.map(|()| length).map_err(as_error), carried),
+            Asker::Replica(token) => {
+                self.answer_replica(token, result.map(|()| length).map_err(as_error), carried)
+            }
             Asker::Trim(file) if result.is_ok() => {
                 let mut actions = Vec::new();
                 let asked = Asked { asker: Asker::TrimSync, length: 0, payload: None, range: 0..0 };
@@ -171,7 +178,7 @@ impl Reactor {
     }
 
     /// Tells a copy what came of something, as though a drive did.
-    pub(super) fn answer_copy(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
+    pub(super) fn answer_replica(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
         self.held.pass_on_next(Completion { token, result, carried });
     }
 }

@@ -145,12 +145,12 @@ impl SlowFile {
 
 /// The name of a copy in a journal.
 fn key_of((extent, slot): (u32, usize)) -> FileKey {
-    FileKey { extent, copy: u8::try_from(slot).expect("copies have small numbers") }
+    FileKey { extent, replica: u8::try_from(slot).expect("copies have small numbers") }
 }
 
 /// The copy that has a name in a journal.
-fn copy_of(key: FileKey) -> (u32, usize) {
-    (key.extent, key.copy.into())
+fn replica_of(key: FileKey) -> (u32, usize) {
+    (key.extent, key.replica.into())
 }
 
 impl VolumeJournals {
@@ -182,10 +182,10 @@ impl VolumeJournals {
     }
 
     /// Path of the account of a copy, if it is behind a journal.
-    pub fn account_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
+    pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
         let seat = self.seat(extent, slot)?;
         let folder = &self.at(seat.journal).directory;
-        Some(crate::store::journal::journaled_account_path(folder, extent, slot))
+        Some(crate::store::journal::journaled_metadata_path(folder, extent, slot))
     }
 
     /// The place of the journal on a drive.

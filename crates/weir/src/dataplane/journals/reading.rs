@@ -47,7 +47,7 @@ impl Reactor {
                 let gathering = Gathering { wanted, seat, slow, parts: parts.into(), done: 0, pin };
                 self.gather(index, gathering, target);
             }
-            Err(fault) => self.answer_copy(wanted.token, Err(as_error(fault)), target.into()),
+            Err(fault) => self.answer_replica(wanted.token, Err(as_error(fault)), target.into()),
         }
     }
 
@@ -123,7 +123,7 @@ impl Reactor {
         let Gathering { wanted, seat, pin, .. } = gathering;
         let mut actions = Vec::new();
         self.volumes[index].journals.at_mut(seat.journal).core.read_ended(pin, &mut actions);
-        self.answer_copy(wanted.token, result.map(|()| wanted.length), target.into());
+        self.answer_replica(wanted.token, result.map(|()| wanted.length), target.into());
         self.carry_out_journal(index, seat.journal, actions);
     }
 }

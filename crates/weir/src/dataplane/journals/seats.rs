@@ -13,7 +13,7 @@ use super::super::VolumeHome;
 use super::super::reactor::Reactor;
 use super::super::served_volume::ServedVolume;
 use super::super::token::VolumeIndex;
-use super::{JournalSpec, NewJournal, Seat, SlowFile, VolumeJournal, VolumeJournals, copy_of, key_of};
+use super::{JournalSpec, NewJournal, Seat, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 use crate::statistics::JournalUsage;
 
 /// What is told of a copy whose journal, or whose file behind it, has failed.
@@ -48,8 +48,8 @@ impl Reactor {
             is_draining: false,
             is_told_empty: false,
         }));
-        for (copy, file) in seats {
-            self.volumes[index].sit_down(place, copy, file.map(Descriptor::file));
+        for (replica, file) in seats {
+            self.volumes[index].sit_down(place, replica, file.map(Descriptor::file));
         }
         let actions = self.volumes[index].forget_others(place, &keeps);
         self.carry_out_journal(index, place, actions);
@@ -130,11 +130,11 @@ impl Reactor {
     }
 
     /// A copy is behind one journal: what others hold of it is older than its file, and is forgotten.
-    pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, copy: (u32, usize)) {
+    pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, replica: (u32, usize)) {
         let journals = &self.volumes[index].journals;
-        let own = journals.seat(copy.0, copy.1).map(|seat| seat.journal);
+        let own = journals.seat(replica.0, replica.1).map(|seat| seat.journal);
         for place in journals.places().into_iter().filter(|place| Some(*place) != own) {
-            self.forget_in(index, place, |other| other == key_of(copy));
+            self.forget_in(index, place, |other| other == key_of(replica));
         }
     }
 
@@ -173,7 +173,7 @@ impl Reactor {
     /// What a journal holds of a file could not be brought there.
     pub(super) fn file_failed(&mut self, index: VolumeIndex, place: usize, file: FileId) {
         let volume = &mut self.volumes[index];
-        let (extent, slot) = copy_of(volume.journals.at(place).files[&file].key);
+        let (extent, slot) = replica_of(volume.journals.at(place).files[&file].key);
         volume.spend(extent, slot);
     }
 
@@ -195,7 +195,7 @@ impl Reactor {
         journal.has_failed = true;
         tracing::error!(volume = %volume.id, drive = %journal.drive, "a write journal has failed");
         let behind = volume.journals.seats.iter().filter(|(_, seat)| seat.journal == place);
-        let behind: Vec<(u32, usize)> = behind.map(|(copy, _)| *copy).collect();
+        let behind: Vec<(u32, usize)> = behind.map(|(replica, _)| *replica).collect();
         volume.publish_journal(place);
         behind.into_iter().for_each(|(extent, slot)| volume.spend(extent, slot));
     }
@@ -243,21 +243,21 @@ impl ServedVolume {
     }
 
     /// Puts a copy behind the journal on a drive, if that can be.
-    pub fn sit(&mut self, copy: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
+    pub fn sit(&mut self, replica: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
         let place = self.journals.on(drive).expect("it was looked whether it can be");
-        self.sit_down(place, copy, file.map(Descriptor::file));
+        self.sit_down(place, replica, file.map(Descriptor::file));
     }
 
-    fn sit_down(&mut self, place: usize, copy: (u32, usize), descriptor: Option<Descriptor>) {
-        let home = self.home_of(copy.1, copy.0);
+    fn sit_down(&mut self, place: usize, replica: (u32, usize), descriptor: Option<Descriptor>) {
+        let home = self.home_of(replica.1, replica.0);
         let journal = self.journals.at_mut(place);
-        let file = journal.core.open(key_of(copy));
+        let file = journal.core.open(key_of(replica));
         let file = file.expect("a volume has fewer copies of extents than a journal takes files");
-        let new = SlowFile::new(key_of(copy), home, None);
+        let new = SlowFile::new(key_of(replica), home, None);
         let slow = journal.files.entry(file).or_insert(new);
         slow.home = home;
         slow.descriptor = descriptor.or(slow.descriptor.take());
-        self.journals.seats.insert(copy, Seat { journal: place, file });
+        self.journals.seats.insert(replica, Seat { journal: place, file });
     }
 
     /// Forgets what a journal holds of copies that are neither behind it nor may be.
@@ -267,9 +267,9 @@ impl ServedVolume {
         let mut actions = Vec::new();
         let known: Vec<(FileKey, FileId)> = journal.core.files().collect();
         for (key, file) in known {
-            let is_seated = seats.get(&copy_of(key)) == Some(&Seat { journal: place, file });
+            let is_seated = seats.get(&replica_of(key)) == Some(&Seat { journal: place, file });
             journal.files.entry(file).or_insert_with(|| SlowFile::new(key, None, None));
-            if !is_seated && !keeps.contains(&copy_of(key)) {
+            if !is_seated && !keeps.contains(&replica_of(key)) {
                 journal.forget(file, &mut actions);
             }
         }
@@ -280,7 +280,7 @@ impl ServedVolume {
     pub fn spend(&mut self, extent: u32, slot: usize) {
         self.statistics.journals.spend(extent, slot);
         if self.mirror.is_there(extent, slot) {
-            self.mirror.retire(extent, slot, &mut self.effects);
+            self.mirror.fail_replica(extent, slot, &mut self.effects);
         }
     }
 
@@ -346,8 +346,8 @@ impl VolumeJournal {
     pub(super) fn in_the_way(&self) -> Vec<(u32, usize)> {
         let is_full = self.core.is_nearly_full();
         let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);
-        let parked = parked.filter(|_| is_full).map(|file| copy_of(file.key));
-        parked.chain(self.core.in_the_way().into_iter().map(copy_of)).collect()
+        let parked = parked.filter(|_| is_full).map(|file| replica_of(file.key));
+        parked.chain(self.core.in_the_way().into_iter().map(replica_of)).collect()
     }
 
     fn files_that(&self, is_meant: impl Fn(FileKey) -> bool) -> Vec<FileId> {

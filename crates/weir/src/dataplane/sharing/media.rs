@@ -15,7 +15,7 @@ use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::{Home, Purpose};
 use crate::dataplane::stalls::Orphan;
-use crate::dataplane::token::{AskNumber, ConnectionIndex, CopyIndex, VolumeIndex};
+use crate::dataplane::token::{AskNumber, ConnectionIndex, ReplicaIndex, VolumeIndex};
 
 /// Where a volume stands in line for its drive.
 pub(in crate::dataplane) struct PoolPlace {
@@ -27,7 +27,7 @@ pub(in crate::dataplane) struct PoolPlace {
 /// An operation that waits for the media.
 pub(in crate::dataplane) enum Pending {
     /// Of a copy of a volume.
-    Volume { copy: CopyIndex, number: AskNumber, action: Action },
+    Volume { replica: ReplicaIndex, number: AskNumber, action: Action },
     /// The one with this number of the reactor's background work.
     Background(usize),
 }
@@ -125,9 +125,9 @@ impl Reactor {
     }
 
     /// Hands an action on the files of a copy to the kernel, or has it wait until the media can use it.
-    pub(in crate::dataplane) fn queue_for_media(&mut self, copy: CopyIndex, action: Action) {
-        let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(copy, action) };
-        let (now_ns, reactor, CopyIndex { volume: index, slot }) = (self.now_ns, self.index, copy);
+    pub(in crate::dataplane) fn queue_for_media(&mut self, replica: ReplicaIndex, action: Action) {
+        let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(replica, action) };
+        let (now_ns, reactor, ReplicaIndex { volume: index, slot }) = (self.now_ns, self.index, replica);
         let (context, owner) = self.volumes[index].context_and_owner(slot, operation);
         let is_first = owner.part.position == 0 && context.cost.is_none();
         let (home, purpose) = (context.home, owner.purpose);
@@ -136,7 +136,7 @@ impl Reactor {
                 let leaf = self.connections[connection].pool_leaves.get(home).copied();
                 leaf.expect("a connection stands in line while it has requests")
             }
-            Purpose::Copying { .. } => self.background_leaf(index, home, BackgroundKind::Resynchronisation),
+            Purpose::Resync { .. } => self.background_leaf(index, home, BackgroundKind::Resynchronisation),
             Purpose::Scrubbing { .. } => self.background_leaf(index, home, BackgroundKind::Scrub),
         };
         let pending = self.pending.vacant_key();
@@ -151,9 +151,9 @@ impl Reactor {
         context.asked_ns = 0;
         let number = context.number;
         match verdict {
-            Verdict::Run => self.submit(copy, action),
+            Verdict::Run => self.submit(replica, action),
             Verdict::Wait => {
-                self.pending.insert(Pending::Volume { copy, number, action });
+                self.pending.insert(Pending::Volume { replica, number, action });
             }
         }
     }
@@ -162,8 +162,8 @@ impl Reactor {
     fn granted(&mut self, grant: MediaGrant) -> Option<SharedPool> {
         match self.pending.remove(grant.pending) {
             Pending::Background(index) => self.carry_out_step(index),
-            Pending::Volume { copy, number, action } => match self.end_orphan(copy, number) {
-                Orphan::Unknown => self.go_to_media(copy, action, &grant),
+            Pending::Volume { replica, number, action } => match self.end_orphan(replica, number) {
+                Orphan::Unknown => self.go_to_media(replica, action, &grant),
                 Orphan::Ended => {}
                 Orphan::LeftRoom(pool) => return Some(pool),
             },
@@ -171,26 +171,26 @@ impl Reactor {
         None
     }
 
-    fn go_to_media(&mut self, copy: CopyIndex, action: Action, grant: &MediaGrant) {
+    fn go_to_media(&mut self, replica: ReplicaIndex, action: Action, grant: &MediaGrant) {
         let now_ns = self.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
-            let context = self.volumes[copy.volume].context(copy.slot, operation);
+            let context = self.volumes[replica.volume].context(replica.slot, operation);
             context.spent.queue_ns += grant.waited_ns;
             context.spent.floors_ns += grant.waited_for_floors_ns;
             context.at_media_since_ns = now_ns;
         }
-        self.submit(copy, action);
+        self.submit(replica, action);
     }
 
     /// The media are done with an operation; its home, if others wait there that may go now.
     pub(in crate::dataplane) fn left_media(
         &mut self,
-        copy: CopyIndex,
+        replica: ReplicaIndex,
         operation: OperationId,
     ) -> Option<usize> {
         let now_ns = self.now_ns;
-        let volume = &mut self.volumes[copy.volume];
-        let context = volume.context(copy.slot, operation);
+        let volume = &mut self.volumes[replica.volume];
+        let context = volume.context(replica.slot, operation);
         context.spent.media_ns += now_ns.saturating_sub(context.at_media_since_ns);
         let home = context.home;
         let cost = context.cost.expect("what comes from the media had gone there");
@@ -265,8 +265,8 @@ impl Reactor {
     pub(in crate::dataplane) fn quit_pools(&mut self, index: ConnectionIndex) {
         // What still waits was given up: a quiet connection has nothing else.
         for (queued, ..) in self.leave_pools(index).into_iter().flatten() {
-            if let Pending::Volume { copy, number, .. } = self.pending.remove(queued.ticket().pending) {
-                self.is_orphaned_in_line(copy, number);
+            if let Pending::Volume { replica, number, .. } = self.pending.remove(queued.ticket().pending) {
+                self.is_orphaned_in_line(replica, number);
             }
         }
     }

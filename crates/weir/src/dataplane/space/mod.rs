@@ -22,7 +22,7 @@ use super::DataPlane;
 use super::helper::Job;
 use super::locked;
 use super::reactor::Reactor;
-use super::token::{AskNumber, CopyIndex};
+use super::token::{AskNumber, ReplicaIndex};
 use crate::store::extent_file;
 
 /// Whether a drive is on the filesystem of the state folder, so that what is taken there counts.
@@ -52,7 +52,7 @@ struct SpaceAsked {
 
 /// An action that waits for a look.
 pub(super) struct SpaceJob {
-    copy: CopyIndex,
+    replica: ReplicaIndex,
     number: AskNumber,
     pub drive: DriveId,
     action: Action,
@@ -62,7 +62,7 @@ pub(super) struct SpaceJob {
 
 /// An action that was looked for.
 pub(super) struct SpaceAnswer {
-    pub copy: CopyIndex,
+    pub replica: ReplicaIndex,
     pub number: AskNumber,
     pub action: Action,
     /// What of its range needs new space, in bytes; an error if the filesystem did not tell.
@@ -127,7 +127,7 @@ impl SpaceAsked {
 impl SpaceJob {
     pub fn perform(self) -> SpaceAnswer {
         let needed_bytes = self.look();
-        SpaceAnswer { copy: self.copy, number: self.number, action: self.action, needed_bytes }
+        SpaceAnswer { replica: self.replica, number: self.number, action: self.action, needed_bytes }
     }
 
     fn look(&self) -> io::Result<u64> {
@@ -144,53 +144,53 @@ impl Reactor {
     /// Has an action wait until it is known whether there is space for it.
     pub(super) fn look_for_space(
         &mut self,
-        (copy, number): (CopyIndex, AskNumber),
+        (replica, number): (ReplicaIndex, AskNumber),
         home: usize,
         action: Action,
     ) {
-        let volume = &self.volumes[copy.volume];
+        let volume = &self.volumes[replica.volume];
         let extent = action.extent().expect("what takes space names an extent");
-        let (path, drive) = (volume.extent_path(copy.slot, extent), volume.homes[home].drive);
+        let (path, drive) = (volume.extent_path(replica.slot, extent), volume.homes[home].drive);
         let count = Arc::clone(self.space.count());
-        self.helper.submit(Job::Space(Box::new(SpaceJob { copy, number, drive, action, path, count })));
+        self.helper.submit(Job::Space(Box::new(SpaceJob { replica, number, drive, action, path, count })));
     }
 
     /// It is known: the action is carried out or refused.
     pub(super) fn space_seen(&mut self, answer: SpaceAnswer) {
-        let SpaceAnswer { copy, number, action, needed_bytes } = answer;
-        let volume = &mut self.volumes[copy.volume];
+        let SpaceAnswer { replica, number, action, needed_bytes } = answer;
+        let volume = &mut self.volumes[replica.volume];
         let is_wanted = match action.operation() {
-            Some(operation) => volume.is_wanted(copy.slot, operation, number),
-            None => volume.is_asked(copy.slot, number),
+            Some(operation) => volume.is_wanted(replica.slot, operation, number),
+            None => volume.is_asked(replica.slot, number),
         };
         if !is_wanted {
-            self.is_orphaned(copy, number);
+            self.is_orphaned(replica, number);
             return;
         }
         let extent = action.extent().expect("what takes space names an extent");
-        let is_current = |generation| volume.mirror.is_current(copy.slot, extent, generation);
+        let is_current = |generation| volume.mirror.is_current(replica.slot, extent, generation);
         if action.operation().is_none() && !action.generation().is_some_and(is_current) {
             // The file was given up meanwhile: nobody waits for what would be done there.
-            volume.answered(copy.slot, number);
+            volume.answered(replica.slot, number);
             volume.outstanding -= 1;
-            return self.settle_volume(copy.volume);
+            return self.settle_volume(replica.volume);
         }
-        let home = volume.home_of(copy.slot, extent).expect("the mirror acts on copies that there are");
+        let home = volume.home_of(replica.slot, extent).expect("the mirror acts on copies that there are");
         let permission = match volume.homes[home].is_away {
             true => Permission::Refused(Fault::Away),
             false => Permission::after_a_look(&self.space, &action, &needed_bytes),
         };
         let taken = match permission {
             Permission::Granted(taken) => taken,
-            Permission::Refused(fault) => return self.refuse_action(copy, number, &action, fault),
+            Permission::Refused(fault) => return self.refuse_action(replica, number, &action, fault),
             Permission::AfterALook => unreachable!("it was looked"),
         };
-        let asked_ns = volume.emulated.submit(self.now_ns, home, copy.slot, &action);
+        let asked_ns = volume.emulated.submit(self.now_ns, home, replica.slot, &action);
         match action.operation() {
-            Some(operation) => _ = volume.context(copy.slot, operation).ask(asked_ns, taken),
-            None => volume.set_space(copy.slot, number, taken),
+            Some(operation) => _ = volume.context(replica.slot, operation).ask(asked_ns, taken),
+            None => volume.set_space(replica.slot, number, taken),
         }
-        self.act((copy, number), home, action);
+        self.act((replica, number), home, action);
     }
 }
 

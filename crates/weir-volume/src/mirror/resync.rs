@@ -3,8 +3,8 @@
 use weir_types::bounds::{EXTENT_BYTES, PIECE_BYTES, REGION_BYTES};
 
 use super::extent::MirroredExtent;
+use super::recovered_extent::{ReplicaMetadata, ReplicaState};
 use super::regions::RegionSet;
-use super::standing::{Account, Standing};
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, Request};
 use crate::volume::Volume;
@@ -46,7 +46,7 @@ impl Mirror {
 
     /// Begins to copy the next region that a copy lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
     /// cannot be reached, or nobody else has it.
-    pub fn copy(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+    pub fn replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
         self.skip_holes(extent, slot);
         let state = &self.extents[extent as usize];
         if !state.is_there[slot] || !state.in_sync().has_other(slot) {
@@ -72,9 +72,9 @@ impl Mirror {
     /// from, unless something is under way in them.
     fn skip_holes(&mut self, extent: u32, slot: usize) {
         let under_way = self.under_way(extent);
-        let (state, copies) = (&self.extents[extent as usize], &self.copies);
+        let (state, replicas) = (&self.extents[extent as usize], &self.replicas);
         let is_hole = |slot: usize, region: u32| {
-            copies[slot].is_hole(extent, region * REGION_BYTES as u32, REGION_BYTES as u32)
+            replicas[slot].is_hole(extent, region * REGION_BYTES as u32, REGION_BYTES as u32)
         };
         let is_same = |region: &u32| {
             let sources = state.readable(region * REGION_BYTES as u32, REGION_BYTES as u32);
@@ -89,7 +89,7 @@ impl Mirror {
 
     /// Reads the next piece of a region from the copy that a client would read it from: a slow drive has enough to do, and
     /// the region is closed to changes until the step has ended.
-    pub(super) fn copy_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+    pub(super) fn resync_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, failed, fault, .. } = *self.operation(id);
         let mut step = step.expect("only steps copy");
         let mut unfit = failed;
@@ -133,7 +133,7 @@ impl Mirror {
         let piece = self.operation(id).request;
         self.operation(id).stage = Stage::Running;
         let mut actions = std::mem::take(&mut self.spare);
-        let inner = self.copies[slot].start(piece, &mut actions);
+        let inner = self.replicas[slot].start(piece, &mut actions);
         self.own(slot, inner, id);
         self.operation(id).left += 1;
         // While it is under way, nothing else may change the region.
@@ -148,7 +148,7 @@ impl Mirror {
         if let Some((slot, inner)) = source {
             // What was read is in the step's own buffer by now.
             self.operation(id).source = None;
-            self.copies[slot].forget(inner);
+            self.replicas[slot].forget(inner);
             effects.push(Effect::Ended { slot, operation: inner });
         }
         let state = &self.extents[request.extent as usize];
@@ -157,7 +157,7 @@ impl Mirror {
         }
         let is_done = !succeeded.is_empty();
         match step.move_ {
-            Move::Read if !is_done => self.copy_piece(id, effects),
+            Move::Read if !is_done => self.resync_piece(id, effects),
             Move::Read if content == Content::Hole => self.go(id, Move::Release, step.slot, effects),
             Move::Read => self.go(id, Move::Write, step.slot, effects),
             Move::Release if !is_done && fault == Some(Fault::Unsupported) => {
@@ -166,25 +166,25 @@ impl Mirror {
                 effects.push(Effect::Zeroes { id });
                 self.go(id, Move::Write, step.slot, effects);
             }
-            Move::Release | Move::Write if is_done => self.piece_copied(id, request.extent, step, effects),
+            Move::Release | Move::Write if is_done => self.piece_resynced(id, request.extent, step, effects),
             Move::Release | Move::Write => {
                 self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
             }
         }
     }
 
-    fn piece_copied(&mut self, id: MirrorId, extent: u32, step: Step, effects: &mut Vec<Effect>) {
+    fn piece_resynced(&mut self, id: MirrorId, extent: u32, step: Step, effects: &mut Vec<Effect>) {
         let done = step.done + PIECE_BYTES as u32;
         self.operation(id).step = Some(Step { done, ..step });
         if done < REGION_BYTES as u32 {
-            return self.copy_piece(id, effects);
+            return self.resync_piece(id, effects);
         }
         let state = &mut self.extents[extent as usize];
         let readable = state.readable(step.region * REGION_BYTES as u32, REGION_BYTES as u32);
         if !step.sources.without(readable).is_empty() {
             // The replica that is authoritative now may differ from one that was when the step began.
             self.operation(id).step = Some(Step { done: 0, sources: Slots::default(), ..step });
-            return self.copy_piece(id, effects);
+            return self.resync_piece(id, effects);
         }
         state.has_again(step.slot, step.region);
         self.conclude(id, Ok(Content::Data), effects);
@@ -206,9 +206,9 @@ impl Mirror {
         let extent = &mut self.extents[index as usize];
         let is_unsealed = extent.seals.as_ref().is_none_or(|seals| seals.may_be(slot).is_empty());
         if extent.versions[slot] == version && extent.can_be_promoted(slot) && is_unsealed {
-            extent.stand(slot, Standing::InSync);
+            extent.stand(slot, ReplicaState::InSync);
             self.rely_on(index, slot);
-            self.note(index, effects);
+            self.write_metadata(index, effects);
         }
     }
 
@@ -256,10 +256,10 @@ impl Mirror {
     pub fn wanting(&self, extent: u32) -> Slots {
         let state = &self.extents[extent as usize];
         let is_wanting = |slot: &usize| {
-            let is_stale = state.wanted.standings[*slot] == Standing::Stale;
+            let is_stale = state.wanted.replica_states[*slot] == ReplicaState::Stale;
             state.is_there[*slot] && (is_stale || !state.lacks(*slot).is_empty())
         };
-        (0..self.copies.len()).filter(is_wanting).collect()
+        (0..self.replicas.len()).filter(is_wanting).collect()
     }
 
     /// Regions in which something is under way.
@@ -286,14 +286,14 @@ impl Mirror {
         let settled = extent.settled();
         let leaving: RegionSet = leaving.iter().filter(|region| settled.contains(*region)).collect();
         extent.wanted.marked.subtract(&leaving);
-        self.note(index, effects);
+        self.write_metadata(index, effects);
     }
 
     /// Sees to it that there is a place for copies with this number.
     pub(super) fn make_room(&mut self, slot: usize) {
-        while self.copies.len() <= slot {
+        while self.replicas.len() <= slot {
             // What was asked of the others before does not concern it.
-            self.copies.push(Volume::new(self.extents.len() as u64 * EXTENT_BYTES));
+            self.replicas.push(Volume::new(self.extents.len() as u64 * EXTENT_BYTES));
             self.owners.push(Vec::new());
         }
     }
@@ -304,17 +304,21 @@ impl Mirror {
     pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
         self.make_room(slot);
         let extent = &mut self.extents[index as usize];
-        assert_eq!(extent.wanted.standings[slot], Standing::Absent, "a copy is added where there is none");
+        assert_eq!(
+            extent.wanted.replica_states[slot],
+            ReplicaState::Absent,
+            "a copy is added where there is none"
+        );
         extent.is_there[slot] = true;
         extent.incarnations[slot] += 1;
         extent.taken[slot] = 0;
         extent.unconfirmed.insert(slot);
         extent.seals.iter_mut().for_each(|seals| seals.distrust(slot));
-        extent.stand(slot, Standing::Stale);
+        extent.stand(slot, ReplicaState::Stale);
         extent.wanted.lacking[slot] = RegionSet::all();
-        self.copies[slot].renew(index);
+        self.replicas[slot].renew(index);
         self.fallen.retain(|fallen| *fallen != (slot, index));
-        self.note(index, effects);
+        self.write_metadata(index, effects);
         self.note_seals(index, effects);
     }
 
@@ -329,23 +333,23 @@ impl Mirror {
     /// one; and there is one to copy from.
     pub fn can_add(&self, index: u32, slot: usize) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return false };
-        let is_free = |account: &Account| account.standings[slot] == Standing::Absent;
-        let is_free = is_free(&extent.wanted) && is_free(&extent.noted) && extent.noting.is_none();
+        let is_free = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::Absent;
+        let is_free = is_free(&extent.wanted) && is_free(&extent.recorded) && extent.writing.is_none();
         is_free && self.is_idle(index, slot) && !extent.in_sync().is_empty()
     }
 
     fn is_idle(&self, index: u32, slot: usize) -> bool {
-        self.has_answered(index, slot) && self.extents[index as usize].noting.is_none()
+        self.has_answered(index, slot) && self.extents[index as usize].writing.is_none()
     }
 
     /// True if everything that was begun on a copy of an extent has been answered, so that the files of one that was removed
     /// may go: a read that came later would find nothing.
     pub fn has_answered(&self, index: u32, slot: usize) -> bool {
-        self.copies.get(slot).is_none_or(|copy| copy.is_idle(index))
+        self.replicas.get(slot).is_none_or(|replica| replica.is_idle(index))
     }
 
     /// True if what was found beside a copy that is there again is not what was last written there.
-    pub fn is_foreign(&self, index: u32, slot: usize, found: &Account) -> bool {
+    pub fn is_foreign(&self, index: u32, slot: usize, found: &ReplicaMetadata) -> bool {
         self.extents.get(index as usize).is_some_and(|extent| extent.is_foreign(slot, found))
     }
 
@@ -353,9 +357,15 @@ impl Mirror {
     /// lacks what the account of the others says, and what may not have been stable there; all if its own account is not
     /// what was last written there. False if it is there already, is not known, counts alone, or something that was asked
     /// of it before is still under way.
-    pub fn rejoin(&mut self, index: u32, slot: usize, found: &Account, effects: &mut Vec<Effect>) -> bool {
+    pub fn rejoin(
+        &mut self,
+        index: u32,
+        slot: usize,
+        found: &ReplicaMetadata,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return false };
-        let is_away = !extent.is_there[slot] && extent.wanted.standings[slot] != Standing::Absent;
+        let is_away = !extent.is_there[slot] && extent.wanted.replica_states[slot] != ReplicaState::Absent;
         let has_source = !extent.in_sync().is_empty();
         if !is_away || !has_source || !self.is_idle(index, slot) {
             return false;
@@ -369,13 +379,13 @@ impl Mirror {
             extent.lack(slot, &RegionSet::all());
         }
         extent.rejoin(slot);
-        self.copies[slot].renew(index);
+        self.replicas[slot].renew(index);
         self.fallen.retain(|fallen| *fallen != (slot, index));
         // Reads that it failed before may come to it once more.
         let reads = self.operations.iter_mut().flatten();
         let reads = reads.filter(|one| one.request.extent == index && one.request.kind == Kind::Read);
         reads.for_each(|read| read.failed.remove(slot));
-        self.note(index, effects);
+        self.write_metadata(index, effects);
         self.note_seals(index, effects);
         true
     }
@@ -387,16 +397,16 @@ impl Mirror {
         if !extent.in_sync().has_other(slot) {
             return false;
         }
-        extent.stand(slot, Standing::Absent);
+        extent.stand(slot, ReplicaState::Absent);
         extent.is_there[slot] = false;
-        self.note(index, effects);
+        self.write_metadata(index, effects);
         true
     }
 }
 
 impl MirroredExtent {
     fn can_be_promoted(&self, slot: usize) -> bool {
-        let is_stale = self.is_there[slot] && self.wanted.standings[slot] == Standing::Stale;
+        let is_stale = self.is_there[slot] && self.wanted.replica_states[slot] == ReplicaState::Stale;
         // Without one in sync, nobody can say that it has everything.
         let may_count = is_stale && !self.unconfirmed.contains(slot);
         may_count && self.lacks(slot).is_empty() && !self.in_sync().is_empty()
@@ -405,7 +415,7 @@ impl MirroredExtent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Answer, Beginning, Written};
+    use super::super::{Answer, RecoveredExtent, Written};
     use super::*;
     use crate::{Action, AllocationMap, OperationId};
 
@@ -429,7 +439,7 @@ mod tests {
             let (slot, answer) = match effect {
                 Effect::Note(request) => {
                     let written = Written { is_committed: true, has_begun: true, ..Written::default() };
-                    return self.mirror.noted(request.extent, written, effects);
+                    return self.mirror.metadata_written(request.extent, written, effects);
                 }
                 Effect::Done { result, .. } => return self.done.push(result),
                 Effect::Act { slot, action: Action::Write { operation, .. }, .. } => {
@@ -461,17 +471,18 @@ mod tests {
 
     #[test]
     fn replica_promoted_during_a_write_fails_it_no_more_than_one_in_sync() {
-        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-        beginning.account.standings[..2].copy_from_slice(&[Standing::InSync, Standing::Stale]);
-        beginning.is_there[..2].fill(true);
-        let (mirror, mut effects) = (Mirror::new(EXTENT_BYTES, 2, vec![beginning]), Vec::new());
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        recovered_extent.metadata.replica_states[..2]
+            .copy_from_slice(&[ReplicaState::InSync, ReplicaState::Stale]);
+        recovered_extent.is_there[..2].fill(true);
+        let (mirror, mut effects) = (Mirror::new(EXTENT_BYTES, 2, vec![recovered_extent]), Vec::new());
         let mut world = World { mirror, writes: Vec::new(), done: Vec::new() };
         let kind = Kind::Write { is_durable: false };
         world.mirror.start(Request { kind, extent: 0, offset: 0, length: 4096 }, &mut effects);
         world.carry_out(std::mem::take(&mut effects));
         assert!(world.mirror.promote(0, 1, &mut effects));
         world.carry_out(effects);
-        assert_eq!(world.mirror.standings(0)[..2], [Standing::InSync; 2]);
+        assert_eq!(world.mirror.replica_states(0)[..2], [ReplicaState::InSync; 2]);
         world.end_write(0, Err(Fault::NoSpace));
         world.end_write(1, Err(Fault::Broken));
         assert_eq!(world.done, [], "the replica that is left is asked once more");
@@ -481,21 +492,21 @@ mod tests {
 
     #[test]
     fn regions_are_copied_from_the_copy_that_clients_would_read() {
-        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-        beginning.account.standings[..3].copy_from_slice(&[
-            Standing::InSync,
-            Standing::InSync,
-            Standing::Stale,
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        recovered_extent.metadata.replica_states[..3].copy_from_slice(&[
+            ReplicaState::InSync,
+            ReplicaState::InSync,
+            ReplicaState::Stale,
         ]);
-        beginning.account.lacking[2] = RegionSet::all();
-        beginning.is_there[..3].fill(true);
+        recovered_extent.metadata.lacking[2] = RegionSet::all();
+        recovered_extent.is_there[..3].fill(true);
         for costs in [[9, 1], [1, 9]] {
-            let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![beginning.clone()]);
+            let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![recovered_extent.clone()]);
             costs.iter().enumerate().for_each(|(slot, cost)| mirror.set_read_cost(0, slot, *cost));
             let fastest = usize::from(costs[0] > costs[1]);
             assert_eq!(mirror.source(0, 2), Some(fastest));
             let mut effects = Vec::new();
-            mirror.copy(0, 2, &mut effects).unwrap();
+            mirror.replica(0, 2, &mut effects).unwrap();
             let slots: Vec<usize> = effects
                 .iter()
                 .filter_map(|effect| match effect {
@@ -537,17 +548,17 @@ mod tests {
 
     #[test]
     fn region_is_copied_from_replicas_that_are_alike_in_it() {
-        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-        beginning.account.standings[..3].fill(Standing::InSync);
-        beginning.is_there[..3].fill(true);
-        let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![beginning]);
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        recovered_extent.metadata.replica_states[..3].fill(ReplicaState::InSync);
+        recovered_extent.is_there[..3].fill(true);
+        let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![recovered_extent]);
         let request = Request { kind: Kind::Zero, extent: 0, offset: 0, length: REGION_BYTES as u32 };
         mirror.extents[0].mark(&request);
         mirror.extents[0].fall_apart(&request);
         let mut effects = Vec::new();
-        mirror.copy(0, 2, &mut effects).unwrap();
+        mirror.replica(0, 2, &mut effects).unwrap();
         assert_eq!(carry_out(&mut mirror, &mut effects, Some(0)), [(0, 0)]);
-        mirror.retire(0, 0, &mut effects);
+        mirror.fail_replica(0, 0, &mut effects);
         let piece = PIECE_BYTES as u32;
         assert_eq!(carry_out(&mut mirror, &mut effects, None), [(1, piece), (1, 0), (1, piece)]);
         assert_eq!(mirror.readable(0, 0, 4096).iter().collect::<Vec<_>>(), [1, 2]);

@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use weir_volume::mirror::{Slots, Standing, Standings};
+use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
 /// What is told of the copies of a volume. One reactor writes it.
 #[derive(Debug, Default)]
-pub struct CopyStatistics {
-    standings: Mutex<Vec<Standings>>,
+pub struct ReplicationStatistics {
+    replica_states: Mutex<Vec<ReplicaStates>>,
     /// Extents with copies that cannot be reached.
     away: Mutex<BTreeMap<u32, Slots>>,
-    bytes_copied: AtomicU64,
+    bytes_resynced: AtomicU64,
     bytes_left: AtomicU64,
     /// Since when there is something left, and how much was copied before.
     episode: Mutex<Option<(Timestamp, u64)>>,
@@ -22,43 +22,43 @@ pub struct CopyStatistics {
 
 /// What was told at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CopySnapshot {
+pub struct ReplicationCounters {
     /// By extent, how its copies durably stand. Empty if none ever had more than one copy; of one that had not while
     /// others did, all may be absent.
-    pub standings: Vec<Standings>,
+    pub replica_states: Vec<ReplicaStates>,
     /// Bytes copied to bring copies up to date since the volume was opened.
-    pub bytes_copied: u64,
+    pub bytes_resynced: u64,
     /// Bytes that copies lack which can be reached.
     pub bytes_left: u64,
 }
 
-impl CopySnapshot {
+impl ReplicationCounters {
     /// Copies of extents that stand like this.
-    pub fn count(&self, standing: Standing) -> u64 {
-        self.standings.iter().flatten().filter(|other| **other == standing).count() as u64
+    pub fn count(&self, replica_state: ReplicaState) -> u64 {
+        self.replica_states.iter().flatten().filter(|other| **other == replica_state).count() as u64
     }
 }
 
-impl CopyStatistics {
+impl ReplicationStatistics {
     /// What is told now.
-    pub fn snapshot(&self) -> CopySnapshot {
-        CopySnapshot {
-            standings: self.standings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            bytes_copied: self.bytes_copied.load(Relaxed),
+    pub fn counters(&self) -> ReplicationCounters {
+        ReplicationCounters {
+            replica_states: self.replica_states.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            bytes_resynced: self.bytes_resynced.load(Relaxed),
             bytes_left: self.bytes_left.load(Relaxed),
         }
     }
 
     /// How all extents stand.
-    pub fn begin(&self, standings: Vec<Standings>) {
-        *self.standings.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    pub fn begin(&self, replica_states: Vec<ReplicaStates>) {
+        *self.replica_states.lock().unwrap_or_else(PoisonError::into_inner) = replica_states;
     }
 
     /// How an extent stands now, of those that were told of at the beginning.
-    pub fn stands(&self, extent: u32, standings: Standings) {
-        let mut all = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn stands(&self, extent: u32, replica_states: ReplicaStates) {
+        let mut all = self.replica_states.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get_mut(extent as usize).expect("all extents are told of before one changes");
-        *known = standings;
+        *known = replica_states;
     }
 
     /// These copies of an extent cannot be reached.
@@ -88,7 +88,7 @@ impl CopyStatistics {
 
     /// So many bytes more were copied.
     pub fn copied(&self, bytes: u64) {
-        self.bytes_copied.fetch_add(bytes, Relaxed);
+        self.bytes_resynced.fetch_add(bytes, Relaxed);
     }
 
     /// So many bytes are left to copy.
@@ -97,7 +97,7 @@ impl CopyStatistics {
         let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
         match (bytes, &*episode) {
             (0, _) => *episode = None,
-            (_, None) => *episode = Some((Timestamp::now(), self.bytes_copied.load(Relaxed))),
+            (_, None) => *episode = Some((Timestamp::now(), self.bytes_resynced.load(Relaxed))),
             _ => {}
         }
     }
@@ -105,6 +105,6 @@ impl CopyStatistics {
     /// Since when there is something left to copy, and how many bytes were copied since then; `None` if nothing is.
     pub fn episode(&self) -> Option<(Timestamp, u64)> {
         let episode = *self.episode.lock().unwrap_or_else(PoisonError::into_inner);
-        episode.map(|(since, before)| (since, self.bytes_copied.load(Relaxed) - before))
+        episode.map(|(since, before)| (since, self.bytes_resynced.load(Relaxed) - before))
     }
 }

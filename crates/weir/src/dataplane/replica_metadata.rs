@@ -7,17 +7,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_volume::mirror::{Account, MetadataAction, MetadataRequest, Slots, Standing, Written};
+use weir_volume::mirror::{MetadataAction, MetadataRequest, ReplicaMetadata, ReplicaState, Slots, Written};
 
 use super::Alarm;
 use super::helper::{Job, MetadataError};
 use super::reactor::Reactor;
 use super::stalls::{NO_ANSWER, OrphanedIo};
-use super::token::{AskNumber, CopyIndex, VolumeIndex};
-use crate::store::account::account_file_name;
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
+use crate::store::replica_metadata::metadata_file_name;
 
 /// That an account of an extent was written beside a copy, or why it could not be.
-type Answered = (CopyIndex, u32, AskNumber, Result<(), MetadataError>);
+type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
 
 /// A reactor's accounts that drives are asked to write.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Notes {
 
 impl Reactor {
     /// Has an account written beside copies of an extent.
-    pub(super) fn note_account(&mut self, index: VolumeIndex, request: MetadataRequest) {
+    pub(super) fn note_metadata(&mut self, index: VolumeIndex, request: MetadataRequest) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
@@ -50,13 +50,13 @@ impl Reactor {
         for action in actions {
             match action {
                 MetadataAction::Record { extent, epoch, is_committed } => {
-                    let path = self.volumes[index].witnesses.clone();
-                    self.helper.submit(Job::Witness { volume: index, path, extent, epoch, is_committed });
+                    let path = self.volumes[index].epoch_records.clone();
+                    self.helper.submit(Job::EpochRecord { volume: index, path, extent, epoch, is_committed });
                 }
-                MetadataAction::Write { extent, slots, account, anew } => {
-                    self.write_accounts(index, extent, (slots, anew), &account);
+                MetadataAction::Write { extent, slots, metadata, anew } => {
+                    self.write_metadata(index, extent, (slots, anew), &metadata);
                 }
-                MetadataAction::GiveUp { extent, slots } => self.give_up_accounts(index, extent, slots),
+                MetadataAction::GiveUp { extent, slots } => self.give_up_metadata_write(index, extent, slots),
                 MetadataAction::Ended { extent, written } => self.end_note(index, extent, written),
             }
         }
@@ -74,7 +74,7 @@ impl Reactor {
     pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
-        let path = volume.witnesses.clone();
+        let path = volume.epoch_records.clone();
         self.helper.submit(Job::Failure { volume: index, path, extent });
     }
 
@@ -95,12 +95,12 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    fn write_accounts(
+    fn write_metadata(
         &mut self,
         index: VolumeIndex,
         extent: u32,
         (slots, anew): (Slots, Slots),
-        account: &Arc<Account>,
+        metadata: &Arc<ReplicaMetadata>,
     ) {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
@@ -111,31 +111,32 @@ impl Reactor {
             let number = volume.next_number();
             self.notes.asked.insert((index, slot, extent), number);
             let (drive, directory) = (volume.homes[home].drive, &volume.homes[home].directory);
-            let journaled = volume.journals.account_path(extent, slot);
-            let path = journaled.unwrap_or_else(|| directory.join(account_file_name(extent.into())));
-            let (copy, account) = (CopyIndex { volume: index, slot }, Arc::clone(account));
+            let journaled = volume.journals.metadata_path(extent, slot);
+            let path = journaled.unwrap_or_else(|| directory.join(metadata_file_name(extent.into())));
+            let (replica, metadata) = (ReplicaIndex { volume: index, slot }, Arc::clone(metadata));
             let is_anew = anew.contains(slot);
-            let job = Job::Account { copy, extent, number, drive, path, account, is_anew, due_ns };
+            let job =
+                Job::ReplicaMetadata { replica, extent, number, drive, path, metadata, is_anew, due_ns };
             self.helper.submit(job);
         }
     }
 
     /// A drive has written an account, or could not.
-    pub(super) fn account_answered(&mut self, due_ns: u64, answered: Answered) {
+    pub(super) fn metadata_answered(&mut self, due_ns: u64, answered: Answered) {
         let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
         if due_ns > self.now_ns && !is_ending {
             self.notes.count += 1;
             self.notes.held.insert((due_ns, self.notes.count), answered);
         } else {
-            self.account_written(answered);
+            self.metadata_written(answered);
         }
     }
 
-    fn account_written(&mut self, (copy, extent, number, result): Answered) {
-        let CopyIndex { volume: index, slot } = copy;
+    fn metadata_written(&mut self, (replica, extent, number, result): Answered) {
+        let ReplicaIndex { volume: index, slot } = replica;
         let key = (index, slot, extent);
         if self.notes.asked.get(&key) != Some(&number) {
-            self.is_orphaned(copy, number);
+            self.is_orphaned(replica, number);
             return;
         }
         self.notes.asked.remove(&key);
@@ -166,7 +167,7 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
-    fn give_up_accounts(&mut self, index: VolumeIndex, extent: u32, slots: Slots) {
+    fn give_up_metadata_write(&mut self, index: VolumeIndex, extent: u32, slots: Slots) {
         let volume = &mut self.volumes[index];
         for slot in slots.iter() {
             let number = self.notes.asked.remove(&(index, slot, extent));
@@ -180,7 +181,7 @@ impl Reactor {
     fn end_note(&mut self, index: VolumeIndex, extent: u32, written: Written) {
         let volume = &mut self.volumes[index];
         volume.outstanding -= 1;
-        volume.mirror.noted(extent, written, &mut volume.effects);
+        volume.mirror.metadata_written(extent, written, &mut volume.effects);
         self.carry_out(index);
         // If no copy failed for it, this message is that of the account.
         let volume = &mut self.volumes[index];
@@ -190,8 +191,8 @@ impl Reactor {
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.raise_alarm(alarm);
         } else if written.is_committed && volume.metadata_alarms.remove(&extent) {
-            let (id, standings) = (volume.id, volume.mirror.standings(extent));
-            if !standings.contains(&Standing::Stale) {
+            let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
+            if !replica_states.contains(&ReplicaState::Stale) {
                 self.clear_alarms(id, extent);
             }
         }
@@ -203,7 +204,7 @@ impl Reactor {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(first) = self.notes.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
             let (_, answered) = first.remove_entry();
-            self.account_written(answered);
+            self.metadata_written(answered);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Account, Standing, Standings};
+use weir_volume::mirror::{ReplicaMetadata, ReplicaState, ReplicaStates};
 
 use super::command::{Command, NewHome};
 use super::journals::NewJournal;
@@ -21,7 +21,7 @@ use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What becomes of a copy of an extent.
-pub(super) enum CopyChange {
+pub(super) enum ReplicaChange {
     /// Its file is there and holds nothing, on the home with this index of these; it is behind the journal on a drive, or
     /// behind none.
     Add { homes: Vec<NewHome>, home: u8, journal: Option<DriveId> },
@@ -29,7 +29,7 @@ pub(super) enum CopyChange {
     Remove,
     /// It could not be reached and is there again with this replica metadata, behind the journal on a drive, or behind
     /// none.
-    Rejoin { found: Box<Account>, journal: Option<(DriveId, OwnedFd)> },
+    Rejoin { found: Box<ReplicaMetadata>, journal: Option<(DriveId, OwnedFd)> },
 }
 
 /// A change that is not durably known yet, and who waits for it.
@@ -44,18 +44,18 @@ pub(super) struct AwaitedChange {
 pub(super) type ChangeAnswer = Result<bool, String>;
 
 impl AwaitedChange {
-    fn is_met_by(&self, extent: u32, standings: &Standings) -> bool {
-        extent == self.extent && (standings[self.slot] != Standing::Absent) == self.is_there_after
+    fn is_met_by(&self, extent: u32, replica_states: &ReplicaStates) -> bool {
+        extent == self.extent && (replica_states[self.slot] != ReplicaState::Absent) == self.is_there_after
     }
 }
 
 impl Reactor {
     /// Changes a copy of an extent.
-    pub(super) fn change_copy(
+    pub(super) fn change_replica(
         &mut self,
         id: VolumeId,
         (extent, slot): (u32, usize),
-        change: CopyChange,
+        change: ReplicaChange,
         done: SyncSender<ChangeAnswer>,
     ) {
         let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
@@ -64,27 +64,32 @@ impl Reactor {
         if is_busy || self.stop_by_ns.is_some() {
             return tell(done, false);
         }
-        let is_there_after = !matches!(change, CopyChange::Remove);
-        if !self.copied_volumes.contains(&index) {
-            self.volumes[index].publish_standings();
+        let is_there_after = !matches!(change, ReplicaChange::Remove);
+        if !self.resyncing_volumes.contains(&index) {
+            self.volumes[index].publish_replica_states();
         }
         if !self.begin_change(index, (extent, slot), change) {
             return tell(done, false);
         }
         let awaited = AwaitedChange { extent, slot, is_there_after, done };
         self.volumes[index].awaited_changes.push(awaited);
-        self.copied_volumes.insert(index);
-        self.go_on_copying(index);
+        self.resyncing_volumes.insert(index);
+        self.go_on_with_resync(index);
     }
 
-    fn begin_change(&mut self, index: VolumeIndex, (extent, slot): (u32, usize), change: CopyChange) -> bool {
+    fn begin_change(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): (u32, usize),
+        change: ReplicaChange,
+    ) -> bool {
         let volume = &mut self.volumes[index];
         // What was given up there may still be carried out.
-        if !matches!(change, CopyChange::Remove) && volume.orphans.are_of(extent, slot) {
+        if !matches!(change, ReplicaChange::Remove) && volume.orphans.are_of(extent, slot) {
             return false;
         }
         match change {
-            CopyChange::Add { homes, home, journal } => {
+            ReplicaChange::Add { homes, home, journal } => {
                 if !volume.mirror.can_add(extent, slot) || !volume.can_sit((extent, slot), journal) {
                     return false;
                 }
@@ -98,8 +103,8 @@ impl Reactor {
                 self.forget_elsewhere(index, (extent, slot));
                 true
             }
-            CopyChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),
-            CopyChange::Rejoin { found, journal } => {
+            ReplicaChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),
+            ReplicaChange::Rejoin { found, journal } => {
                 let drive = journal.as_ref().map(|(drive, _)| *drive);
                 let is_foreign = volume.mirror.is_foreign(extent, slot, &found);
                 let is_back = volume.can_sit((extent, slot), drive)
@@ -130,7 +135,7 @@ impl Reactor {
     pub(super) fn confirm_added(&mut self, id: VolumeId, (extent, slot): (u32, usize)) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].mirror.confirm_added(extent, slot);
-            self.look_at_copies_again(index, extent);
+            self.look_at_replicas_again(index, extent);
             self.carry_out(index);
         }
     }
@@ -161,10 +166,15 @@ impl Reactor {
 
     /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
     /// everything.
-    pub(super) fn answer_changes(&mut self, index: VolumeIndex, extent: u32, standings: Option<&Standings>) {
+    pub(super) fn answer_changes(
+        &mut self,
+        index: VolumeIndex,
+        extent: u32,
+        replica_states: Option<&ReplicaStates>,
+    ) {
         let ServedVolume { awaited_changes, journals, mirror, .. } = &mut self.volumes[index];
-        let met = |change: &mut AwaitedChange| match standings {
-            Some(standings) => change.is_met_by(extent, standings),
+        let met = |change: &mut AwaitedChange| match replica_states {
+            Some(replica_states) => change.is_met_by(extent, replica_states),
             None => change.extent == extent,
         };
         for change in awaited_changes.extract_if(.., met) {
@@ -172,7 +182,7 @@ impl Reactor {
             let is_needed =
                 journals.is_forgetting(extent, change.slot) || !mirror.has_answered(extent, change.slot);
             let is_settled = change.is_there_after || !is_needed;
-            tell(change.done, standings.is_some() && is_settled);
+            tell(change.done, replica_states.is_some() && is_settled);
         }
     }
 }
@@ -205,15 +215,15 @@ impl DataPlane {
     /// # Errors
     /// [`DataPlaneError::NotAdded`] if it cannot be recorded beside the other copies: nothing knows of it then. Others if
     /// the volume is not open or the reactor has stopped.
-    pub fn add_copy(
+    pub fn add_replica(
         &self,
         volume: VolumeId,
-        copy: (u32, usize),
+        replica: (u32, usize),
         (homes, home): (&[VolumeHome], u8),
         journal: Option<DriveId>,
     ) -> Result<bool, DataPlaneError> {
         let homes = self.new_homes(homes);
-        let added = self.change_copy(volume, copy, CopyChange::Add { homes, home, journal });
+        let added = self.change_replica(volume, replica, ReplicaChange::Add { homes, home, journal });
         self.bind_again(volume)?;
         added
     }
@@ -222,9 +232,9 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open: it finds the copy when it is opened.
-    pub fn confirm_added(&self, volume: VolumeId, copy: (u32, usize)) -> Result<(), DataPlaneError> {
+    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
-        self.reactors[reactor].order(Command::ConfirmAdded { volume, copy });
+        self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
         Ok(())
     }
 
@@ -276,8 +286,8 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn remove_copy(&self, volume: VolumeId, copy: (u32, usize)) -> Result<bool, DataPlaneError> {
-        self.change_copy(volume, copy, CopyChange::Remove)
+    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
+        self.change_replica(volume, replica, ReplicaChange::Remove)
     }
 
     /// Takes back a copy of an extent that could not be reached, with the replica metadata that was found beside it; it is
@@ -286,25 +296,25 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn rejoin_copy(
+    pub fn rejoin_replica(
         &self,
         volume: VolumeId,
-        copy: (u32, usize),
-        found: Box<Account>,
+        replica: (u32, usize),
+        found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, DataPlaneError> {
-        self.change_copy(volume, copy, CopyChange::Rejoin { found, journal })
+        self.change_replica(volume, replica, ReplicaChange::Rejoin { found, journal })
     }
 
-    fn change_copy(
+    fn change_replica(
         &self,
         volume: VolumeId,
-        copy: (u32, usize),
-        change: CopyChange,
+        replica: (u32, usize),
+        change: ReplicaChange,
     ) -> Result<bool, DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         let (done, answer) = std::sync::mpsc::sync_channel(1);
-        self.reactors[reactor].order(Command::ChangeCopy { volume, copy, change, done });
+        self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
         let answer = answer.recv_timeout(PATIENCE).map_err(|error| match error {
             RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
             RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),

@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use weir_types::bounds::COPIES_MAX;
-use weir_volume::mirror::{Account, REGIONS, RegionSet, Standing};
+use weir_types::bounds::REPLICAS_MAX;
+use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
 use super::{Context, StoreError, extent_file_name};
 
@@ -29,18 +29,18 @@ const SETS_START: usize = 512;
 /// Where the checksum of all before it lies.
 const CHECKSUM_START: usize = BLOCK_BYTES - 4;
 /// Suffix of an account's file.
-const SUFFIX: &str = "account";
+const SUFFIX: &str = "metadata";
 /// Suffix of an account's file while it is being made.
 const NEW_SUFFIX: &str = "account.new";
 
-const _: () = assert!(SETS_START + (1 + COPIES_MAX) * SET_BYTES <= CHECKSUM_START);
-const _: () = assert!(STANDINGS_START + COPIES_MAX <= NUMBER_START);
-const _: () = assert!(TAKEN_START + COPIES_MAX * size_of::<u64>() <= SETS_START);
+const _: () = assert!(SETS_START + (1 + REPLICAS_MAX) * SET_BYTES <= CHECKSUM_START);
+const _: () = assert!(REPLICA_STATES_START + REPLICAS_MAX <= NUMBER_START);
+const _: () = assert!(TAKEN_START + REPLICAS_MAX * size_of::<u64>() <= SETS_START);
 
 const FORMAT_START: usize = MAGIC.len();
 const SEQUENCE_START: usize = 16;
 const EPOCH_START: usize = 24;
-const STANDINGS_START: usize = 32;
+const REPLICA_STATES_START: usize = 32;
 const NUMBER_START: usize = 40;
 const TAKEN_START: usize = 48;
 
@@ -66,7 +66,7 @@ pub enum BlockFault {
     Format(u32),
     /// No copy can stand like this.
     #[error("copy {slot} stands as {value}, where 0, 1 and 2 are accepted")]
-    Standing {
+    ReplicaState {
         /// Which copy.
         slot: usize,
         /// What is said of it.
@@ -75,7 +75,7 @@ pub enum BlockFault {
 }
 
 /// Name of the file that holds the account of the extent with this index.
-pub fn account_file_name(index: u64) -> String {
+pub fn metadata_file_name(index: u64) -> String {
     format!("{}.{SUFFIX}", extent_file_name(index))
 }
 
@@ -86,18 +86,18 @@ pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
 }
 
 /// A block that holds an account.
-pub fn encode(account: &Account, sequence: u64) -> Block {
+pub fn encode(metadata: &ReplicaMetadata, sequence: u64) -> Block {
     let mut block = [0; BLOCK_BYTES];
     let mut put = |start: usize, bytes: &[u8]| block[start..start + bytes.len()].copy_from_slice(bytes);
     put(0, &MAGIC);
     put(FORMAT_START, &FORMAT.to_le_bytes());
     put(SEQUENCE_START, &sequence.to_le_bytes());
-    put(EPOCH_START, &account.epoch.to_le_bytes());
-    put(STANDINGS_START, &account.standings.map(standing_value));
-    put(NUMBER_START, &account.number.to_le_bytes());
-    let taken = account.taken.iter().enumerate();
+    put(EPOCH_START, &metadata.epoch.to_le_bytes());
+    put(REPLICA_STATES_START, &metadata.replica_states.map(replica_state_value));
+    put(NUMBER_START, &metadata.number.to_le_bytes());
+    let taken = metadata.taken.iter().enumerate();
     taken.for_each(|(slot, number)| put(TAKEN_START + slot * size_of::<u64>(), &number.to_le_bytes()));
-    let sets = std::iter::once(&account.marked).chain(&account.lacking);
+    let sets = std::iter::once(&metadata.marked).chain(&metadata.lacking);
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact_mut(SET_BYTES)) {
         set.iter().for_each(|region| bytes[region as usize / 8] |= 1 << (region % 8));
     }
@@ -110,7 +110,7 @@ pub fn encode(account: &Account, sequence: u64) -> Block {
 ///
 /// # Errors
 /// If it holds none, or was damaged.
-pub fn decode(block: &Block) -> Result<(Account, u64), BlockFault> {
+pub fn decode(block: &Block) -> Result<(ReplicaMetadata, u64), BlockFault> {
     if block[..MAGIC.len()] != MAGIC {
         return Err(BlockFault::Magic);
     }
@@ -123,20 +123,23 @@ pub fn decode(block: &Block) -> Result<(Account, u64), BlockFault> {
     if format != FORMAT {
         return Err(BlockFault::Format(format));
     }
-    let mut account = Account { epoch: u64::from_le_bytes(array(block, EPOCH_START)), ..Account::default() };
-    for (slot, standing) in account.standings.iter_mut().enumerate() {
-        let value = block[STANDINGS_START + slot];
-        *standing = standing_of(value).ok_or(BlockFault::Standing { slot, value })?;
+    let mut metadata = ReplicaMetadata {
+        epoch: u64::from_le_bytes(array(block, EPOCH_START)),
+        ..ReplicaMetadata::default()
+    };
+    for (slot, replica_state) in metadata.replica_states.iter_mut().enumerate() {
+        let value = block[REPLICA_STATES_START + slot];
+        *replica_state = replica_state_of(value).ok_or(BlockFault::ReplicaState { slot, value })?;
     }
-    account.number = u64::from_le_bytes(array(block, NUMBER_START));
-    for (slot, taken) in account.taken.iter_mut().enumerate() {
+    metadata.number = u64::from_le_bytes(array(block, NUMBER_START));
+    for (slot, taken) in metadata.taken.iter_mut().enumerate() {
         *taken = u64::from_le_bytes(array(block, TAKEN_START + slot * size_of::<u64>()));
     }
-    let sets = std::iter::once(&mut account.marked).chain(&mut account.lacking);
+    let sets = std::iter::once(&mut metadata.marked).chain(&mut metadata.lacking);
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact(SET_BYTES)) {
         *set = regions_in(bytes);
     }
-    Ok((account, u64::from_le_bytes(array(block, SEQUENCE_START))))
+    Ok((metadata, u64::from_le_bytes(array(block, SEQUENCE_START))))
 }
 
 fn checksum_of(block: &Block) -> u32 {
@@ -147,16 +150,16 @@ fn array<const N: usize>(block: &Block, start: usize) -> [u8; N] {
     block[start..start + N].try_into().expect("a field lies within its block")
 }
 
-fn standing_value(standing: Standing) -> u8 {
-    match standing {
-        Standing::Absent => 0,
-        Standing::InSync => 1,
-        Standing::Stale => 2,
+fn replica_state_value(replica_state: ReplicaState) -> u8 {
+    match replica_state {
+        ReplicaState::Absent => 0,
+        ReplicaState::InSync => 1,
+        ReplicaState::Stale => 2,
     }
 }
 
-fn standing_of(value: u8) -> Option<Standing> {
-    [Standing::Absent, Standing::InSync, Standing::Stale].get(usize::from(value)).copied()
+fn replica_state_of(value: u8) -> Option<ReplicaState> {
+    [ReplicaState::Absent, ReplicaState::InSync, ReplicaState::Stale].get(usize::from(value)).copied()
 }
 
 /// The regions whose bits are set. Nearly all bytes are zero, and a volume may have very many accounts.
@@ -172,7 +175,7 @@ fn regions_in(bytes: &[u8]) -> RegionSet {
 ///
 /// # Errors
 /// If the file cannot be read, or neither block holds an account, or one was written by a later version.
-pub fn read(path: &Path) -> Result<Option<Account>, StoreError> {
+pub fn read(path: &Path) -> Result<Option<ReplicaMetadata>, StoreError> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.context("open", path)?,
@@ -180,7 +183,7 @@ pub fn read(path: &Path) -> Result<Option<Account>, StoreError> {
     let blocks = read_blocks(&file).context("read", path)?;
     let newest = newest(&blocks).context("understand", path)?;
     match newest {
-        Newest::Block { account, .. } => Ok(Some(account)),
+        Newest::Block { metadata, .. } => Ok(Some(metadata)),
         Newest::None(faults) => Err(faults).context("understand", path),
     }
 }
@@ -189,16 +192,16 @@ pub fn read(path: &Path) -> Result<Option<Account>, StoreError> {
 ///
 /// # Errors
 /// Those of the file; and if a later version wrote it.
-pub fn write(path: &Path, account: &Account) -> io::Result<()> {
+pub fn write(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return write_anew(path, account),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return write_anew(path, metadata),
         result => result?,
     };
     let (index, sequence) = match newest(&read_blocks(&file)?)? {
         Newest::Block { index, sequence, .. } => (BLOCKS - 1 - index, sequence + 1),
         Newest::None(_) => (0, 1),
     };
-    file.write_all_at(&encode(account, sequence), (index * BLOCK_BYTES) as u64)?;
+    file.write_all_at(&encode(metadata, sequence), (index * BLOCK_BYTES) as u64)?;
     file.sync_all()
 }
 
@@ -209,7 +212,7 @@ pub fn write(path: &Path, account: &Account) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the folder and the file; and if a later version wrote what is in its place.
-pub fn write_anew(path: &Path, account: &Account) -> io::Result<()> {
+pub fn write_anew(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     // One that cannot be read is made anew all the same.
     if let Ok(blocks) = File::open(path).and_then(|file| read_blocks(&file)) {
         newest(&blocks)?;
@@ -220,7 +223,7 @@ pub fn write_anew(path: &Path, account: &Account) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    write_new(&new, account)?.sync_all()?;
+    write_new(&new, metadata)?.sync_all()?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
@@ -230,22 +233,22 @@ pub fn write_anew(path: &Path, account: &Account) -> io::Result<()> {
 /// # Errors
 /// Those of [`write_anew`].
 pub fn forget(path: &Path) -> Result<(), StoreError> {
-    write_anew(path, &Account::default()).context("write", path)
+    write_anew(path, &ReplicaMetadata::default()).context("write", path)
 }
 
 /// Makes the file of an account; whoever asks for it makes it durable.
-pub fn write_new(path: &Path, account: &Account) -> io::Result<File> {
+pub fn write_new(path: &Path, metadata: &ReplicaMetadata) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut content = [0; BLOCKS * BLOCK_BYTES];
-    content[..BLOCK_BYTES].copy_from_slice(&encode(account, 1));
+    content[..BLOCK_BYTES].copy_from_slice(&encode(metadata, 1));
     file.write_all_at(&content, 0)?;
     Ok(file)
 }
 
 /// What a file of blocks says.
 enum Newest {
-    Block { index: usize, sequence: u64, account: Account },
+    Block { index: usize, sequence: u64, metadata: ReplicaMetadata },
     None(io::Error),
 }
 
@@ -269,7 +272,7 @@ fn newest(blocks: &[Block; BLOCKS]) -> io::Result<Newest> {
         .collect();
     let whole = decoded.into_iter().enumerate().filter_map(|(index, block)| Some((index, block.ok()?)));
     Ok(match whole.max_by_key(|(_, (_, sequence))| *sequence) {
-        Some((index, (account, sequence))) => Newest::Block { index, sequence, account },
+        Some((index, (metadata, sequence))) => Newest::Block { index, sequence, metadata },
         None => Newest::None(io::Error::other(format!("it holds no account: {}", faults.join("; ")))),
     })
 }
@@ -298,8 +301,8 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 }
 
 /// The path of the account beside the extent file with this index.
-pub(super) fn account_path(extents: &Path, index: u64) -> PathBuf {
-    extents.join(account_file_name(index))
+pub(super) fn metadata_path(extents: &Path, index: u64) -> PathBuf {
+    extents.join(metadata_file_name(index))
 }
 
 #[cfg(test)]
@@ -311,45 +314,47 @@ mod tests {
         prop::collection::vec(0..REGIONS, 0..40).prop_map(|regions| regions.into_iter().collect())
     }
 
-    fn accounts() -> impl Strategy<Value = Account> {
-        let standings = prop::array::uniform4(0u8..3);
+    fn all_metadata() -> impl Strategy<Value = ReplicaMetadata> {
+        let replica_states = prop::array::uniform4(0u8..3);
         let lacking = prop::array::uniform4(regions());
-        let numbers = (any::<u64>(), any::<u64>(), any::<[u64; COPIES_MAX]>());
-        (numbers, standings, regions(), lacking).prop_map(|(numbers, standings, marked, lacking)| {
-            let (epoch, number, taken) = numbers;
-            let standings = standings.map(|value| standing_of(value).unwrap());
-            Account { epoch, standings, marked, lacking, number, taken }
-        })
+        let numbers = (any::<u64>(), any::<u64>(), any::<[u64; REPLICAS_MAX]>());
+        (numbers, replica_states, regions(), lacking).prop_map(
+            |(numbers, replica_states, marked, lacking)| {
+                let (epoch, number, taken) = numbers;
+                let replica_states = replica_states.map(|value| replica_state_of(value).unwrap());
+                ReplicaMetadata { epoch, replica_states, marked, lacking, number, taken }
+            },
+        )
     }
 
     fn file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let path = account_path(folder.path(), 7);
+        let path = metadata_path(folder.path(), 7);
         (folder, path)
     }
 
     proptest! {
         #[test]
-        fn an_account_is_read_as_it_was_written(account in accounts(), sequence in any::<u64>()) {
-            let block = encode(&account, sequence);
-            prop_assert_eq!(decode(&block), Ok((account, sequence)));
+        fn an_metadata_is_read_as_it_was_written(metadata in all_metadata(), sequence in any::<u64>()) {
+            let block = encode(&metadata, sequence);
+            prop_assert_eq!(decode(&block), Ok((metadata, sequence)));
         }
 
         #[test]
-        fn any_flipped_byte_is_noticed(account in accounts(), at in 0..BLOCK_BYTES, by in 1u8..) {
-            let mut block = encode(&account, 5);
+        fn any_flipped_byte_is_noticed(metadata in all_metadata(), at in 0..BLOCK_BYTES, by in 1u8..) {
+            let mut block = encode(&metadata, 5);
             block[at] ^= by;
             prop_assert!(decode(&block).is_err());
         }
 
         #[test]
-        fn a_torn_write_leaves_the_account_from_before_it(
-            written in prop::collection::vec(accounts(), 1..5),
-            torn in accounts(),
+        fn a_torn_write_leaves_the_metadata_from_before_it(
+            written in prop::collection::vec(all_metadata(), 1..5),
+            torn in all_metadata(),
             cut in 0..BLOCK_BYTES,
         ) {
             let (_folder, path) = file();
-            written.iter().for_each(|account| write(&path, account).unwrap());
+            written.iter().for_each(|metadata| write(&path, metadata).unwrap());
             let newest = written.last().cloned();
             prop_assert_eq!(read(&path).unwrap(), newest.clone());
             let before = fs::read(&path).unwrap();
@@ -370,28 +375,28 @@ mod tests {
     fn what_is_not_there_is_none_and_what_is_damaged_is_an_error() {
         let (_folder, path) = file();
         assert_eq!(read(&path).unwrap(), None);
-        write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
+        write(&path, &ReplicaMetadata { epoch: 3, ..ReplicaMetadata::default() }).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 2 * 4096, "room for both blocks");
         for content in [vec![], vec![0; 100], vec![7; 2 * BLOCK_BYTES]] {
             fs::write(&path, content).unwrap();
             let error = read(&path).unwrap_err().to_string();
-            assert!(error.contains("00000007.account") && error.contains("block 1"), "{error}");
+            assert!(error.contains("00000007.metadata") && error.contains("block 1"), "{error}");
         }
-        write(&path, &Account { epoch: 4, ..Account::default() }).unwrap();
+        write(&path, &ReplicaMetadata { epoch: 4, ..ReplicaMetadata::default() }).unwrap();
         assert_eq!(read(&path).unwrap().unwrap().epoch, 4);
     }
 
     #[test]
     fn metadata_written_anew_leaves_the_old_file_as_it_was() {
         let (folder, path) = file();
-        write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
+        write(&path, &ReplicaMetadata { epoch: 3, ..ReplicaMetadata::default() }).unwrap();
         let (old, before) = (File::open(&path).unwrap(), fs::read(&path).unwrap());
-        fs::write(folder.path().join("00000007.account.new"), [7; 100]).unwrap();
-        write_anew(&path, &Account { epoch: 4, ..Account::default() }).unwrap();
+        fs::write(folder.path().join("00000007.metadata.new"), [7; 100]).unwrap();
+        write_anew(&path, &ReplicaMetadata { epoch: 4, ..ReplicaMetadata::default() }).unwrap();
         let mut left = vec![0; before.len()];
         read_up_to(&old, &mut left, 0).unwrap();
         assert_eq!((left, read(&path).unwrap().unwrap().epoch), (before, 4));
-        write(&path, &Account { epoch: 5, ..Account::default() }).unwrap();
+        write(&path, &ReplicaMetadata { epoch: 5, ..ReplicaMetadata::default() }).unwrap();
         assert_eq!(read(&path).unwrap().unwrap().epoch, 5);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -399,24 +404,24 @@ mod tests {
     #[test]
     fn what_a_later_version_wrote_is_neither_ignored_nor_written_over() {
         let (_folder, path) = file();
-        write(&path, &Account { epoch: 3, ..Account::default() }).unwrap();
-        let mut later = encode(&Account { epoch: 9, ..Account::default() }, 2);
+        write(&path, &ReplicaMetadata { epoch: 3, ..ReplicaMetadata::default() }).unwrap();
+        let mut later = encode(&ReplicaMetadata { epoch: 9, ..ReplicaMetadata::default() }, 2);
         later[FORMAT_START] = 2;
         let checksum = checksum_of(&later);
         later[CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&later, BLOCK_BYTES as u64).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("it has format 2, not 1"));
-        assert!(write(&path, &Account::default()).is_err());
-        assert!(write_anew(&path, &Account::default()).is_err());
+        assert!(write(&path, &ReplicaMetadata::default()).is_err());
+        assert!(write_anew(&path, &ReplicaMetadata::default()).is_err());
     }
 
     #[test]
-    fn a_standing_that_cannot_be_is_refused() {
-        let mut block = encode(&Account::default(), 1);
-        block[STANDINGS_START + 2] = 3;
+    fn a_replica_state_that_cannot_be_is_refused() {
+        let mut block = encode(&ReplicaMetadata::default(), 1);
+        block[REPLICA_STATES_START + 2] = 3;
         let checksum = checksum_of(&block);
         block[CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(decode(&block), Err(BlockFault::Standing { slot: 2, value: 3 }));
+        assert_eq!(decode(&block), Err(BlockFault::ReplicaState { slot: 2, value: 3 }));
     }
 }

@@ -34,10 +34,10 @@ fn add_drive(daemon: &Daemon, name: &str, class: &str) {
 }
 
 /// A daemon with drives of class high, and a volume of two extents with so many copies there.
-fn with_copies(drives: &[&str], copies: &str) -> Daemon {
+fn with_replicas(drives: &[&str], replicas: &str) -> Daemon {
     let daemon = Daemon::fresh();
     drives.iter().for_each(|drive| add_drive(&daemon, drive, "high"));
-    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", copies]);
+    daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high", "--repl", replicas]);
     daemon
 }
 
@@ -72,7 +72,7 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>>
         for entry in std::fs::read_dir(folder).into_iter().flatten() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            if !name.ends_with("account") {
+            if !name.ends_with("metadata") {
                 files.entry(name).or_default().push(entry.path());
             }
         }
@@ -81,7 +81,7 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>>
 }
 
 /// Compares all copies of each extent, byte by byte; how many each has.
-fn compare_copies(state: &State, volume: &Value) -> Vec<usize> {
+fn compare_replicas(state: &State, volume: &Value) -> Vec<usize> {
     extent_files(state, volume).values().map(|paths| assert_alike(paths)).collect()
 }
 
@@ -129,7 +129,7 @@ impl Model {
 }
 
 #[test]
-fn a_model_agrees_while_copies_come_and_go_and_drives_do() {
+fn a_model_agrees_while_replicas_come_and_go_and_drives_do() {
     if !has_libnbd() {
         return;
     }
@@ -144,11 +144,11 @@ fn a_model_agrees_while_copies_come_and_go_and_drives_do() {
     let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
     let mut random = Random::seeded();
     while client.try_wait().unwrap().is_none() {
-        let copies = random.pick(&["1", "2", "3"]).to_owned();
-        let update = ["volume", "update", "vol1", "--repl", copies, "--wait"];
+        let replicas = random.pick(&["1", "2", "3"]).to_owned();
+        let update = ["volume", "update", "vol1", "--repl", replicas, "--wait"];
         // Copies on the drive that has just been away may not be used again yet.
         daemon.state().weir(&update).done_unless(&["extent replicas are missing"]);
-        if copies != "1" {
+        if replicas != "1" {
             std::fs::rename(&here, &away).unwrap();
             daemon.ok(&["volume", "list"]);
             std::fs::rename(&away, &here).unwrap();
@@ -159,12 +159,12 @@ fn a_model_agrees_while_copies_come_and_go_and_drives_do() {
     settle(&daemon);
     let volume = inspect(&daemon);
     let state = daemon.stop();
-    assert_eq!(compare_copies(&state, &volume), [3, 3, 3]);
+    assert_eq!(compare_replicas(&state, &volume), [3, 3, 3]);
 }
 
 #[test]
 fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
-    let daemon = with_copies(&["one", "two", "three"], "3");
+    let daemon = with_replicas(&["one", "two", "three"], "3");
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     for piece in 0..64 {
         client.write(piece << 20, &vec![piece as u8; 1 << 20]).unwrap();
@@ -177,7 +177,7 @@ fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
     let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
     std::fs::rename(&here, &away).unwrap();
     wait_until("the copies to be found missing", || count(&inspect(&daemon), "missing") == 2);
-    let before = count(&inspect(&daemon), "bytes_copied");
+    let before = count(&inspect(&daemon), "bytes_resynced");
     for piece in [3, 40] {
         client.write(piece << 20, &[0xaa; 4096]).unwrap();
     }
@@ -186,14 +186,14 @@ fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
     std::fs::rename(&away, &here).unwrap();
     settle(&daemon);
     let volume = inspect(&daemon);
-    assert_eq!(count(&volume, "bytes_copied") - before, 3 << 18, "three regions of 256 KiB were changed");
+    assert_eq!(count(&volume, "bytes_resynced") - before, 3 << 18, "three regions of 256 KiB were changed");
     let state = daemon.stop();
-    assert_eq!(compare_copies(&state, &volume), [3, 3]);
+    assert_eq!(compare_replicas(&state, &volume), [3, 3]);
 }
 
 #[test]
 fn two_of_three_may_be_lost() {
-    let daemon = with_copies(&["one", "two", "three"], "3");
+    let daemon = with_replicas(&["one", "two", "three"], "3");
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     let mut model = Model::new();
     (0..500).for_each(|_| assert!(model.write(&mut client)));
@@ -225,7 +225,7 @@ fn beside_a_small_filesystem(test: fn(&Daemon)) {
 }
 
 #[test]
-fn a_copy_whose_filesystem_is_full_is_made_up_for_once_it_is_not() {
+fn a_replica_whose_filesystem_is_full_is_made_up_for_once_it_is_not() {
     beside_a_small_filesystem(fill_up);
 }
 
@@ -246,7 +246,7 @@ fn fill_up(daemon: &Daemon) {
         assert_eq!(client.read(piece << 20, 4096).unwrap(), [piece as u8; 4096]);
     }
     client.disconnect();
-    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [3, 3]);
+    assert_eq!(compare_replicas(daemon.state(), &inspect(daemon)), [3, 3]);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn resync_holes(daemon: &Daemon) {
     add_drive(daemon, "plain", "high");
     daemon.ok(&["volume", "update", "vol1", "--repl", "2", "--wait"]);
     settle(daemon);
-    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [2]);
+    assert_eq!(compare_replicas(daemon.state(), &inspect(daemon)), [2]);
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn moves_go_on_after_kills_and_end_right() {
     let volume = inspect(&daemon);
     assert_eq!((count(&volume, "in_sync"), volume["class"].as_str()), (6, Some("high")));
     let state = daemon.stop();
-    assert_eq!(compare_copies(&state, &volume), [3, 3]);
+    assert_eq!(compare_replicas(&state, &volume), [3, 3]);
     for drive in ["slow1", "slow2", "slow3"] {
         let left = std::fs::read_dir(state.beside(drive).join("volumes")).unwrap().count();
         assert!(left <= 1, "{left} folders are left on {drive}");
@@ -410,12 +410,12 @@ fn stall(daemon: &Daemon, mount: &str) {
     settle(daemon);
     model.check(&mut client);
     client.disconnect();
-    assert_eq!(compare_copies(daemon.state(), &inspect(daemon)), [3, 3]);
+    assert_eq!(compare_replicas(daemon.state(), &inspect(daemon)), [3, 3]);
 }
 
 #[test]
-fn a_damaged_copy_is_made_anew_and_growth_and_shrinking_lose_none() {
-    let daemon = with_copies(&["one", "two", "three"], "2");
+fn a_damaged_replica_is_made_anew_and_growth_and_shrinking_lose_none() {
+    let daemon = with_replicas(&["one", "two", "three"], "2");
     daemon.ok(&["volume", "resize", "vol1", "--size", "4"]);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     for extent in 0..4 {
@@ -449,5 +449,5 @@ fn a_damaged_copy_is_made_anew_and_growth_and_shrinking_lose_none() {
     let volume = inspect(&daemon);
     assert_eq!(count(&volume, "in_sync"), 9);
     let state = daemon.stop();
-    assert_eq!(compare_copies(&state, &volume), [3, 3, 3]);
+    assert_eq!(compare_replicas(&state, &volume), [3, 3, 3]);
 }

@@ -8,20 +8,21 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{Account, Beginning, Found, Standing, Witness, epoch_record};
+use weir_volume::mirror::epoch_record::first_epoch;
+use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState};
 
 use super::Control;
-use super::alarms::{AlarmSource, StandingAlarm};
+use super::alarms::{ActiveAlarm, AlarmSource};
 use super::error::{ControlError, Outcome};
-use super::journals::{Copy, Place};
+use super::journals::{ExtentReplica, Place};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, VolumeState};
 use super::spread::{Domain, count_domains};
-use crate::store::account::{self, account_file_name};
-use crate::store::{ExtentFault, Faults, extent_count, extent_fault, witness};
+use crate::store::replica_metadata::{self, metadata_file_name};
+use crate::store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
 
 /// Folder of all witnesses in the state folder.
-const WITNESSES_FOLDER: &str = "witnesses";
+const EPOCH_RECORDS_FOLDER: &str = "epoch-records";
 /// What an operator is told of an extent that stays out of service.
 const FAILED_BEFORE: &str = "fails every request: its last copy in sync had a failed write or sync before this start, so \
     nobody knows what it holds; restore a snapshot, or accept it as it is by removing the volume's file of witnesses \
@@ -29,11 +30,12 @@ const FAILED_BEFORE: &str = "fails every request: its last copy in sync had a fa
 
 /// The account beside each copy of an extent that is new, with its first epoch: all copies have everything. `None` if there
 /// is only one.
-pub(super) fn first_account(volume: &VolumeRecord, epoch: u64) -> Option<Account> {
-    let copies = usize::from(volume.replicas);
-    let standing = |slot: usize| if slot < copies { Standing::InSync } else { Standing::Absent };
-    let standings = std::array::from_fn(standing);
-    (copies > 1).then(|| Account::first(epoch, standings))
+pub(super) fn first_metadata(volume: &VolumeRecord, epoch: u64) -> Option<ReplicaMetadata> {
+    let replicas = usize::from(volume.replicas);
+    let replica_state =
+        |slot: usize| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };
+    let replica_states = std::array::from_fn(replica_state);
+    (replicas > 1).then(|| ReplicaMetadata::first(epoch, replica_states))
 }
 
 /// A look at all copies of a volume's extents.
@@ -42,94 +44,100 @@ struct Look {
     /// The folders of the drives that are there.
     folders: BTreeMap<DriveId, PathBuf>,
     /// The accounts of copies that are behind a journal, if that is ready.
-    journaled: BTreeMap<Copy, Option<PathBuf>>,
+    journaled: BTreeMap<ExtentReplica, Option<PathBuf>>,
     /// Extent files that are not as they must be.
     files: Faults,
     /// Accounts that are not as they must be.
-    accounts: Faults,
+    all_metadata: Faults,
 }
 
 impl Look {
-    fn at(&mut self, extent: u32, copies: impl Iterator<Item = (usize, DriveId)>) -> Vec<(usize, Found)> {
+    fn at(&mut self, extent: u32, replicas: impl Iterator<Item = (usize, DriveId)>) -> Vec<(usize, Found)> {
         let found: Vec<_> =
-            copies.map(|(slot, drive)| (slot, drive, self.at_copy((extent, slot), drive))).collect();
+            replicas.map(|(slot, drive)| (slot, drive, self.at_replica((extent, slot), drive))).collect();
         if found.len() > 1 {
             let bare = found.iter().filter(|(_, _, found)| matches!(found, Found::Bare));
-            bare.for_each(|(_, drive, _)| self.miss_account(extent, *drive));
+            bare.for_each(|(_, drive, _)| self.miss_metadata(extent, *drive));
         }
         found.into_iter().map(|(slot, _, found)| (slot, found)).collect()
     }
 
-    fn at_copy(&mut self, (extent, slot): Copy, drive: DriveId) -> Found {
+    fn at_replica(&mut self, (extent, slot): ExtentReplica, drive: DriveId) -> Found {
         let Some(folder) = self.folders.get(&drive) else { return Found::Nothing };
         if let Some(fault) = extent_fault(folder, extent) {
             self.files.push(fault);
             return Found::Nothing;
         }
         let path = match self.journaled.get(&(extent, slot)) {
-            None => folder.join(account_file_name(extent.into())),
+            None => folder.join(metadata_file_name(extent.into())),
             Some(Some(path)) => path.clone(),
             Some(None) => return Found::Nothing,
         };
-        match account::read(&path) {
-            Ok(Some(account)) => Found::Accounted(account),
+        match replica_metadata::read(&path) {
+            Ok(Some(metadata)) => Found::WithMetadata(metadata),
             Ok(None) => Found::Bare,
             Err(error) => {
                 let message = format!("a copy is not used, because its account is of no use: {error}");
-                self.accounts.push(ExtentFault { extent: extent.into(), message });
+                self.all_metadata.push(ExtentFault { extent: extent.into(), message });
                 Found::Nothing
             }
         }
     }
 
-    fn miss_account(&mut self, extent: u32, drive: DriveId) {
-        let path = self.folders.get(&drive).map(|folder| folder.join(account_file_name(extent.into())));
+    fn miss_metadata(&mut self, extent: u32, drive: DriveId) {
+        let path = self.folders.get(&drive).map(|folder| folder.join(metadata_file_name(extent.into())));
         let path = path.unwrap_or_default();
         let message = format!("a copy is not used, because its account {} is missing", path.display());
-        self.accounts.push(ExtentFault { extent: extent.into(), message });
+        self.all_metadata.push(ExtentFault { extent: extent.into(), message });
     }
 }
 
 impl Control {
     /// The file of a volume's witnesses.
-    pub(super) fn witnesses(&self, volume: VolumeId) -> PathBuf {
-        self.state.join(WITNESSES_FOLDER).join(volume.to_string())
+    pub(super) fn epoch_records(&self, volume: VolumeId) -> PathBuf {
+        self.state.join(EPOCH_RECORDS_FOLDER).join(volume.to_string())
     }
 
     /// The first epoch of extents that are to be made, from this one on.
     pub(super) fn first_epoch(&self, volume: &VolumeRecord, first: u64) -> Outcome<u64> {
-        let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
+        let epoch_records =
+            epoch_record::read_all(&self.epoch_records(volume.id), extent_count(volume.size_bytes))?;
         let first = usize::try_from(first).unwrap_or(usize::MAX);
-        Ok(epoch_record::first_epoch(witnesses.get(first..).unwrap_or_default()))
+        Ok(first_epoch(epoch_records.get(first..).unwrap_or_default()))
     }
 
     /// Notes durably that extents from this one on are new, and their first epoch.
-    pub(super) fn begin_witnesses(&self, volume: &VolumeRecord, first: u64, epoch: u64) -> Outcome<()> {
-        if !self.has_accounts(volume) {
+    pub(super) fn begin_epoch_records(&self, volume: &VolumeRecord, first: u64, epoch: u64) -> Outcome<()> {
+        if !self.has_metadata(volume) {
             return Ok(());
         }
         // A copy that is alone has no account, and no epoch counts there.
-        let known = first_account(volume, epoch).map_or(0, |account| account.epoch);
-        let new = Witness { reserved: epoch, known, is_failed: false };
-        Ok(witness::begin(&self.witnesses(volume.id), extents(first, volume.size_bytes), new)?)
+        let known = first_metadata(volume, epoch).map_or(0, |metadata| metadata.epoch);
+        let new = EpochRecord { reserved: epoch, known, is_failed: false };
+        Ok(epoch_record::begin(&self.epoch_records(volume.id), extents(first, volume.size_bytes), new)?)
     }
 
     /// How the extents of a volume begin that were just made, with their first epoch; empty if none has, or had, several
     /// copies.
-    pub(super) fn new_beginnings(&self, volume: &VolumeRecord, first: u64, epoch: u64) -> Vec<Beginning> {
-        if !self.has_accounts(volume) {
+    pub(super) fn new_recovered_extents(
+        &self,
+        volume: &VolumeRecord,
+        first: u64,
+        epoch: u64,
+    ) -> Vec<RecoveredExtent> {
+        if !self.has_metadata(volume) {
             return Vec::new();
         }
-        let beginning = || match first_account(volume, epoch) {
-            None => Beginning::bare(0, epoch),
-            Some(account) => Beginning::new(account),
+        let recovered_extent = || match first_metadata(volume, epoch) {
+            None => RecoveredExtent::bare(0, epoch),
+            Some(metadata) => RecoveredExtent::new(metadata),
         };
-        extents(first, volume.size_bytes).map(|_| beginning()).collect()
+        extents(first, volume.size_bytes).map(|_| recovered_extent()).collect()
     }
 
     /// True if any extent of a volume has, or had, several copies, also if the one that was added last is not recorded.
-    pub(super) fn has_accounts(&self, volume: &VolumeRecord) -> bool {
-        volume.placement.has_copies() || self.witnesses(volume.id).exists()
+    pub(super) fn has_metadata(&self, volume: &VolumeRecord) -> bool {
+        volume.placement.has_replicas() || self.epoch_records(volume.id).exists()
     }
 
     /// How the extents of a volume begin that is opened; empty if none ever had more than one copy. What is wrong with
@@ -137,20 +145,21 @@ impl Control {
     ///
     /// # Errors
     /// Refused if an extent cannot be served from the copies that are there; the message says which, and why.
-    pub(super) fn beginnings(&self, volume: &VolumeRecord) -> Outcome<Vec<Beginning>> {
-        if !self.has_accounts(volume) {
+    pub(super) fn recovered_extents(&self, volume: &VolumeRecord) -> Outcome<Vec<RecoveredExtent>> {
+        if !self.has_metadata(volume) {
             return Ok(Vec::new());
         }
-        let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
+        let epoch_records =
+            epoch_record::read_all(&self.epoch_records(volume.id), extent_count(volume.size_bytes))?;
         let mut look = self.look_at(volume);
-        let (mut beginnings, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
-        for (extent, witness) in (0..).zip(witnesses) {
-            let found = look.at(extent, volume.placement.copies_of(extent.into()));
-            if witness.is_failed {
+        let (mut recovered_extents, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
+        for (extent, epoch_record) in (0..).zip(epoch_records) {
+            let found = look.at(extent, volume.placement.replicas_of(extent.into()));
+            if epoch_record.is_failed {
                 look.files.push(ExtentFault { extent: extent.into(), message: FAILED_BEFORE.to_owned() });
             }
-            match Beginning::find(found, witness) {
-                Ok(beginning) => beginnings.push(beginning),
+            match RecoveredExtent::find(found, epoch_record) {
+                Ok(recovered_extent) => recovered_extents.push(recovered_extent),
                 Err(error) => {
                     first_fault.get_or_insert((extent, error));
                     unservable += 1;
@@ -158,8 +167,8 @@ impl Control {
             }
         }
         self.alarms.set_extents(volume.id, look.files.into_vec());
-        self.alarms.set_copies(volume.id, look.accounts.into_vec());
-        let Some((extent, error)) = first_fault else { return Ok(beginnings) };
+        self.alarms.set_replicas(volume.id, look.all_metadata.into_vec());
+        let Some((extent, error)) = first_fault else { return Ok(recovered_extents) };
         let more = match unservable - 1 {
             0 => String::new(),
             more => format!(" (and {more} further extents cannot be served)"),
@@ -168,65 +177,66 @@ impl Control {
     }
 
     /// All volumes with copies.
-    pub(super) fn copied_volumes(&self) -> Vec<VolumeRecord> {
+    pub(super) fn resyncing_volumes(&self) -> Vec<VolumeRecord> {
         let model = self.model();
         let all = model.volumes.values().map(|volume| &volume.record);
-        all.filter(|volume| volume.placement.has_copies()).cloned().collect()
+        all.filter(|volume| volume.placement.has_replicas()).cloned().collect()
     }
 
     /// The extents of a volume with copies that those on drives that are there could serve, as their files say.
     pub(super) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<u32>> {
-        let witnesses = witness::read_all(&self.witnesses(volume.id), extent_count(volume.size_bytes))?;
+        let epoch_records =
+            epoch_record::read_all(&self.epoch_records(volume.id), extent_count(volume.size_bytes))?;
         let mut look = self.look_at(volume);
-        let mut is_servable = |(extent, witness): &(u32, Witness)| {
-            let found = look.at(*extent, volume.placement.copies_of((*extent).into()));
-            !witness.is_failed && Beginning::find(found, *witness).is_ok()
+        let mut is_servable = |(extent, epoch_record): &(u32, EpochRecord)| {
+            let found = look.at(*extent, volume.placement.replicas_of((*extent).into()));
+            !epoch_record.is_failed && RecoveredExtent::find(found, *epoch_record).is_ok()
         };
-        let servable = (0..).zip(witnesses).filter(|extent| is_servable(extent));
+        let servable = (0..).zip(epoch_records).filter(|extent| is_servable(extent));
         Ok(servable.map(|(extent, _)| extent).collect())
     }
 
     fn look_at(&self, volume: &VolumeRecord) -> Look {
         let stores = self.stores_there(volume);
         let folders = stores.into_iter().map(|(drive, store)| (drive, store.extents(volume.id))).collect();
-        Look { folders, journaled: self.journaled_accounts(volume), ..Look::default() }
+        Look { folders, journaled: self.journaled_metadata(volume), ..Look::default() }
     }
 
     /// The accounts of a volume's copies that are behind journals, as far as those are ready.
-    fn journaled_accounts(&self, volume: &VolumeRecord) -> BTreeMap<Copy, Option<PathBuf>> {
+    fn journaled_metadata(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Option<PathBuf>> {
         // What was decided when they were made ready counts, and not what a second look says.
         let seats = self.journals.seats(volume.id);
-        let account = |extent: u32, slot: usize, drive: DriveId| {
-            let account = match self.journal_of(volume.id, drive, (extent, slot)) {
+        let metadata = |extent: u32, slot: usize, drive: DriveId| {
+            let metadata = match self.journal_of(volume.id, drive, (extent, slot)) {
                 Place::Direct => return None,
                 Place::Journaled(_, path) if seats.contains_key(&(extent, slot)) => Some(path),
                 Place::Journaled(..) | Place::Waiting | Place::Lost => None,
             };
-            Some(((extent, slot), account))
+            Some(((extent, slot), metadata))
         };
         let of_extent = |extent: u32| {
-            let copies = volume.placement.copies_of(extent.into());
-            copies.filter_map(move |(slot, drive)| account(extent, slot, drive))
+            let replicas = volume.placement.replicas_of(extent.into());
+            replicas.filter_map(move |(slot, drive)| metadata(extent, slot, drive))
         };
         extents(0, volume.size_bytes).flat_map(of_extent).collect()
     }
 
     /// An alarm for each volume with copies of which some are on drives that are missing, or closer together than what
     /// is said of where drives are. They follow from the records and the drives alone.
-    pub(super) fn replica_alarms(&self) -> Vec<StandingAlarm> {
+    pub(super) fn replica_alarms(&self) -> Vec<ActiveAlarm> {
         let moving: BTreeSet<VolumeId> = self.moves.under_way();
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let copied =
-            volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_copies());
+            volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_replicas());
         let messages = copied.flat_map(|volume| {
             // What a move passes through is not where copies stay.
             let is_moving = moving.contains(&volume.id);
-            let close = if is_moving { None } else { close_copies(&model, volume) };
-            let messages = [missing_copies(&model, volume), close];
+            let close = if is_moving { None } else { close_replicas(&model, volume) };
+            let messages = [missing_replicas(&model, volume), close];
             messages.into_iter().flatten().map(|message| (volume.id, message))
         });
-        let alarm = |(volume, message)| StandingAlarm {
+        let alarm = |(volume, message)| ActiveAlarm {
             source: AlarmSource::Replicas,
             drive: None,
             volume: Some(volume),
@@ -244,7 +254,7 @@ fn extents(first: u64, size_bytes: u64) -> Range<u32> {
 }
 
 /// How many copies of a volume's extents are on drives that are missing, if any are.
-fn missing_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
+fn missing_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let placement = &volume.placement;
     let missing: Vec<DriveId> =
         placement.drives().into_iter().filter(|drive| !model.is_there(*drive)).collect();
@@ -252,15 +262,15 @@ fn missing_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
         return None;
     }
     let on = |drive: &DriveId| placement.extents_on(*drive, volume.size_bytes).count();
-    let copies: usize = missing.iter().map(on).sum();
+    let replicas: usize = missing.iter().map(on).sum();
     let all: usize = placement.drives().iter().map(on).sum();
     let drives = model.drives_of(volume).filter(|drive| missing.contains(&drive.id));
     let names = list_names(drives.map(|drive| &drive.name));
-    (copies > 0).then(|| format!("{copies} of the {all} copies of its extents are missing, on: {names}"))
+    (replicas > 0).then(|| format!("{replicas} of the {all} copies of its extents are missing, on: {names}"))
 }
 
 /// Of how many extents copies share a zone, or a rack, if it is said where drives are.
-fn close_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
+fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let drives: BTreeMap<DriveId, Domain> =
         model.drives_of(volume).map(|drive| (drive.id, model.domain_of(drive))).collect();
     let has_zones = model.drives_of(volume).any(|drive| drive.zone.is_some());
@@ -271,7 +281,7 @@ fn close_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
     // Of very many extents most have their copies on the same few drives.
     let mut homes: BTreeMap<Vec<DriveId>, u64> = BTreeMap::new();
     for extent in 0..extent_count(volume.size_bytes) {
-        let home = volume.placement.copies_of(extent).map(|(_, drive)| drive).collect();
+        let home = volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect();
         *homes.entry(home).or_default() += 1;
     }
     let (mut share_zone, mut share_rack) = (0, 0);
@@ -287,26 +297,27 @@ fn close_copies(model: &Model, volume: &VolumeRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::bounds::COPIES_MAX;
+    use weir_types::bounds::REPLICAS_MAX;
 
     use super::*;
 
-    fn accounted(epoch: u64, standings: [Standing; COPIES_MAX]) -> Found {
-        Found::Accounted(Account { epoch, standings, ..Account::default() })
+    fn accounted(epoch: u64, replica_states: [ReplicaState; REPLICAS_MAX]) -> Found {
+        Found::WithMetadata(ReplicaMetadata { epoch, replica_states, ..ReplicaMetadata::default() })
     }
 
     #[test]
     fn what_cannot_be_used_is_not_there() {
         let (both, known) = {
-            use Standing::{Absent, InSync};
-            ([InSync, InSync, Absent, Absent], Witness { reserved: 1, known: 1, is_failed: false })
+            use ReplicaState::{Absent, InSync};
+            ([InSync, InSync, Absent, Absent], EpochRecord { reserved: 1, known: 1, is_failed: false })
         };
         for bad in [Found::Nothing, Found::Bare] {
-            let beginning = Beginning::find(vec![(0, bad), (1, accounted(1, both))], known).unwrap();
-            assert_eq!(beginning.is_there, [false, true, false, false]);
-            assert_eq!(beginning.account.standings, both);
+            let recovered_extent =
+                RecoveredExtent::find(vec![(0, bad), (1, accounted(1, both))], known).unwrap();
+            assert_eq!(recovered_extent.is_there, [false, true, false, false]);
+            assert_eq!(recovered_extent.metadata.replica_states, both);
         }
         let whole = vec![(0, accounted(1, both)), (1, accounted(1, both))];
-        assert_eq!(Beginning::find(whole, known).unwrap().is_there, [true, true, false, false]);
+        assert_eq!(RecoveredExtent::find(whole, known).unwrap().is_there, [true, true, false, false]);
     }
 }

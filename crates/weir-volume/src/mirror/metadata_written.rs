@@ -13,70 +13,81 @@
 
 use super::extent::MirroredExtent;
 use super::metadata_write::{MetadataFault, MetadataRequest, Written};
+use super::recovered_extent::{ReplicaMetadata, ReplicaState};
 use super::regions::RegionSet;
-use super::standing::{Account, Standing};
 use super::{Effect, Mirror, MirrorId, Purpose, Slots, Stage};
 use crate::action::{Content, Fault};
 
 impl Mirror {
     /// Brings accounts to what follows from who is there. To be called once, before anything is started.
     pub fn begin(&mut self, effects: &mut Vec<Effect>) {
-        (0..self.extents.len() as u32).for_each(|extent| self.note(extent, effects));
+        (0..self.extents.len() as u32).for_each(|extent| self.write_metadata(extent, effects));
     }
 
     /// Writes the account if it is not as it should be, one writing at a time.
-    pub(super) fn note(&mut self, index: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn write_metadata(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         // Once no copy is left that has everything, there is nothing to keep account of.
-        if extent.noting.is_some() || !extent.needs_noting() || extent.in_sync().is_empty() {
+        if extent.writing.is_some() || !extent.needs_metadata_write() || extent.in_sync().is_empty() {
             return;
         }
         // Beside stale copies too: so that none of them takes itself for the newest.
-        let slots = extent.in_sync().either(extent.with(Standing::Stale));
+        let slots = extent.in_sync().either(extent.with(ReplicaState::Stale));
         extent.number += 1;
         (extent.wanted.number, extent.wanted.taken) = (extent.number, extent.taken);
         slots.iter().for_each(|slot| extent.tried[slot] = extent.number);
-        (extent.noting, extent.noting_beside) = (Some(extent.wanted.clone()), slots);
-        let account = Box::new(extent.wanted.clone());
+        (extent.writing, extent.writing_beside) = (Some(extent.wanted.clone()), slots);
+        let metadata = Box::new(extent.wanted.clone());
         let is_deferrable = extent.only_adds();
-        let request = MetadataRequest { extent: index, slots, account, is_deferrable };
+        let request = MetadataRequest { extent: index, slots, metadata, is_deferrable };
         effects.push(Effect::Note(Box::new(request)));
     }
 
     /// The writing of an account has ended.
-    pub fn noted(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
+    pub fn metadata_written(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let account = extent.noting.take().expect("an account is noted once");
+        let metadata = extent.writing.take().expect("an account is noted once");
         if written.has_begun {
             let took_it = |slot: &usize| !written.failed.contains(*slot);
-            extent.noting_beside.iter().filter(took_it).for_each(|slot| extent.taken[slot] = account.number);
+            extent
+                .writing_beside
+                .iter()
+                .filter(took_it)
+                .for_each(|slot| extent.taken[slot] = metadata.number);
         }
-        let took_it =
-            |slot: usize| !written.failed.contains(slot) && account.standings[slot] == Standing::InSync;
+        let took_it = |slot: usize| {
+            !written.failed.contains(slot) && metadata.replica_states[slot] == ReplicaState::InSync
+        };
         if written.is_committed && extent.in_sync().iter().any(took_it) {
-            self.metadata_taken(index, account, written.failed, effects);
+            self.metadata_taken(index, metadata, written.failed, effects);
         } else {
-            self.metadata_refused(index, account, written, effects);
+            self.metadata_refused(index, metadata, written, effects);
         }
     }
 
     /// A replica in sync has the account; those that could not get it are of no use any more.
-    fn metadata_taken(&mut self, index: u32, account: Account, failed: Slots, effects: &mut Vec<Effect>) {
+    fn metadata_taken(
+        &mut self,
+        index: u32,
+        metadata: ReplicaMetadata,
+        failed: Slots,
+        effects: &mut Vec<Effect>,
+    ) {
         let extent = &mut self.extents[index as usize];
-        let has_changed = account.epoch != extent.noted.epoch;
-        let (epoch, standings) = (account.epoch, account.standings);
-        (extent.noted, extent.doubtful, extent.is_confirmed) = (account, None, true);
+        let has_changed = metadata.epoch != extent.recorded.epoch;
+        let (epoch, replica_states) = (metadata.epoch, metadata.replica_states);
+        (extent.recorded, extent.doubtful, extent.is_confirmed) = (metadata, None, true);
         self.refused.remove(&index);
         if has_changed {
-            effects.push(Effect::Stands { extent: index, epoch, standings });
+            effects.push(Effect::Stands { extent: index, epoch, replica_states });
         }
         // Only now: what follows looks at the account as it is.
         for slot in failed.iter() {
             let mut actions = Vec::new();
-            self.copies[slot].retire(index, &mut actions);
+            self.replicas[slot].fail_replica(index, &mut actions);
             self.take(slot, actions, effects);
         }
-        self.note(index, effects);
+        self.write_metadata(index, effects);
         self.look_again(index, effects);
         self.finish_flushes(effects);
     }
@@ -85,17 +96,17 @@ impl Mirror {
     fn metadata_refused(
         &mut self,
         index: u32,
-        account: Account,
+        metadata: ReplicaMetadata,
         written: Written,
         effects: &mut Vec<Effect>,
     ) {
         let extent = &mut self.extents[index as usize];
-        extent.epoch_reserved = extent.epoch_reserved.max(account.epoch);
+        extent.epoch_allocated = extent.epoch_allocated.max(metadata.epoch);
         if written.has_begun {
-            extent.doubt(account);
+            extent.doubt(metadata);
         }
         let added = extent.take_back_additions(written.has_begun);
-        if extent.needs_noting() {
+        if extent.needs_metadata_write() {
             self.refused.insert(index);
         }
         added.iter().for_each(|slot| effects.push(Effect::Refused { extent: index, slot }));
@@ -104,7 +115,7 @@ impl Mirror {
             return self.fail_waiting(index, written.fault, effects);
         }
         // The next attempt says less, so it ends otherwise or adds nothing.
-        self.note(index, effects);
+        self.write_metadata(index, effects);
         self.look_again(index, effects);
         self.finish_flushes(effects);
     }
@@ -113,8 +124,8 @@ impl Mirror {
     pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
         self.retry_seals(effects);
         for index in self.refused.clone() {
-            match self.extents.get(index as usize).is_some_and(MirroredExtent::needs_noting) {
-                true => self.note(index, effects),
+            match self.extents.get(index as usize).is_some_and(MirroredExtent::needs_metadata_write) {
+                true => self.write_metadata(index, effects),
                 false => _ = self.refused.remove(&index),
             }
         }
@@ -182,32 +193,32 @@ impl Mirror {
 
 impl MirroredExtent {
     /// True if the account is not durably as it should be, as far as it matters.
-    fn needs_noting(&self) -> bool {
-        self.wanted != self.noted || self.doubtful.is_some() && !self.is_alone()
+    fn needs_metadata_write(&self) -> bool {
+        self.wanted != self.recorded || self.doubtful.is_some() && !self.is_alone()
     }
 
     /// True if all that the account says of copies beyond what is durable is that there are more of them.
     fn only_adds(&self) -> bool {
-        let (wanted, noted) = (&self.wanted.standings, &self.noted.standings);
-        let mut pairs = wanted.iter().zip(noted);
-        let is_other = wanted != noted;
-        is_other && self.is_confirmed && pairs.all(|(new, old)| new == old || *old == Standing::Absent)
+        let (wanted, recorded) = (&self.wanted.replica_states, &self.recorded.replica_states);
+        let mut pairs = wanted.iter().zip(recorded);
+        let is_other = wanted != recorded;
+        is_other && self.is_confirmed && pairs.all(|(new, old)| new == old || *old == ReplicaState::Absent)
     }
 
     /// An account may lie beside some copies, or not: of both only what they have in common is relied on.
-    fn doubt(&mut self, account: Account) {
+    fn doubt(&mut self, metadata: ReplicaMetadata) {
         let Some(doubtful) = &mut self.doubtful else {
-            self.doubtful = Some(account);
+            self.doubtful = Some(metadata);
             return;
         };
-        intersect(&mut doubtful.marked, &account.marked);
-        for (one, other) in doubtful.lacking.iter_mut().zip(&account.lacking) {
+        intersect(&mut doubtful.marked, &metadata.marked);
+        for (one, other) in doubtful.lacking.iter_mut().zip(&metadata.lacking) {
             intersect(one, other);
         }
-        for (one, other) in doubtful.standings.iter_mut().zip(account.standings) {
+        for (one, other) in doubtful.replica_states.iter_mut().zip(metadata.replica_states) {
             *one = match (*one, other) {
-                (Standing::InSync, _) | (_, Standing::InSync) => Standing::InSync,
-                (Standing::Absent, other) => other,
+                (ReplicaState::InSync, _) | (_, ReplicaState::InSync) => ReplicaState::InSync,
+                (ReplicaState::Absent, other) => other,
                 (one, _) => one,
             };
         }
@@ -217,19 +228,27 @@ impl MirroredExtent {
     /// others: it is the only one that counts by each of them. Otherwise the next account outdates what may lie there,
     /// unless nothing does.
     fn take_back_additions(&mut self, has_begun: bool) -> Slots {
-        let is_new = |slot: &usize| self.noted.standings[*slot] == Standing::Absent;
-        let is_added = |slot: &usize| self.wanted.standings[*slot] != Standing::Absent && is_new(slot);
+        let is_new = |slot: &usize| self.recorded.replica_states[*slot] == ReplicaState::Absent;
+        let is_added =
+            |slot: &usize| self.wanted.replica_states[*slot] != ReplicaState::Absent && is_new(slot);
         let added: Slots = (0..self.is_there.len()).filter(is_added).collect();
         for slot in added.iter() {
-            self.stand(slot, Standing::Absent);
+            self.stand(slot, ReplicaState::Absent);
             self.is_there[slot] = false;
             self.incarnations[slot] += 1;
         }
-        if !added.is_empty() && self.wanted.standings == self.noted.standings && self.is_confirmed {
-            let copies = self.noted.standings.iter().filter(|standing| **standing != Standing::Absent);
-            match copies.count() {
-                1 if self.noted.marked.is_empty() => self.wanted = self.noted.clone(),
-                _ if !has_begun && self.doubtful.is_none() => self.wanted.epoch = self.noted.epoch,
+        if !added.is_empty()
+            && self.wanted.replica_states == self.recorded.replica_states
+            && self.is_confirmed
+        {
+            let replicas = self
+                .recorded
+                .replica_states
+                .iter()
+                .filter(|replica_state| **replica_state != ReplicaState::Absent);
+            match replicas.count() {
+                1 if self.recorded.marked.is_empty() => self.wanted = self.recorded.clone(),
+                _ if !has_begun && self.doubtful.is_none() => self.wanted.epoch = self.recorded.epoch,
                 _ => {}
             }
         }
@@ -248,7 +267,7 @@ fn intersect(set: &mut RegionSet, other: &RegionSet) {
 mod tests {
     use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 
-    use super::super::{Answer, Beginning};
+    use super::super::{Answer, RecoveredExtent};
     use super::*;
     use crate::action::{Action, Kind, Request};
 
@@ -276,11 +295,11 @@ mod tests {
     }
 
     impl World {
-        fn new(copies: usize) -> World {
-            let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-            beginning.account.standings[..copies].fill(Standing::InSync);
-            beginning.is_there[..copies].fill(true);
-            let mirror = Mirror::new(EXTENT_BYTES, copies, vec![beginning]);
+        fn new(replicas: usize) -> World {
+            let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+            recovered_extent.metadata.replica_states[..replicas].fill(ReplicaState::InSync);
+            recovered_extent.is_there[..replicas].fill(true);
+            let mirror = Mirror::new(EXTENT_BYTES, replicas, vec![recovered_extent]);
             let (asked, done, refused, fell, flushed) = Default::default();
             World { mirror, effects: Vec::new(), asked, done, refused, fell, flushed }
         }
@@ -332,9 +351,9 @@ mod tests {
             self.done.len()
         }
 
-        fn noted(&mut self, written: Written) {
+        fn recorded(&mut self, written: Written) {
             self.asked.pop().expect("metadata was asked for");
-            self.mirror.noted(0, written, &mut self.effects);
+            self.mirror.metadata_written(0, written, &mut self.effects);
             self.carry_out();
         }
 
@@ -351,15 +370,15 @@ mod tests {
             assert_eq!(world.write(0), 1);
             world.add(1);
             assert_eq!(world.write(1), 1, "it waits until it is known who can take it");
-            world.noted(failed(slots(&[0]), fault));
+            world.recorded(failed(slots(&[0]), fault));
             assert_eq!((&world.refused[..], &world.fell[..]), (&[1][..], &[][..]));
             assert_eq!(world.done, [Ok(Content::Data); 2]);
             assert!(world.asked.is_empty(), "a replica that is alone needs no metadata");
             assert!(world.mirror.can_add(0, 1));
             world.add(1);
-            assert!(world.asked[0].account.epoch > 1, "another epoch than what may lie there");
-            world.noted(taken_but_by(slots(&[])));
-            assert_eq!(world.mirror.standings(0)[1], Standing::Stale);
+            assert!(world.asked[0].metadata.epoch > 1, "another epoch than what may lie there");
+            world.recorded(taken_but_by(slots(&[])));
+            assert_eq!(world.mirror.replica_states(0)[1], ReplicaState::Stale);
         }
     }
 
@@ -374,8 +393,8 @@ mod tests {
         let begun = std::mem::take(&mut world.effects);
         assert!(world.mirror.remove(0, slot, &mut world.effects));
         world.carry_out();
-        world.noted(taken_but_by(slots(&[])));
-        assert_eq!(world.mirror.standings(0)[slot], Standing::Absent);
+        world.recorded(taken_but_by(slots(&[])));
+        assert_eq!(world.mirror.replica_states(0)[slot], ReplicaState::Absent);
         assert!(!world.mirror.has_answered(0, slot) && world.done.is_empty());
         world.effects = begun;
         world.carry_out();
@@ -386,8 +405,8 @@ mod tests {
     fn added_replica_is_not_in_sync_before_a_start_would_find_it() {
         let mut world = World::new(1);
         world.add(1);
-        world.noted(taken_but_by(slots(&[])));
-        while world.mirror.copy(0, 1, &mut world.effects).is_some() {
+        world.recorded(taken_but_by(slots(&[])));
+        while world.mirror.replica(0, 1, &mut world.effects).is_some() {
             world.carry_out();
         }
         assert_eq!(world.mirror.lacks(0, 1), 0);
@@ -395,35 +414,36 @@ mod tests {
         world.mirror.confirm_added(0, 1);
         assert!(world.mirror.promote(0, 1, &mut world.effects));
         world.carry_out();
-        world.noted(taken_but_by(slots(&[])));
-        assert_eq!(world.mirror.standings(0)[1], Standing::InSync);
+        world.recorded(taken_but_by(slots(&[])));
+        assert_eq!(world.mirror.replica_states(0)[1], ReplicaState::InSync);
     }
 
     #[test]
     fn metadata_of_a_replica_with_dirty_regions_outdates_a_refused_addition() {
-        let mut beginning = Beginning { is_confirmed: true, ..Beginning::default() };
-        (beginning.account.standings[0], beginning.is_there[0]) = (Standing::InSync, true);
-        beginning.account.marked.insert(3);
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        (recovered_extent.metadata.replica_states[0], recovered_extent.is_there[0]) =
+            (ReplicaState::InSync, true);
+        recovered_extent.metadata.marked.insert(3);
         let mut world = World::new(1);
-        world.mirror = Mirror::new(EXTENT_BYTES, 1, vec![beginning]);
+        world.mirror = Mirror::new(EXTENT_BYTES, 1, vec![recovered_extent]);
         world.add(1);
-        let refused = world.asked[0].account.epoch;
+        let refused = world.asked[0].metadata.epoch;
         // The replica has it, and so has the epoch record, though neither said so.
-        world.noted(failed(slots(&[0]), MetadataFault::Broken));
-        assert!(world.asked[0].account.epoch > refused, "what is older would not be found after a crash");
+        world.recorded(failed(slots(&[0]), MetadataFault::Broken));
+        assert!(world.asked[0].metadata.epoch > refused, "what is older would not be found after a crash");
     }
 
     #[test]
     fn write_whose_region_no_replica_can_record_fails_and_replicas_stay() {
         let mut world = World::new(2);
         world.write(0);
-        world.noted(failed(slots(&[0, 1]), MetadataFault::Shortage));
+        world.recorded(failed(slots(&[0, 1]), MetadataFault::Shortage));
         assert_eq!((&world.done[..], world.fell.len()), (&[Err(Fault::NoSpace)][..], 0));
         world.write(0);
-        world.noted(failed(slots(&[0, 1]), MetadataFault::Broken));
+        world.recorded(failed(slots(&[0, 1]), MetadataFault::Broken));
         assert_eq!(world.done[1..], [Err(Fault::Broken)]);
         world.write(0);
-        world.noted(taken_but_by(slots(&[])));
+        world.recorded(taken_but_by(slots(&[])));
         assert_eq!(world.done[2..], [Ok(Content::Data)]);
     }
 
@@ -431,9 +451,9 @@ mod tests {
     fn replica_that_lacks_metadata_fails_if_another_in_sync_has_it() {
         let mut world = World::new(2);
         world.write(0);
-        world.noted(taken_but_by(slots(&[1])));
+        world.recorded(taken_but_by(slots(&[1])));
         assert_eq!((&world.fell[..], world.done.len()), (&[1][..], 0), "not before it is recorded");
-        world.noted(taken_but_by(slots(&[])));
+        world.recorded(taken_but_by(slots(&[])));
         assert_eq!(world.done, [Ok(Content::Data)]);
     }
 
@@ -441,22 +461,22 @@ mod tests {
     fn write_that_failed_may_have_reached_replicas_and_is_not_relied_on() {
         let mut world = World::new(2);
         world.write(0);
-        world.noted(taken_but_by(slots(&[])));
+        world.recorded(taken_but_by(slots(&[])));
         world.mirror.tidy_up(0, &mut world.effects);
         world.carry_out();
         // The region leaves the metadata, or not: nobody knows.
-        world.noted(failed(slots(&[0, 1]), MetadataFault::Broken));
+        world.recorded(failed(slots(&[0, 1]), MetadataFault::Broken));
         assert_eq!(world.write(0), 1, "the region may not be marked everywhere");
-        world.noted(taken_but_by(slots(&[])));
+        world.recorded(taken_but_by(slots(&[])));
         assert_eq!(world.done.len(), 2);
     }
 
     #[test]
     fn flush_has_a_failed_replica_recorded_whose_metadata_was_refused_before() {
         let mut world = World::new(2);
-        world.mirror.retire(0, 1, &mut world.effects);
+        world.mirror.fail_replica(0, 1, &mut world.effects);
         world.carry_out();
-        world.noted(failed(slots(&[0]), MetadataFault::Shortage));
+        world.recorded(failed(slots(&[0]), MetadataFault::Shortage));
         for (written, flushed) in [
             (failed(slots(&[0]), MetadataFault::Shortage), Err(Fault::Broken)),
             (taken_but_by(slots(&[])), Ok(())),
@@ -464,30 +484,30 @@ mod tests {
             world.mirror.flush(7, &mut world.effects);
             world.carry_out();
             assert!(world.flushed.is_empty(), "it is not recorded yet that the replica failed");
-            world.noted(written);
+            world.recorded(written);
             assert_eq!(std::mem::take(&mut world.flushed), [flushed]);
         }
     }
 
     #[test]
     fn resize_ends_tidying_that_waits_for_metadata_of_another_extent() {
-        let mut both = Beginning { is_confirmed: true, ..Beginning::default() };
-        both.account.standings[..2].fill(Standing::InSync);
+        let mut both = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        both.metadata.replica_states[..2].fill(ReplicaState::InSync);
         both.is_there[..2].fill(true);
-        let mut dirty = Beginning { is_confirmed: true, ..Beginning::alone(0) };
-        dirty.account.marked.insert(3);
+        let mut dirty = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::alone(0) };
+        dirty.metadata.marked.insert(3);
         let mut world = World::new(2);
         world.mirror = Mirror::new(2 * EXTENT_BYTES, 2, vec![both, dirty.clone()]);
-        world.mirror.retire(0, 1, &mut world.effects);
+        world.mirror.fail_replica(0, 1, &mut world.effects);
         world.carry_out();
-        world.noted(failed(slots(&[0]), MetadataFault::Shortage));
+        world.recorded(failed(slots(&[0]), MetadataFault::Shortage));
         world.mirror.tidy_up(1, &mut world.effects);
         world.carry_out();
         world.mirror.resize(EXTENT_BYTES, Vec::new());
         world.mirror.resize(2 * EXTENT_BYTES, vec![dirty]);
         world.mirror.retry_refused(&mut world.effects);
         world.carry_out();
-        world.noted(taken_but_by(slots(&[])));
+        world.recorded(taken_but_by(slots(&[])));
         assert!(world.mirror.is_marked(1), "the new extent was never tidied");
     }
 
@@ -497,10 +517,10 @@ mod tests {
         world.add(2);
         assert!(world.asked[0].is_deferrable);
         world.write(0);
-        world.noted(Written { fault: Some(MetadataFault::Shortage), ..Written::default() });
+        world.recorded(Written { fault: Some(MetadataFault::Shortage), ..Written::default() });
         assert_eq!((&world.refused[..], world.done.len()), (&[2][..], 0));
-        assert_eq!(world.asked[0].account.epoch, 0, "marking a region needs no new epoch");
-        world.noted(taken_but_by(slots(&[])));
+        assert_eq!(world.asked[0].metadata.epoch, 0, "marking a region needs no new epoch");
+        world.recorded(taken_but_by(slots(&[])));
         assert_eq!(world.done, [Ok(Content::Data)]);
     }
 }

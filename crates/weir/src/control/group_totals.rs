@@ -12,19 +12,19 @@ use super::totals::Totals;
 
 /// Totals of all policy groups.
 #[derive(Clone, Default)]
-pub struct Accounts {
-    groups: BTreeMap<PolicyGroupId, Account>,
+pub struct GroupTotals {
+    groups: BTreeMap<PolicyGroupId, GroupTotal>,
 }
 
 #[derive(Clone, Default)]
-struct Account {
+struct GroupTotal {
     /// What volumes did that have left.
     former: Totals,
     /// What each member had done when it joined.
     joined_at: BTreeMap<VolumeId, Arc<Totals>>,
 }
 
-impl Accounts {
+impl GroupTotals {
     /// A volume that has done `now` so far comes under a group.
     pub fn join(&mut self, group: PolicyGroupId, volume: VolumeId, now: Totals) {
         self.groups.entry(group).or_default().joined_at.insert(volume, Arc::new(now));
@@ -32,10 +32,10 @@ impl Accounts {
 
     /// A volume that has done `now` so far leaves a group.
     pub fn leave(&mut self, group: PolicyGroupId, volume: VolumeId, mut now: Totals) {
-        let account = self.groups.entry(group).or_default();
-        if let Some(before) = account.joined_at.remove(&volume) {
+        let group_total = self.groups.entry(group).or_default();
+        if let Some(before) = group_total.joined_at.remove(&volume) {
             now.subtract(&before);
-            account.former.add(&now);
+            group_total.former.add(&now);
         }
     }
 
@@ -46,9 +46,9 @@ impl Accounts {
 
     /// The totals of a group; `now` tells what a member has done so far.
     pub fn totals(&self, group: PolicyGroupId, now: impl Fn(VolumeId) -> Totals) -> Totals {
-        let Some(account) = self.groups.get(&group) else { return Totals::default() };
-        let mut totals = account.former.clone();
-        for (volume, before) in &account.joined_at {
+        let Some(group_total) = self.groups.get(&group) else { return Totals::default() };
+        let mut totals = group_total.former.clone();
+        for (volume, before) in &group_total.joined_at {
             let mut since = now(*volume);
             since.subtract(before);
             totals.add(&since);
@@ -71,15 +71,15 @@ mod tests {
     fn a_group_counts_its_members_while_they_are_members() {
         let group = PolicyGroupId(uuid::Uuid::from_u128(1));
         let (one, two) = (VolumeId(uuid::Uuid::from_u128(2)), VolumeId(uuid::Uuid::from_u128(3)));
-        let mut accounts = Accounts::default();
-        accounts.join(group, one, reads(100));
-        accounts.join(group, two, reads(0));
-        assert_eq!(accounts.totals(group, |_| reads(150)).read.operations, 50 + 150);
-        accounts.leave(group, one, reads(160));
-        assert_eq!(accounts.totals(group, |_| reads(150)).read.operations, 60 + 150);
-        accounts.leave(group, one, reads(900));
-        assert_eq!(accounts.totals(group, |_| reads(150)).read.operations, 60 + 150);
-        accounts.forget(group);
-        assert_eq!(accounts.totals(group, |_| reads(150)), Totals::default());
+        let mut group_totals = GroupTotals::default();
+        group_totals.join(group, one, reads(100));
+        group_totals.join(group, two, reads(0));
+        assert_eq!(group_totals.totals(group, |_| reads(150)).read.operations, 50 + 150);
+        group_totals.leave(group, one, reads(160));
+        assert_eq!(group_totals.totals(group, |_| reads(150)).read.operations, 60 + 150);
+        group_totals.leave(group, one, reads(900));
+        assert_eq!(group_totals.totals(group, |_| reads(150)).read.operations, 60 + 150);
+        group_totals.forget(group);
+        assert_eq!(group_totals.totals(group, |_| reads(150)), Totals::default());
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use weir_reactor::Descriptor;
 use weir_types::bounds::BLOCK_BYTES;
-use weir_volume::mirror::Witness;
+use weir_volume::mirror::EpochRecord;
 use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 
 use super::{Context, StoreError};
@@ -47,10 +47,10 @@ impl RecordBlocks for RecordFile {
 ///
 /// # Errors
 /// If there is a file that cannot be read.
-pub fn read_all(path: &Path, extents: u64) -> Result<Vec<Witness>, StoreError> {
+pub fn read_all(path: &Path, extents: u64) -> Result<Vec<EpochRecord>, StoreError> {
     match Descriptor::open_direct(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(vec![Witness::default(); usize::try_from(extents).unwrap_or(usize::MAX)])
+            Ok(vec![EpochRecord::default(); usize::try_from(extents).unwrap_or(usize::MAX)])
         }
         file => {
             let mut file = RecordFile(file.context("open", path)?.into());
@@ -99,7 +99,7 @@ pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// Those of the file.
-pub fn begin(path: &Path, extents: Range<u32>, new: Witness) -> Result<(), StoreError> {
+pub fn begin(path: &Path, extents: Range<u32>, new: EpochRecord) -> Result<(), StoreError> {
     prepare(path, extents.end.into())?;
     let mut file = open(path).context("create", path)?;
     epoch_record::begin(&mut file, extents, new).context("write", path)
@@ -165,24 +165,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn witnesses_are_what_a_plain_list_would_be(steps in prop::collection::vec(steps(), 0..20)) {
+        fn epoch_records_are_what_a_plain_list_would_be(steps in prop::collection::vec(steps(), 0..20)) {
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("witnesses").join("volume");
-            let mut oracle = vec![Witness::default(); 16];
+            let path = folder.path().join("epoch-records").join("volume");
+            let mut oracle = vec![EpochRecord::default(); 16];
             for step in steps {
                 match step {
                     Step::Reserve(extent, epoch) => {
                         reserve(&path, extent, epoch).unwrap();
-                        let witness = &mut oracle[extent as usize];
-                        witness.reserved = witness.reserved.max(epoch);
+                        let epoch_record = &mut oracle[extent as usize];
+                        epoch_record.reserved = epoch_record.reserved.max(epoch);
                     }
                     Step::Know(extent, epoch) => {
                         know(&path, extent, epoch).unwrap();
-                        let witness = &mut oracle[extent as usize];
-                        witness.known = witness.known.max(epoch);
+                        let epoch_record = &mut oracle[extent as usize];
+                        epoch_record.known = epoch_record.known.max(epoch);
                     }
                     Step::Begin(first, count, epoch) => {
-                        let new = Witness { reserved: epoch, known: epoch / 2, is_failed: false };
+                        let new = EpochRecord { reserved: epoch, known: epoch / 2, is_failed: false };
                         begin(&path, first..first + count, new).unwrap();
                         oracle[first as usize..(first + count) as usize].fill(new);
                     }
@@ -196,28 +196,31 @@ mod tests {
     #[test]
     fn space_for_all_extents_is_set_aside_and_what_is_noted_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("witnesses").join("volume");
+        let path = folder.path().join("epoch-records").join("volume");
         prepare(&path, 300).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 2 * BLOCK_BYTES);
         reserve(&path, 299, 4).unwrap();
         prepare(&path, 600).unwrap();
-        assert_eq!(read_all(&path, 600).unwrap()[299], Witness { reserved: 4, known: 0, is_failed: false });
+        assert_eq!(
+            read_all(&path, 600).unwrap()[299],
+            EpochRecord { reserved: 4, known: 0, is_failed: false }
+        );
         assert_eq!(fs::metadata(&path).unwrap().len(), 3 * BLOCK_BYTES);
     }
 
     #[test]
     fn what_was_never_written_or_is_gone_is_zero() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("witnesses").join("volume");
-        assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(); 2]);
+        let path = folder.path().join("epoch-records").join("volume");
+        assert_eq!(read_all(&path, 2).unwrap(), [EpochRecord::default(); 2]);
         remove(&path).unwrap();
         know(&path, 1, 5).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), BLOCK_BYTES);
         assert_eq!(
             read_all(&path, 2).unwrap(),
-            [Witness::default(), Witness { reserved: 0, known: 5, is_failed: false }]
+            [EpochRecord::default(), EpochRecord { reserved: 0, known: 5, is_failed: false }]
         );
         remove(&path).unwrap();
-        assert_eq!(read_all(&path, 2).unwrap(), [Witness::default(); 2]);
+        assert_eq!(read_all(&path, 2).unwrap(), [EpochRecord::default(); 2]);
     }
 }

@@ -1,6 +1,6 @@
 //! Bringing copies of volumes up to date in the background, and keeping accounts short.
 //!
-//! What is copied next is decided in [`Copying`], which is pure; the mirror knows how a region is copied. Each step
+//! What is copied next is decided in [`Resync`], which is pure; the mirror knows how a region is copied. Each step
 //! stands in line for both drives with a leaf of its kind of background work, beside the tenants.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_qos::{Cost, Kind, Pace};
 use weir_reactor::Clock;
 use weir_types::BackgroundKind;
-use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, COPIES_MAX, PIECE_BYTES, REGION_BYTES};
+use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, PIECE_BYTES, REGION_BYTES, REPLICAS_MAX};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{Standing, Standings};
+use weir_volume::mirror::{ReplicaState, ReplicaStates};
 use weir_volume::{Content, Fault, Mirror};
 
 use super::locked;
@@ -39,15 +39,15 @@ const BUSY_NS_MAX: u32 = 10_000_000;
 const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, media_ns: 0 };
 
 /// Names a copy of an extent.
-type CopyOfExtent = (u32, usize);
+type ExtentReplica = (u32, usize);
 
 /// What there is to do for the copies of one volume.
 #[derive(Debug, Default)]
-pub(super) struct Copying {
+pub(super) struct Resync {
     /// Extents of which a copy may lack something.
     wanting: BTreeSet<u32>,
     /// Copies that are left alone until an instant.
-    resting: BTreeMap<CopyOfExtent, u64>,
+    resting: BTreeMap<ExtentReplica, u64>,
     steps_under_way: usize,
     /// When accounts are looked at next.
     tidy_at_ns: u64,
@@ -62,16 +62,16 @@ fn steps_at_once(piece_ns: u32) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// Copy a region to it.
-    Copy(CopyOfExtent),
+    Resync(ExtentReplica),
     /// It lacks nothing: it may count as in sync.
-    Promote(CopyOfExtent),
+    Promote(ExtentReplica),
 }
 
-impl Copying {
-    pub fn new(mirror: &Mirror) -> Copying {
-        let mut copying = Copying::default();
-        copying.look_at_all(mirror);
-        copying
+impl Resync {
+    pub fn new(mirror: &Mirror) -> Resync {
+        let mut resync = Resync::default();
+        resync.look_at_all(mirror);
+        resync
     }
 
     /// Looks for copies that lack something.
@@ -88,8 +88,8 @@ impl Copying {
     }
 
     /// A copy is left alone for a while.
-    fn rest(&mut self, copy: CopyOfExtent, now_ns: u64) {
-        self.resting.insert(copy, now_ns + REST_NS);
+    fn rest(&mut self, replica: ExtentReplica, now_ns: u64) {
+        self.resting.insert(replica, now_ns + REST_NS);
     }
 
     /// What can be done now: first what is left of the first extent, so that it is whole soon.
@@ -103,10 +103,10 @@ impl Copying {
             let extent = *extent;
             mirror.wanting(extent).iter().map(move |slot| (extent, slot)).collect::<Vec<_>>()
         };
-        let mut copies = self.wanting.iter().flat_map(of_extent);
-        let copy = copies.find(|copy| !self.resting.contains_key(copy))?;
-        let is_whole = mirror.lacks(copy.0, copy.1) == 0;
-        Some(if is_whole { Next::Promote(copy) } else { Next::Copy(copy) })
+        let mut replicas = self.wanting.iter().flat_map(of_extent);
+        let replica = replicas.find(|replica| !self.resting.contains_key(replica))?;
+        let is_whole = mirror.lacks(replica.0, replica.1) == 0;
+        Some(if is_whole { Next::Promote(replica) } else { Next::Resync(replica) })
     }
 
     /// The next instant at which there may be something to do though nothing happened until then.
@@ -118,85 +118,85 @@ impl Copying {
 
 impl Reactor {
     /// Looks after a volume that may have several copies, from now on.
-    pub(super) fn begin_copying(&mut self, index: VolumeIndex) {
+    pub(super) fn begin_resync(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
         volume.set_read_costs();
         volume.mirror.begin(&mut volume.effects);
-        volume.copying.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
-        volume.publish_standings();
-        self.copied_volumes.insert(index);
-        self.go_on_copying(index);
+        volume.resync.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
+        volume.publish_replica_states();
+        self.resyncing_volumes.insert(index);
+        self.go_on_with_resync(index);
     }
 
     /// Once all clients are gone and the daemon stops: what is stable everywhere leaves the accounts, so that the next
     /// start has nothing to copy. True if nothing is left to do.
-    pub(super) fn tidy_up_copies(&mut self) -> bool {
+    pub(super) fn tidy_up_replicas(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_tidying_up, true) {
-            for index in self.copied_volumes.clone() {
+            for index in self.resyncing_volumes.clone() {
                 self.volumes[index].tidy_up();
                 self.carry_out(index);
             }
         }
-        self.copied_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
+        self.resyncing_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
     }
 
     /// Does for the copies of all volumes what is due.
-    pub(super) fn look_at_copying(&mut self) {
-        if self.copying_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
+    pub(super) fn look_at_resync(&mut self) {
+        if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
         }
-        for index in self.copied_volumes.clone() {
+        for index in self.resyncing_volumes.clone() {
             self.retry_metadata(index);
             self.look_for_stalls(index);
-            self.go_on_copying(index);
+            self.go_on_with_resync(index);
             // It may have been closed by what it just did.
             if self.volumes.contains(index) {
-                self.publish_copies(index);
+                self.publish_replication(index);
             }
         }
-        let volumes = self.copied_volumes.iter().map(|index| &self.volumes[*index].copying);
-        let look_ns = (!self.copied_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
-        self.copying_wake_ns = volumes.filter_map(Copying::wake_ns).chain(look_ns).min();
+        let volumes = self.resyncing_volumes.iter().map(|index| &self.volumes[*index].resync);
+        let look_ns = (!self.resyncing_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        self.resync_wake_ns = volumes.filter_map(Resync::wake_ns).chain(look_ns).min();
     }
 
     /// Goes on with what made way for clients.
-    pub(super) fn resume_copying(&mut self) {
+    pub(super) fn resume_resync(&mut self) {
         for index in self.yielding.take_due(self.now_ns) {
             if self.volumes.contains(index) {
-                self.go_on_copying(index);
+                self.go_on_with_resync(index);
             }
         }
     }
 
     /// Has copying looked at again in this round.
-    pub(super) fn wake_copying(&mut self) {
-        self.wake_copying_at(self.now_ns);
+    pub(super) fn wake_resync(&mut self) {
+        self.wake_resync_at(self.now_ns);
     }
 
     /// Has copying looked at again at an instant, or before.
-    fn wake_copying_at(&mut self, at_ns: u64) {
-        self.copying_wake_ns = Some(self.copying_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
+    fn wake_resync_at(&mut self, at_ns: u64) {
+        self.resync_wake_ns = Some(self.resync_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
     /// Does for a volume's copies what can be done now.
-    pub(super) fn go_on_copying(&mut self, index: VolumeIndex) {
-        self.ask_for_copies(index);
+    pub(super) fn go_on_with_resync(&mut self, index: VolumeIndex) {
+        self.ask_for_replicas(index);
         self.carry_out(index);
         self.settle_volume(index);
     }
 
     /// What kept a copy of an extent from counting as in sync may be gone: it is looked at again at once; whoever calls this
     /// has it carried out.
-    pub(super) fn look_at_copies_again(&mut self, index: VolumeIndex, extent: u32) {
+    pub(super) fn look_at_replicas_again(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         if !volume.mirror.wanting(extent).is_empty() {
-            volume.copying.look_at(extent);
-            self.ask_for_copies(index);
+            volume.resync.look_at(extent);
+            self.ask_for_replicas(index);
         }
     }
 
     /// Asks the mirror for what can be done now; whoever calls this has it carried out.
-    fn ask_for_copies(&mut self, index: VolumeIndex) {
+    fn ask_for_replicas(&mut self, index: VolumeIndex) {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         if self.stop_by_ns.is_some() || volume.is_ending() {
@@ -205,54 +205,53 @@ impl Reactor {
         volume.tidy(now_ns);
         loop {
             let volume = &mut self.volumes[index];
-            let Some(next) = volume.copying.next(&volume.mirror, now_ns) else { break };
+            let Some(next) = volume.resync.next(&volume.mirror, now_ns) else { break };
             match next {
                 Next::Promote((extent, slot)) => {
-                    volume.copying.rest((extent, slot), now_ns);
+                    volume.resync.rest((extent, slot), now_ns);
                     volume.mirror.promote(extent, slot, &mut volume.effects);
                 }
-                Next::Copy(copy) => {
-                    if !self.begin_step(index, copy) {
+                Next::Resync(replica) => {
+                    if !self.begin_step(index, replica) {
                         break;
                     }
                 }
             }
         }
-        if let Some(wake_ns) = self.volumes[index].copying.wake_ns() {
-            self.wake_copying_at(wake_ns);
+        if let Some(wake_ns) = self.volumes[index].resync.wake_ns() {
+            self.wake_resync_at(wake_ns);
         }
     }
 
     /// Begins to copy a region, if that may be done now.
-    fn begin_step(&mut self, index: VolumeIndex, (extent, slot): CopyOfExtent) -> bool {
+    fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
         let has_clients = self.yielding.has_clients(now_ns);
         let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
-        if volume.copying.steps_under_way >= steps_max || self.yielding.waits(index, now_ns) {
+        if volume.resync.steps_under_way >= steps_max || self.yielding.waits(index, now_ns) {
             return false;
         }
         let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
         if ready_ns > now_ns {
-            self.wake_copying_at(ready_ns);
+            self.wake_resync_at(ready_ns);
             return false;
         }
         let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
-            volume.copying.rest((extent, slot), now_ns);
+            volume.resync.rest((extent, slot), now_ns);
             return false;
         };
-        match volume.mirror.copy(extent, slot, &mut volume.effects) {
+        match volume.mirror.replica(extent, slot, &mut volume.effects) {
             Some(id) => {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-                volume
-                    .set_owner(id, Owner::new(Purpose::Copying { extent, slot }, part, Some(memory.into())));
-                volume.copying.steps_under_way += 1;
+                volume.set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
+                volume.resync.steps_under_way += 1;
                 self.yielding.step_began(Clock.now_ns());
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
-            None if volume.mirror.lacks(extent, slot) > 0 => volume.copying.rest((extent, slot), now_ns),
+            None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.rest((extent, slot), now_ns),
             None => {}
         }
         true
@@ -262,63 +261,67 @@ impl Reactor {
     pub(super) fn copied(
         &mut self,
         index: VolumeIndex,
-        (extent, slot): CopyOfExtent,
+        (extent, slot): ExtentReplica,
         owner: Owner,
         result: Result<Content, Fault>,
     ) {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         drop(owner);
         let volume = &mut self.volumes[index];
-        volume.copying.steps_under_way -= 1;
+        volume.resync.steps_under_way -= 1;
         // Much may have been copied in this round.
         self.yielding.step_ended(Clock.now_ns(), policy.weight);
         match (result, volume.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
                 volume.homes[home].with_pace(KIND, policy, now_ns, moved);
-                volume.statistics.copies.copied(REGION_BYTES);
+                volume.statistics.replication.copied(REGION_BYTES);
             }
-            _ => volume.copying.rest((extent, slot), now_ns),
+            _ => volume.resync.rest((extent, slot), now_ns),
         }
-        self.ask_for_copies(index);
+        self.ask_for_replicas(index);
     }
 
     /// The standings of an extent's copies have changed.
-    pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, standings: Standings) {
-        for (slot, _) in standings.iter().enumerate().filter(|(_, standing)| **standing == Standing::Absent) {
+    pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, replica_states: ReplicaStates) {
+        for (slot, _) in replica_states
+            .iter()
+            .enumerate()
+            .filter(|(_, replica_state)| **replica_state == ReplicaState::Absent)
+        {
             if self.volumes[index].journals.knows(extent, slot) {
                 self.leave_seat(index, extent, slot);
             }
         }
         let volume = &mut self.volumes[index];
-        volume.copying.look_at(extent);
-        volume.statistics.copies.stands(extent, standings);
+        volume.resync.look_at(extent);
+        volume.statistics.replication.stands(extent, replica_states);
         volume.publish_away(extent);
         let id = volume.id;
-        if !standings.contains(&Standing::Stale) {
+        if !replica_states.contains(&ReplicaState::Stale) {
             self.clear_alarms(id, extent);
         }
-        self.answer_changes(index, extent, Some(&standings));
-        self.publish_copies(index);
-        self.ask_for_copies(index);
+        self.answer_changes(index, extent, Some(&replica_states));
+        self.publish_replication(index);
+        self.ask_for_replicas(index);
     }
 
     /// Lets everybody see how much there is left to copy. It looks at all that copies lack, so it is not done for each
     /// step.
-    fn publish_copies(&self, index: VolumeIndex) {
+    fn publish_replication(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
         let lacking = |extent: &u32| {
             let slots = volume.mirror.wanting(*extent);
             slots.iter().map(|slot| u64::from(volume.mirror.lacks(*extent, slot))).sum::<u64>()
         };
-        let regions: u64 = volume.copying.wanting.iter().map(lacking).sum();
-        volume.statistics.copies.is_left(regions * REGION_BYTES);
+        let regions: u64 = volume.resync.wanting.iter().map(lacking).sum();
+        volume.statistics.replication.is_left(regions * REGION_BYTES);
     }
 }
 
 impl ServedVolume {
     /// How long a piece takes the slower of the drives that a copy is copied from and to, in nanoseconds.
-    fn piece_ns(&self, (extent, slot): CopyOfExtent, home: usize) -> u32 {
+    fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
         let cost_ns = |home: usize, kind| {
             let pool = &self.homes[home].place.pool;
             locked(pool).pool.cost(kind, PIECE_BYTES as u32, true).media_ns
@@ -329,18 +332,20 @@ impl ServedVolume {
     }
 
     /// Lets everybody see how all copies stand.
-    pub fn publish_standings(&self) {
-        let standings = (0..self.mirror.extents()).map(|extent| self.mirror.reliable_standings(extent));
-        self.statistics.copies.begin(standings.collect());
+    pub fn publish_replica_states(&self) {
+        let replica_states =
+            (0..self.mirror.extents()).map(|extent| self.mirror.reliable_replica_states(extent));
+        self.statistics.replication.begin(replica_states.collect());
         (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
     }
 
     /// Lets everybody see which copies of an extent cannot be reached.
     pub fn publish_away(&self, extent: u32) {
-        let standings = self.mirror.standings(extent);
-        let is_away =
-            |slot: &usize| standings[*slot] != Standing::Absent && !self.mirror.is_there(extent, *slot);
-        self.statistics.copies.are_away(extent, (0..COPIES_MAX).filter(is_away).collect());
+        let replica_states = self.mirror.replica_states(extent);
+        let is_away = |slot: &usize| {
+            replica_states[*slot] != ReplicaState::Absent && !self.mirror.is_there(extent, *slot)
+        };
+        self.statistics.replication.are_away(extent, (0..REPLICAS_MAX).filter(is_away).collect());
     }
 
     /// Has all regions leave the accounts, because nothing more is to come.
@@ -354,10 +359,10 @@ impl ServedVolume {
 
     /// Has regions leave the accounts that nothing was changed in lately.
     fn tidy(&mut self, now_ns: u64) {
-        if now_ns < self.copying.tidy_at_ns {
+        if now_ns < self.resync.tidy_at_ns {
             return;
         }
-        self.copying.tidy_at_ns = now_ns + TIDY_INTERVAL_NS;
+        self.resync.tidy_at_ns = now_ns + TIDY_INTERVAL_NS;
         for extent in 0..self.mirror.extents() {
             if self.mirror.is_marked(extent) {
                 self.mirror.tidy(extent, &mut self.effects);

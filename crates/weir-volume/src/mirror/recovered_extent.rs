@@ -1,0 +1,464 @@
+//! What is durably known of an extent's copies, and what follows from it after a crash.
+//!
+//! Beside every copy lies an account: the standing of all copies as it was last recorded, a number that grows with each
+//! change of it, the regions in which copies that are in sync may differ, and those that stale ones lack. A region enters
+//! the account before anything in it changes, and leaves it when all copies in sync have the change in stable form; so
+//! what is not in it is equal everywhere.
+
+use weir_types::bounds::REPLICAS_MAX;
+
+use super::extent::Slots;
+use super::regions::RegionSet;
+
+/// What a copy is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReplicaState {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It has everything that was acknowledged.
+    InSync,
+    /// It lacks something, and is not to be read.
+    Stale,
+}
+
+/// The standing of each copy of an extent.
+pub type ReplicaStates = [ReplicaState; REPLICAS_MAX];
+
+/// The account beside a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReplicaMetadata {
+    /// Grows with each change of standings.
+    pub epoch: u64,
+    /// The standings as they were recorded with it.
+    pub replica_states: ReplicaStates,
+    /// Regions in which copies in sync may differ, if power fails now.
+    pub marked: RegionSet,
+    /// Regions that stale copies lack, by copy.
+    pub lacking: [RegionSet; REPLICAS_MAX],
+    /// Grows with each write of the extent's replica metadata, also of the same epoch.
+    pub number: u64,
+    /// By replica, the number of the last metadata that it is known to have taken: metadata beside it with a lower one
+    /// is that of an older state of the replica.
+    pub taken: [u64; REPLICAS_MAX],
+}
+
+impl ReplicaMetadata {
+    /// That of an extent which is new, from this epoch on (see [`epoch_record::first_epoch`]): the replicas are made with it.
+    ///
+    /// [`epoch_record::first_epoch`]: super::epoch_record::first_epoch
+    pub fn first(epoch: u64, replica_states: ReplicaStates) -> ReplicaMetadata {
+        ReplicaMetadata {
+            epoch,
+            replica_states,
+            number: epoch,
+            taken: [epoch; REPLICAS_MAX],
+            ..ReplicaMetadata::default()
+        }
+    }
+
+    /// True if it counts once it is written beside these copies: by what it says, one of them has everything. Until it
+    /// does, it must not be [`EpochRecord::known`]: or it would outdate those that do count.
+    pub fn counts_beside(&self, slots: Slots) -> bool {
+        slots.iter().any(|slot| self.replica_states[slot] == ReplicaState::InSync)
+    }
+
+    /// The regions that a replica may lack by what is said beside it.
+    pub fn may_lack(&self, slot: usize) -> RegionSet {
+        let mut regions = self.marked.clone();
+        regions.add(&self.lacking[slot]);
+        regions
+    }
+
+    /// The replica that decides where replicas in sync differ, by what lies beside each and the regions that they may lack:
+    /// of those that are in sync by this account the one that may lack the fewest.
+    fn authoritative(
+        &self,
+        found: &[Option<ReplicaMetadata>; REPLICAS_MAX],
+        lacks: &[RegionSet; REPLICAS_MAX],
+    ) -> Option<usize> {
+        let all = RegionSet::all();
+        let serves = |slot: &usize| {
+            let own = found[*slot].as_ref().filter(|_| self.replica_states[*slot] == ReplicaState::InSync);
+            // One that lacks all regions by its own metadata has had everything since, if whoever wrote this account knew
+            // that metadata.
+            own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
+        };
+        (0..REPLICAS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
+    }
+
+    /// What two accounts of the same epoch say together.
+    fn join(mut self, other: ReplicaMetadata) -> ReplicaMetadata {
+        self.number = self.number.max(other.number);
+        self.marked.add(&other.marked);
+        self.lacking.iter_mut().zip(&other.lacking).for_each(|(one, other)| one.add(other));
+        self.taken.iter_mut().zip(other.taken).for_each(|(one, other)| *one = other.max(*one));
+        self
+    }
+}
+
+/// What is kept of an extent's accounts apart from all its copies, each durably.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochRecord {
+    /// The highest epoch that any account may have: written before an account with a new one is. Or two that were
+    /// written at different starts, each without the other's copy, could have the same and say different things.
+    pub reserved: u64,
+    /// The highest epoch that an account has which counts (see [`ReplicaMetadata::counts_beside`]): written after that, and
+    /// before anybody relies on it. Or a copy that came back alone could take itself for the newest.
+    pub known: u64,
+    /// The last copy in sync failed, and nobody knows what it holds: it is not served before an operator decides.
+    pub is_failed: bool,
+}
+
+/// What lies where a copy of an extent is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing that could be used.
+    Nothing,
+    /// The extent, and no account.
+    Bare,
+    /// Both.
+    WithMetadata(ReplicaMetadata),
+}
+
+/// How an extent begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredExtent {
+    /// The newest account, or that of a copy that is alone.
+    pub metadata: ReplicaMetadata,
+    /// Which copies can be reached.
+    pub is_there: [bool; REPLICAS_MAX],
+    /// Regions that replicas may lack whose own metadata is older than the account. All, if it is older than what they are
+    /// known to have taken: an older state of their drive is back. None of the authoritative replica.
+    pub lacks: [RegionSet; REPLICAS_MAX],
+    /// The highest epoch that any account may have.
+    pub epoch_allocated: u64,
+    /// True if the account is the newest that there can be, and whole. If a newer one was being written when the power
+    /// failed, it may lie beside some copies: nobody must rely on this one before it is written again, with an epoch
+    /// above that.
+    pub is_confirmed: bool,
+}
+
+/// Why an extent cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unservable {
+    /// No copy can be reached that has everything.
+    #[error("no copy that has everything can be reached")]
+    NoReplicaInSync,
+    /// A later account than any that can be reached is known of.
+    #[error("the newest account that can be reached has epoch {found}, but epoch {known} is known of")]
+    Outdated {
+        /// The newest that can be reached.
+        found: u64,
+        /// The newest that is known of.
+        known: u64,
+    },
+}
+
+impl RecoveredExtent {
+    /// An extent with one copy, in this place, that never had another.
+    pub fn alone(slot: usize) -> RecoveredExtent {
+        let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
+        recovered_extent.metadata.replica_states[slot] = ReplicaState::InSync;
+        recovered_extent.is_there[slot] = true;
+        recovered_extent
+    }
+
+    /// An extent with one copy, in this place, that has no metadata. All that is written of it has higher epochs and numbers
+    /// than the epoch that is allocated: or an older state of an earlier extent's replica could be taken for the newest.
+    pub fn bare(slot: usize, allocated: u64) -> RecoveredExtent {
+        let mut recovered_extent =
+            RecoveredExtent { epoch_allocated: allocated, ..RecoveredExtent::alone(slot) };
+        (recovered_extent.metadata.number, recovered_extent.metadata.taken) =
+            (allocated, [allocated; REPLICAS_MAX]);
+        recovered_extent
+    }
+
+    /// An extent that is new, whose replicas were made with this metadata.
+    pub fn new(metadata: ReplicaMetadata) -> RecoveredExtent {
+        RecoveredExtent {
+            is_there: metadata.replica_states.map(|replica_state| replica_state == ReplicaState::InSync),
+            lacks: Default::default(),
+            epoch_allocated: metadata.epoch,
+            is_confirmed: true,
+            metadata,
+        }
+    }
+
+    /// Number of places up to the last copy that is accounted for.
+    pub(super) fn places(&self) -> usize {
+        let mut replica_states = self.metadata.replica_states.iter();
+        replica_states
+            .rposition(|replica_state| *replica_state != ReplicaState::Absent)
+            .map_or(0, |last| last + 1)
+    }
+
+    /// What follows from what lies where copies are recorded. One that never had another needs no account.
+    ///
+    /// # Errors
+    /// If no copy has everything, or the newest account is none of these.
+    pub fn find(
+        found: Vec<(usize, Found)>,
+        epoch_record: EpochRecord,
+    ) -> Result<RecoveredExtent, Unservable> {
+        let mut recovered_extent = match found[..] {
+            [(slot, Found::Bare)] if epoch_record.known == 0 => {
+                RecoveredExtent::bare(slot, epoch_record.reserved)
+            }
+            _ => {
+                let mut all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX] = Default::default();
+                for (slot, found) in found {
+                    if let Found::WithMetadata(metadata) = found {
+                        all_metadata[slot] = Some(metadata);
+                    }
+                }
+                RecoveredExtent::settle(all_metadata, epoch_record)?
+            }
+        };
+        if epoch_record.is_failed {
+            let replica_states =
+                recovered_extent.metadata.replica_states.iter().zip(&mut recovered_extent.is_there);
+            replica_states
+                .filter(|(replica_state, _)| **replica_state == ReplicaState::InSync)
+                .for_each(|(_, is)| *is = false);
+        }
+        Ok(recovered_extent)
+    }
+
+    /// What follows from the accounts of the copies that can be reached. The newest counts; those as new as that
+    /// may have marked different regions when the power failed, so all marks of them count.
+    ///
+    /// # Errors
+    /// If no copy has everything, or the newest account is none of these.
+    pub fn settle(
+        all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX],
+        epoch_record: EpochRecord,
+    ) -> Result<RecoveredExtent, Unservable> {
+        let is_there = std::array::from_fn(|slot| all_metadata[slot].is_some());
+        let found = all_metadata.iter().flatten().map(|metadata| metadata.epoch).max();
+        let found = found.ok_or(Unservable::NoReplicaInSync)?;
+        if found < epoch_record.known {
+            return Err(Unservable::Outdated { found, known: epoch_record.known });
+        }
+        let newest = all_metadata.iter().flatten().filter(|metadata| metadata.epoch == found).cloned();
+        let mut metadata = newest.reduce(ReplicaMetadata::join).expect("one has the epoch that was found");
+        metadata.number =
+            all_metadata.iter().flatten().map(|metadata| metadata.number).max().unwrap_or_default();
+        let mut lacks: [RegionSet; REPLICAS_MAX] = std::array::from_fn(|slot| match &all_metadata[slot] {
+            Some(own) if own.number < metadata.taken[slot] => RegionSet::all(),
+            // Also what only its own metadata says: that of the others may go back to before it, and have the same number.
+            Some(own) if own.number < metadata.number || own.epoch < found => own.may_lack(slot),
+            _ => RegionSet::default(),
+        });
+        let authoritative =
+            metadata.authoritative(&all_metadata, &lacks).ok_or(Unservable::NoReplicaInSync)?;
+        // No other one has more: above all none that is in an older state.
+        lacks[authoritative] = RegionSet::default();
+        let is_confirmed = found == epoch_record.known && found == epoch_record.reserved;
+        Ok(RecoveredExtent {
+            metadata,
+            is_there,
+            lacks,
+            epoch_allocated: epoch_record.reserved,
+            is_confirmed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::bounds::EXTENT_BYTES;
+
+    use super::super::Mirror;
+    use super::super::epoch_record::first_epoch;
+    use super::*;
+
+    fn known(epoch: u64) -> EpochRecord {
+        EpochRecord { reserved: epoch, known: epoch, is_failed: false }
+    }
+
+    fn metadata(epoch: u64, replica_states: [ReplicaState; 4], marked: &[u32]) -> Option<ReplicaMetadata> {
+        Some(ReplicaMetadata {
+            epoch,
+            replica_states,
+            marked: marked.iter().copied().collect(),
+            ..ReplicaMetadata::default()
+        })
+    }
+
+    #[test]
+    fn the_newest_metadata_counts_and_all_marks_of_its_age() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let both = [InSync, InSync, Absent, Absent];
+        let settled =
+            RecoveredExtent::settle([metadata(2, both, &[1]), metadata(2, both, &[7]), None, None], known(0));
+        let settled = settled.unwrap();
+        assert_eq!(settled.metadata.marked.iter().collect::<Vec<_>>(), [1, 7]);
+        assert_eq!(settled.is_there, [true, true, false, false]);
+        let stale = [Stale, InSync, Absent, Absent];
+        let settled = RecoveredExtent::settle(
+            [metadata(2, both, &[1]), metadata(3, stale, &[7]), None, None],
+            known(3),
+        );
+        let settled = settled.unwrap();
+        assert_eq!((settled.metadata.epoch, settled.metadata.replica_states), (3, stale));
+        assert_eq!(settled.metadata.marked.iter().collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn an_metadata_beside_stale_replicas_alone_does_not_outdate_what_the_good_one_has() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let new = metadata(2, [InSync, Stale, Absent, Absent], &[]).unwrap();
+        let beside = |slots: &[usize]| new.counts_beside(slots.iter().copied().collect());
+        assert!(beside(&[0]) && beside(&[0, 1]));
+        assert!(!beside(&[1]) && !beside(&[]));
+        let old = [metadata(1, [InSync, Absent, Absent, Absent], &[]), None, None, None];
+        let uncounted = EpochRecord { reserved: 2, known: 1, is_failed: false };
+        let settled = RecoveredExtent::settle(old, uncounted).unwrap();
+        assert_eq!((settled.is_confirmed, settled.epoch_allocated), (false, 2));
+    }
+
+    #[test]
+    fn replica_with_metadata_older_than_it_took_lacks_everything() {
+        use ReplicaState::{Absent, InSync};
+        let both = [InSync, InSync, Absent, Absent];
+        let numbered = |number, taken, marked| {
+            Some(ReplicaMetadata {
+                number,
+                taken: [taken; REPLICAS_MAX],
+                ..metadata(2, both, marked).unwrap()
+            })
+        };
+        let lacks = |own: Option<ReplicaMetadata>| {
+            let settled = RecoveredExtent::settle([own, numbered(9, 8, &[]), None, None], known(2)).unwrap();
+            settled.lacks[0].len()
+        };
+        assert_eq!(lacks(numbered(7, 6, &[3])), RegionSet::all().len(), "an older state is back");
+        assert_eq!(lacks(numbered(8, 7, &[3])), 1, "the last write was under way");
+        assert_eq!(lacks(numbered(9, 8, &[])), 0);
+        let only_older = [numbered(7, 6, &[]), None, None, None];
+        assert!(
+            RecoveredExtent::settle(only_older, known(2)).is_ok(),
+            "nothing says that there is a newer one"
+        );
+    }
+
+    #[test]
+    fn replica_that_became_in_sync_is_served_though_it_could_not_take_the_metadata_that_says_so() {
+        use ReplicaState::{Absent, InSync, Stale};
+        // The first took that the second is in sync, and then that it is stale itself. Only then the power failed.
+        let settled = |number| {
+            let newest = metadata(9, [Stale, InSync, Absent, Absent], &[]).unwrap();
+            let newest = ReplicaMetadata { number: 53, taken: [52, 49, 0, 0], ..newest };
+            let mut own = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
+            (own.number, own.lacking[1]) = (number, RegionSet::all());
+            let recorded = EpochRecord { reserved: 9, known: 8, is_failed: false };
+            RecoveredExtent::settle([Some(newest), Some(own), None, None], recorded)
+        };
+        let mirror = Mirror::new(EXTENT_BYTES, 2, vec![settled(49).unwrap()]);
+        assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([1]));
+        for number in [48, 50] {
+            let nobody = Err(Unservable::NoReplicaInSync);
+            assert_eq!(
+                settled(number),
+                nobody,
+                "the newest metadata was written without that of number {number}"
+            );
+        }
+    }
+
+    #[test]
+    fn older_state_is_never_preferred_to_a_replica_that_lacks_some_regions() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let numbered = |number, taken, marked: &[u32]| {
+            let metadata = metadata(2, [Stale, InSync, InSync, Absent], marked).unwrap();
+            Some(ReplicaMetadata { number, taken: [taken; REPLICAS_MAX], ..metadata })
+        };
+        // The stale one alone took the last write. One of the others is in an older state.
+        for older in [1, 2] {
+            let own = |slot| if slot == older { numbered(5, 4, &[]) } else { numbered(8, 7, &[3]) };
+            let settled =
+                RecoveredExtent::settle([numbered(9, 8, &[3]), own(1), own(2), None], known(2)).unwrap();
+            let mirror = Mirror::new(EXTENT_BYTES, 3, vec![settled]);
+            assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([3 - older]), "{older} is older");
+            assert_eq!(mirror.lacks(0, older), RegionSet::all().len());
+        }
+    }
+
+    #[test]
+    fn what_only_the_metadata_of_a_stale_replica_says_is_kept() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let replica_states = [Stale, InSync, Absent, Absent];
+        let numbered = |epoch, number, lacking: &[u32]| {
+            let mut metadata = ReplicaMetadata { number, ..metadata(epoch, replica_states, &[]).unwrap() };
+            metadata.lacking[0] = lacking.iter().copied().collect();
+            Some(metadata)
+        };
+        // A start whose metadata only the first took, and another one that did not find it.
+        for number in [18, 19, 20] {
+            let own = numbered(12, number, &[3, 5]);
+            let settled =
+                RecoveredExtent::settle([own, numbered(14, 19, &[4]), None, None], known(14)).unwrap();
+            assert_eq!(settled.lacks[0].iter().collect::<Vec<_>>(), [3, 5], "number {number}");
+        }
+    }
+
+    #[test]
+    fn replica_whose_failure_is_recorded_is_not_served() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let failed = EpochRecord { reserved: 3, known: 3, is_failed: true };
+        let both = metadata(3, [InSync, Stale, Absent, Absent], &[]).unwrap();
+        let found = vec![(0, Found::WithMetadata(both.clone())), (1, Found::WithMetadata(both))];
+        assert_eq!(RecoveredExtent::find(found, failed).unwrap().is_there, [false, true, false, false]);
+        let alone = EpochRecord { is_failed: true, ..EpochRecord::default() };
+        assert_eq!(RecoveredExtent::find(vec![(2, Found::Bare)], alone).unwrap().is_there, [false; 4]);
+    }
+
+    #[test]
+    fn older_state_of_an_extent_that_went_lacks_everything_and_does_not_count() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let both = [InSync, InSync, Absent, Absent];
+        let mut old = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
+        (old.number, old.taken) = (1000, [1000; REPLICAS_MAX]);
+        let first = first_epoch(&[known(7)]);
+        // Once all replicas of the new extent have the first metadata, and once a later one was written.
+        for later in 0..2 {
+            let mut new = ReplicaMetadata::first(first, both);
+            (new.epoch, new.number) = (first + later, first + later);
+            let own = [Some(old.clone()), Some(new.clone()), None, None];
+            let settled = RecoveredExtent::settle(own, known(new.epoch)).unwrap();
+            assert_eq!((&settled.metadata.replica_states, &settled.lacks[0]), (&both, &RegionSet::all()));
+        }
+        let alone = EpochRecord { reserved: first, ..EpochRecord::default() };
+        let alone = RecoveredExtent::find(vec![(0, Found::Bare)], alone).unwrap();
+        assert!(alone.epoch_allocated > old.epoch && alone.metadata.taken[0] > old.number);
+    }
+
+    #[test]
+    fn replica_that_never_had_another_needs_no_metadata() {
+        let zero = EpochRecord::default();
+        let recovered_extent = RecoveredExtent::find(vec![(2, Found::Bare)], zero).unwrap();
+        assert_eq!(recovered_extent, RecoveredExtent::alone(2));
+        let nobody = Err(Unservable::NoReplicaInSync);
+        assert_eq!(RecoveredExtent::find(vec![(2, Found::Bare)], known(3)), nobody, "it had an account");
+        assert_eq!(RecoveredExtent::find(vec![(0, Found::Nothing)], zero), nobody);
+        let two = vec![(0, Found::Bare), (1, Found::Bare)];
+        assert_eq!(RecoveredExtent::find(two, zero), nobody, "nobody says which has everything");
+    }
+
+    #[test]
+    fn what_missed_something_is_never_served_alone() {
+        use ReplicaState::{Absent, InSync, Stale};
+        let stale = [Stale, InSync, Absent, Absent];
+        let alone = [metadata(3, stale, &[]), None, None, None];
+        assert_eq!(RecoveredExtent::settle(alone, known(0)), Err(Unservable::NoReplicaInSync));
+        let unaware = [metadata(2, [InSync, InSync, Absent, Absent], &[]), None, None, None];
+        let error = RecoveredExtent::settle(unaware.clone(), known(3));
+        assert_eq!(error, Err(Unservable::Outdated { found: 2, known: 3 }));
+        assert!(RecoveredExtent::settle(unaware, known(2)).is_ok());
+        assert_eq!(
+            RecoveredExtent::settle([None, None, None, None], known(0)),
+            Err(Unservable::NoReplicaInSync)
+        );
+    }
+}
