@@ -54,7 +54,7 @@ pub(crate) fn number64(block: &Block, start: usize) -> u64 {
 }
 
 /// Puts the checksum of the first bytes where it belongs; those behind them are zero.
-pub(crate) fn seal(block: &mut Block, length: usize) {
+pub(crate) fn write_checksum(block: &mut Block, length: usize) {
     let checksum = crate::checksum(&block[..length]);
     put(block, CHECKSUM_START, &checksum.to_le_bytes());
 }

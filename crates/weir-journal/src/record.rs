@@ -160,7 +160,7 @@ pub fn encode(header: &Header, entries: impl Iterator<Item = Entry>, block: &mut
     put(block, ENTRIES_START, &count.to_le_bytes());
     put(block, PAYLOAD_START, &u32::to_le_bytes(payload_blocks));
     // Most have few entries, and a checksum of the whole block would be most of what they cost.
-    field::seal(block, LIST_START + count as usize * ENTRY_BYTES);
+    field::write_checksum(block, LIST_START + count as usize * ENTRY_BYTES);
 }
 
 /// What a header says.

@@ -61,7 +61,7 @@ impl Superblock {
         put(block, TAIL_START, &self.tail.to_le_bytes());
         put(block, STABLE_START, &self.stable.to_le_bytes());
         put(block, POSITION_START, &self.tail_position.to_le_bytes());
-        field::seal(block, field::CHECKSUM_START);
+        field::write_checksum(block, field::CHECKSUM_START);
     }
 
     /// What a block says.

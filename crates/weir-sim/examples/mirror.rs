@@ -13,7 +13,7 @@ fn main() -> Result<(), String> {
         None | Some("all") => Settings::all_at_once,
         Some("scrubbed") => Settings::scrubbed,
         Some("rotting") => Settings::rotting,
-        Some("captured") => Settings::captured,
+        Some("captured") => Settings::snapshotted,
         Some("stalled") => Settings::stalled,
         Some("moved") => Settings::moved,
         Some("killed") => Settings::killed,
@@ -43,17 +43,17 @@ fn main() -> Result<(), String> {
         sum.resizes += report.resizes;
         sum.copied += report.copied;
         sum.replica_states += report.replica_states;
-        sum.captures += report.captures;
+        sum.snapshots += report.snapshots;
         sum.moves += report.moves;
         sum.metadata_refused += report.metadata_refused;
         sum.doubtful_answers += report.doubtful_answers;
-        sum.spent += report.spent;
+        sum.invalidated += report.invalidated;
         sum.journals_failed += report.journals_failed;
         sum.brought += report.brought;
         sum.given_up += report.given_up;
         sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
-        sum.sections_sealed += report.sections_sealed;
+        sum.sections_validated += report.sections_validated;
         sum.blocks_found += report.blocks_found;
         sum.blocks_repaired += report.blocks_repaired;
         sum.blocks_damaged += report.blocks_damaged;
@@ -74,7 +74,7 @@ fn tell(count: u64, sum: &Report) {
         sum.resizes,
         sum.copied,
         sum.replica_states,
-        sum.captures
+        sum.snapshots
     );
     println!(
         "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later; \
@@ -82,12 +82,12 @@ fn tell(count: u64, sum: &Report) {
         sum.metadata_refused, sum.moves, sum.given_up, sum.late_writes, sum.doubtful_answers
     );
     println!(
-        "{} pieces brought from journals, {} copies spent, {} journals failed; {} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
+        "{} pieces brought from journals, {} copies invalidated, {} journals failed; {} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
         sum.brought,
-        sum.spent,
+        sum.invalidated,
         sum.journals_failed,
         sum.sections_scrubbed,
-        sum.sections_sealed,
+        sum.sections_validated,
         sum.blocks_found,
         sum.blocks_repaired,
         sum.blocks_damaged

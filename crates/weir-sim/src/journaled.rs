@@ -164,7 +164,7 @@ struct Slow {
     /// The slow drive went away, or is not yet known to be back.
     is_away: bool,
     /// It is durably on record that its content does not count.
-    is_condemned: bool,
+    is_pending_deletion: bool,
     /// What that led to is awaited.
     is_forgetting: bool,
 }
@@ -255,7 +255,7 @@ impl World {
                 incarnation: 0,
                 has_failed: false,
                 is_away: false,
-                is_condemned: false,
+                is_pending_deletion: false,
                 is_forgetting: false,
             });
         }
@@ -358,7 +358,7 @@ impl World {
     /// The slow drive goes away from a file, or is found to be back: without what was not stable in it.
     fn go_or_come(&mut self, index: usize) -> Result<(), String> {
         let slow = &mut self.slow[index];
-        if slow.is_condemned {
+        if slow.is_pending_deletion {
             return Ok(());
         }
         slow.is_away = !slow.is_away;
@@ -396,7 +396,7 @@ impl World {
         if slow.is_forgetting || self.has_journal_failed {
             return Ok(());
         }
-        (slow.is_condemned, slow.is_forgetting) = (true, true);
+        (slow.is_pending_deletion, slow.is_forgetting) = (true, true);
         let mut actions = Vec::new();
         self.journal.forget(slow.id, &mut actions);
         self.take(actions)
@@ -410,8 +410,9 @@ impl World {
         let slow = &mut self.slow[index];
         let incarnation = slow.incarnation + 1;
         let (file, history) = (File::default(), History::default());
-        let (has_failed, is_away, is_condemned, is_forgetting) = (false, false, false, false);
-        *slow = Slow { id, file, history, incarnation, has_failed, is_away, is_condemned, is_forgetting };
+        let (has_failed, is_away, is_pending_deletion, is_forgetting) = (false, false, false, false);
+        *slow =
+            Slow { id, file, history, incarnation, has_failed, is_away, is_pending_deletion, is_forgetting };
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! A volume with several copies in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
 //! instant, copies that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
 
-mod capturing;
+mod checksums;
 mod crash;
 mod doubting;
 mod drive;
@@ -10,8 +10,8 @@ mod journaling;
 mod metadata;
 mod moving;
 mod resizing;
-mod rest;
 mod settings;
+mod snapshots;
 mod stalling;
 mod swapping;
 
@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
 use weir_volume::mirror::{
-    Agenda, Answer, Effect, EpochRecord, Keep, MetadataWrites, MirrorId, ReplicaMetadata, ReplicaState,
-    ReplicaStates, Slots, epoch_record,
+    Agenda, Answer, ChecksumWork, Effect, EpochRecord, MetadataWrites, MirrorId, ReplicaMetadata,
+    ReplicaState, ReplicaStates, Slots, epoch_record,
 };
 use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
@@ -32,13 +32,13 @@ use crate::random::Random;
 use crate::requests::{EXTENTS, FOREIGN, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
-use capturing::{Capturing, Piece};
+use checksums::{ChecksumFile, Scrubs};
 use drive::Drive;
 use journaling::{Journaling, Work};
 use metadata::Record;
 use moving::Control;
-use rest::{Scrubs, SumsFile};
 pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
+use snapshots::{Piece, VolumeSnapshot};
 use stalling::Orphan;
 use swapping::OlderState;
 
@@ -62,9 +62,9 @@ enum Pending {
         /// It goes in place over a file whose last write failed: if power fails now, neither of its blocks may be whole.
         is_over_doubtful: bool,
     },
-    BeginCapture,
-    Capture(Piece),
-    Keep(u32, Box<Keep>),
+    BeginSnapshot,
+    Snapshot(Piece),
+    ChecksumWork(u32, Box<ChecksumWork>),
     Journal(Work),
 }
 
@@ -104,7 +104,7 @@ struct World {
     /// The standings of each extent's copies as they durably are.
     stands: Vec<ReplicaStates>,
     /// Copies of extents that fell since the last start and were not taken back.
-    fell: BTreeSet<(usize, u32)>,
+    replica_failed: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
     /// What the mirror asked for and is not carried out yet, in order, as the data plane has it.
     asked: Vec<Effect>,
@@ -129,7 +129,7 @@ struct World {
     /// Which drives the volume began with.
     reachable: [bool; REPLICAS_MAX],
     flushes: BTreeMap<u32, u64>,
-    capturing: Option<Capturing>,
+    snapshot: Option<VolumeSnapshot>,
     journaling: Option<Journaling>,
     control: Control,
     history: History,
@@ -152,7 +152,7 @@ pub fn run(settings: Settings) -> Result<Report, String> {
         world.step()?;
     }
     world.settle()?;
-    world.rot_at_rest()?;
+    world.rot_some()?;
     world.crash()?;
     world.make_up()?;
     if settings.is_moved {
@@ -186,7 +186,7 @@ impl World {
         let drive = |slot: usize| Drive {
             files: vec![File::default(); EXTENTS as usize],
             all_metadata: vec![has_metadata.then(|| metadata.clone()); EXTENTS as usize],
-            sums: vec![SumsFile::default(); EXTENTS as usize],
+            block_checksums: vec![ChecksumFile::default(); EXTENTS as usize],
             filesystem: Default::default(),
             is_made: vec![!settings.is_moved || slot < settings.replicas; EXTENTS as usize],
             is_broken: false,
@@ -217,7 +217,7 @@ impl World {
             relied_on: BTreeMap::new(),
             refused_at: BTreeMap::new(),
             stands: vec![metadata.replica_states; EXTENTS as usize],
-            fell: BTreeSet::new(),
+            replica_failed: BTreeSet::new(),
             pending: Vec::new(),
             asked: Vec::new(),
             agenda: Agenda::default(),
@@ -233,7 +233,7 @@ impl World {
             buffers: BTreeMap::new(),
             reachable: [true; REPLICAS_MAX],
             flushes: BTreeMap::new(),
-            capturing: None,
+            snapshot: None,
             journaling: Journaling::new(settings),
             control,
             history: History::default(),
@@ -278,9 +278,9 @@ impl World {
         if self.settings.is_moved && self.random.chance(1, 15) {
             return self.move_replicas();
         }
-        let captures = self.settings.captures_per_mille;
-        if captures > 0 && self.random.chance(captures, 1000) {
-            self.hold_for_capture();
+        let snapshots = self.settings.snapshots_per_mille;
+        if snapshots > 0 && self.random.chance(snapshots, 1000) {
+            self.quiesce_for_snapshot();
         }
         if self.settings.scrubs_per_mille > 0 && self.random.chance(self.settings.scrubs_per_mille, 1000) {
             return self.scrub_some();
@@ -310,7 +310,7 @@ impl World {
                 self.come_back()?;
                 self.retry_metadata()?;
             }
-            self.renew_spent()?;
+            self.renew_invalidated()?;
         }
         let left = self.in_flight.len() + self.flushes.len() + self.steps.len();
         if left > 0 && !self.is_journal_jammed() {
@@ -391,14 +391,15 @@ impl World {
         // The files of a copy go only once that is durable.
         let is_gone = self.stands[extent as usize][slot] == ReplicaState::Absent;
         let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
-        let is_idle = is_idle && self.can_sit_anew((slot, extent)) && !self.mirror.is_capturing();
+        let is_idle =
+            is_idle && self.can_attach_anew((slot, extent)) && !self.mirror.has_snapshot_in_progress();
         if !is_gone || !is_idle || self.drives[slot].is_broken {
             return;
         }
         self.drives[slot].files[extent as usize] = File::default();
-        self.drives[slot].sums[extent as usize] = SumsFile::default();
+        self.drives[slot].block_checksums[extent as usize] = ChecksumFile::default();
         self.unknown.remove(&(slot, extent));
-        self.sit_down((slot, extent));
+        self.attach_at((slot, extent));
         self.mirror.add(extent, slot, effects);
         // All places are recorded here.
         self.mirror.confirm_added(extent, slot);
@@ -436,7 +437,7 @@ impl World {
                 self.pending.push(Pending::Action(slot, owner, action));
             }
             Effect::Ended { slot, operation } => self.end_operation(slot, operation),
-            Effect::Note(request) => self.ask_for_metadata(*request)?,
+            Effect::WriteMetadata(request) => self.ask_for_metadata(*request)?,
             Effect::Refused { extent, slot } => self.addition_refused(extent, slot),
             Effect::Examine { id, slot, operation, content } => {
                 self.examine(id, (slot, operation), content)?;
@@ -445,22 +446,22 @@ impl World {
                 let step = self.steps.get_mut(&id).ok_or("nobody has memory to fill with zeroes")?;
                 step.fill(0);
             }
-            Effect::Keep { extent, work } => self.keep(extent, *work)?,
+            Effect::ChecksumWork { extent, work } => self.keep(extent, *work)?,
             Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
             Effect::Done { operation, result, source } => self.done(operation, result, source)?,
             Effect::Flushed { flush, result } => self.flushed(flush, result),
-            Effect::Capture { extent, slots, offset, length } => {
+            Effect::Snapshot { extent, slots, offset, length } => {
                 let piece = Piece { extent, slots, offset, length };
                 // None of these can be captured: that is known at once, while other effects wait for their turn.
                 if self.random.chance(1, 20) {
                     let mut effects = Vec::new();
-                    self.mirror.captured(offset + length, slots, &mut effects);
+                    self.mirror.snapshot_step_done(offset + length, slots, &mut effects);
                     return self.take(effects);
                 }
-                self.pending.push(Pending::Capture(piece));
+                self.pending.push(Pending::Snapshot(piece));
             }
-            Effect::Captured { replicas } => self.check_capture(replicas)?,
-            Effect::Stands { extent, replica_states, .. } => {
+            Effect::SnapshotEnded { replicas } => self.check_snapshot(replicas)?,
+            Effect::ReplicaStates { extent, replica_states, .. } => {
                 self.report.replica_states += 1;
                 self.stands[extent as usize] = replica_states;
                 self.older_in_sync
@@ -470,8 +471,8 @@ impl World {
                 self.forget_journaled(extent)?;
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
-            Effect::Fell { slot, extent, .. } => {
-                self.fell.insert((slot, extent));
+            Effect::ReplicaFailed { slot, extent, .. } => {
+                self.replica_failed.insert((slot, extent));
                 self.suspend_journaled((slot, extent))?;
                 let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                 let is_last = !self.mirror.has_other(extent, slot);
@@ -527,8 +528,8 @@ impl World {
     fn answer(&mut self, pending: Pending) -> Result<(), String> {
         let mut effects = Vec::new();
         match pending {
-            Pending::BeginCapture => self.begin_capture(&mut effects),
-            Pending::Capture(piece) => self.capture(piece, &mut effects),
+            Pending::BeginSnapshot => self.begin_snapshot(&mut effects),
+            Pending::Snapshot(piece) => self.snapshot(piece, &mut effects),
             Pending::Failure(extent) => self.answer_failure(extent),
             Pending::Record { extent, epoch, is_committed } => {
                 self.answer_record(extent, epoch, is_committed)?;
@@ -536,7 +537,7 @@ impl World {
             Pending::Metadata { slot, extent, metadata, .. } => {
                 self.answer_metadata(slot, extent, &metadata)?
             }
-            Pending::Keep(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
+            Pending::ChecksumWork(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
             Pending::Sync(slot, (extent, generation), point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
                 // That of a file which was there before says nothing of this one.

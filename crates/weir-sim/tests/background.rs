@@ -41,16 +41,16 @@ fn a_clean_up_leaves_tenants_their_share() {
     for (depths, latency_ns) in cases {
         let history = run(&beside_tenants(depths, latency_ns));
         let answered = |node| history.answered(node, 10 * SECOND_NS, 30 * SECOND_NS) as f64;
-        let cleanup = answered(1);
+        let reclaim = answered(1);
         let tenants: Vec<f64> = (0..depths.len()).map(|tenant| answered(3 + 2 * tenant)).collect();
         for tenant in &tenants {
-            assert!(*tenant >= cleanup * 9.8, "{tenants:?} beside {cleanup}");
+            assert!(*tenant >= reclaim * 9.8, "{tenants:?} beside {reclaim}");
         }
-        let all = cleanup + tenants.iter().sum::<f64>();
+        let all = reclaim + tenants.iter().sum::<f64>();
         assert!(all >= 2000.0 * 20.0 * 0.97, "{all} of the drive's operations");
         assert!(
-            cleanup * (10.0 * depths.len() as f64 + 1.0) >= all * 0.9,
-            "{cleanup} of {all}: not less either"
+            reclaim * (10.0 * depths.len() as f64 + 1.0) >= all * 0.9,
+            "{reclaim} of {all}: not less either"
         );
     }
 }
@@ -66,7 +66,7 @@ fn a_clean_up_that_is_alone_has_all_of_the_drive() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Client,
-    Cleanup,
+    Reclaim,
 }
 
 /// What came of a clean-up beside a saturating client.
@@ -132,13 +132,13 @@ fn clean_up(operations: u64, policy: BackgroundPolicy) -> Outcome {
     (0..64).for_each(|_| world.ask(0, Who::Client));
     for _ in 0..BACKGROUND_OPERATIONS_MAX {
         to_ask -= 1;
-        world.ask(0, Who::Cleanup);
+        world.ask(0, Who::Reclaim);
     }
     while left > 0 {
         let (now_ns, who) = world.step();
         match who {
             Who::Client => outcome.served += 1,
-            Who::Cleanup => left -= 1,
+            Who::Reclaim => left -= 1,
         }
         if now_ns <= u64::from(deadline_seconds) * SECOND_NS / 2 {
             outcome.left_at_half = left;
@@ -149,7 +149,7 @@ fn clean_up(operations: u64, policy: BackgroundPolicy) -> Outcome {
             world.pool.tree.change(world.claim, &policy.terms(floor), now_ns);
         }
         if who == Who::Client || to_ask > 0 {
-            to_ask -= u64::from(who == Who::Cleanup);
+            to_ask -= u64::from(who == Who::Reclaim);
             world.ask(now_ns, who);
         }
         outcome.done_ns = now_ns;

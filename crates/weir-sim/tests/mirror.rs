@@ -17,7 +17,7 @@ fn replicas_are_one_volume_through_power_cuts() {
     let reports = check(300, Settings::quiet);
     assert!(reports.iter().all(|report| report.failed == 0));
     assert!(sum(&reports, |report| report.crashes) > 300, "hardly any world crashed");
-    assert!(sum(&reports, |report| report.copied) > 300, "hardly anything was resynchronised");
+    assert!(sum(&reports, |report| report.copied) > 300, "hardly anything was brought in sync");
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn replica_that_comes_back_in_an_older_state_is_never_taken_for_the_one_that_wen
 
 #[test]
 fn what_is_captured_is_what_could_be_read_at_its_instant() {
-    let reports = check(400, Settings::captured);
-    let captures = sum(&reports, |report| report.captures);
-    assert!(captures > 800, "only {captures} captures came to their end");
+    let reports = check(400, Settings::snapshotted);
+    let snapshots = sum(&reports, |report| report.snapshots);
+    assert!(snapshots > 800, "only {snapshots} captures came to their end");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn writes_of_a_killed_daemon_harm_no_later_write() {
 #[test]
 fn replicas_stay_equal_on_filesystems_with_different_abilities() {
     let reports = check(200, Settings::mixed);
-    assert!(sum(&reports, |report| report.copied) > 3000, "hardly anything was resynchronised");
+    assert!(sum(&reports, |report| report.copied) > 3000, "hardly anything was brought in sync");
 }
 
 #[test]
@@ -83,9 +83,10 @@ fn answer_is_never_taken_for_more_than_it_says() {
 #[test]
 fn replica_behind_a_write_journal_is_as_good_as_any_other() {
     let reports = check(150, Settings::journaled);
-    let (brought, spent) = (sum(&reports, |report| report.brought), sum(&reports, |report| report.spent));
+    let (brought, invalidated) =
+        (sum(&reports, |report| report.brought), sum(&reports, |report| report.invalidated));
     assert!(brought > 2000, "only {brought} pieces were brought from journals");
-    assert!(spent > 50, "only {spent} copies lost what was acknowledged with their journals");
+    assert!(invalidated > 50, "only {invalidated} copies lost what was acknowledged with their journals");
 }
 
 type Kind = fn(u64) -> Settings;
@@ -141,10 +142,10 @@ fn equal_seeds_give_equal_traces() {
 #[test]
 fn mistakes_are_noticed_within_a_thousand_seeds() {
     let all = [
-        (Sabotage::NotesLate, Settings::all_at_once as Kind),
+        (Sabotage::MetadataLate, Settings::all_at_once as Kind),
         (Sabotage::SkipsRegions, Settings::all_at_once),
         (Sabotage::ReadsStale, Settings::all_at_once),
-        (Sabotage::CapturesLate, Settings::captured),
+        (Sabotage::SnapshotsLate, Settings::snapshotted),
         (Sabotage::TakesBackEarly, Settings::stalled),
         (Sabotage::StartsUnfenced, Settings::killed),
         (Sabotage::StartsUnflushed, Settings::killed),

@@ -14,7 +14,7 @@ fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
 #[test]
 fn there_is_no_false_alarm_whatever_drives_and_power_do() {
     let reports = check(0..500, Settings::scrubbed);
-    assert!(sum(&reports, |report| report.sections_sealed) > 1000, "hardly any section was sealed");
+    assert!(sum(&reports, |report| report.sections_validated) > 1000, "hardly any section was sealed");
     assert!(sum(&reports, |report| report.crashes) > 500, "hardly any world crashed");
     let found = |report: &Report| report.blocks_found + report.blocks_damaged;
     assert_eq!(sum(&reports, found), 0, "all drives keep what they were given");
@@ -28,7 +28,7 @@ fn last_replica_in_sync_is_never_failed_because_checksums_cannot_be_written() {
         ..Settings::scrubbed(seed)
     };
     let reports = check(0..200, refused);
-    let refused = sum(&reports, |report| report.seals_refused);
+    let refused = sum(&reports, |report| report.headers_refused);
     assert!(refused > 50, "only {refused} writes of checksums were refused by all replicas in sync");
 }
 
@@ -76,7 +76,7 @@ fn mistakes_are_noticed_within_a_thousand_seeds() {
         Sabotage::MendsFromBad => Settings { sabotage, ..Settings::rotting(seed) },
         _ => Settings { sabotage, ..Settings::scrubbed(seed) },
     };
-    for sabotage in [Sabotage::SealsStay, Sabotage::SealsChanged, Sabotage::MendsFromBad] {
+    for sabotage in [Sabotage::ChecksumsStayValid, Sabotage::ChecksumsChanged, Sabotage::MendsFromBad] {
         let first = (0..1000).find(|seed| run(settings(sabotage, *seed)).is_err());
         assert!(first.is_some(), "{sabotage:?} is never noticed");
     }

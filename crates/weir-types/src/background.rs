@@ -12,9 +12,9 @@ use crate::units::UnitError;
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundKind {
     /// Giving back the space of what was deleted or cut off.
-    Cleanup,
+    Reclaim,
     /// Bringing copies of volumes up to date.
-    Resynchronisation,
+    Resync,
     /// Finding what rots in volumes at rest, and mending it.
     Scrub,
 }
@@ -22,13 +22,13 @@ pub enum BackgroundKind {
 impl BackgroundKind {
     /// All kinds, in the order in which they are shown.
     pub const ALL: [BackgroundKind; 3] =
-        [BackgroundKind::Cleanup, BackgroundKind::Resynchronisation, BackgroundKind::Scrub];
+        [BackgroundKind::Reclaim, BackgroundKind::Resync, BackgroundKind::Scrub];
 
     /// The word for it, everywhere outside.
     pub fn name(self) -> &'static str {
         match self {
-            BackgroundKind::Cleanup => "cleanup",
-            BackgroundKind::Resynchronisation => "resynchronisation",
+            BackgroundKind::Reclaim => "reclaim",
+            BackgroundKind::Resync => "resync",
             BackgroundKind::Scrub => "scrub",
         }
     }
@@ -162,12 +162,9 @@ mod tests {
 
     #[test]
     fn kinds_are_found_by_name() {
-        assert_eq!("Cleanup".parse(), Ok(BackgroundKind::Cleanup));
+        assert_eq!("Cleanup".parse(), Ok(BackgroundKind::Reclaim));
         let error = "scrubbing".parse::<BackgroundKind>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "'scrubbing' is not a kind of background work; there are: cleanup, resynchronisation, scrub"
-        );
+        assert_eq!(error, "'scrubbing' is not a kind of background work; there are: reclaim, resync, scrub");
     }
 
     #[test]

@@ -236,7 +236,7 @@ pub const BACKGROUND_OPERATIONS_MAX: usize = 4;
 
 /// Most that one operation of a clean-up gives back, in bytes: more would hold up the drive's filesystem, and take a
 /// ceiling in bytes far ahead, for too long at a time.
-pub const CLEANUP_STEP_BYTES: u64 = 64 << 20;
+pub const RECLAIM_STEP_BYTES: u64 = 64 << 20;
 
 /// Most operations that a policy may charge for a discard, a write of zeroes or a flush: more would let one
 /// request stop a volume for good.

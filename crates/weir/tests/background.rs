@@ -21,7 +21,7 @@ const KILLS_MIN: u64 = 3;
 const SLOWLY: &str = "1IOPS";
 
 fn set_ceiling(daemon: &Daemon, ceiling: &str) {
-    daemon.ok(&["qos", "background-policy", "modify", "--kind", "cleanup", "--max-throughput", ceiling]);
+    daemon.ok(&["qos", "background-policy", "modify", "--kind", "reclaim", "--max-throughput", ceiling]);
 }
 
 fn jobs(daemon: &Daemon) -> Vec<Value> {
@@ -56,7 +56,7 @@ fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_bac
     let job = jobs(&daemon).remove(0);
     assert_eq!(
         (&job["kind"], &job["drive"], &job["what"]),
-        (&"cleanup".into(), &"drive1".into(), &"deleted volume v".into())
+        (&"reclaim".into(), &"drive1".into(), &"deleted volume v".into())
     );
     let shown = daemon.ok(&["status"]);
     assert!(shown.contains("Background Work:") && shown.contains("deleted volume v"), "{shown}");
@@ -70,7 +70,7 @@ fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_bac
     assert!(told.contains("is being emptied, 0 extents and 1 pending deletion left"), "{told}");
     let is_there = || daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len() == 2;
     assert!(is_there(), "space is still to be given back there");
-    daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);
+    daemon.ok(&["qos", "background-policy", "reset", "reclaim"]);
     common::wait_until("the drive is gone", || !is_there());
     assert_eq!(std::fs::read_dir(daemon.state().beside("drive1")).unwrap().count(), 0);
     daemon.stop();
@@ -177,7 +177,7 @@ fn a_daemon_that_ends_does_not_wait_for_a_clean_up() {
 #[test]
 fn a_deadline_takes_what_it_needs() {
     let daemon = with_drive(&["--emulate", "iops=500"]);
-    daemon.ok(&["qos", "background-policy", "modify", "cleanup", "--weight", "1", "--deadline", "1s"]);
+    daemon.ok(&["qos", "background-policy", "modify", "reclaim", "--weight", "1", "--deadline", "1s"]);
     create_on(&daemon, "busy", "1GiB");
     create_on(&daemon, "doomed", "200GiB");
     let writer = Saturating::start_writing(&daemon, "busy", 64, 4096);
@@ -203,38 +203,38 @@ fn without_versions(mut policies: serde_json::Value) -> serde_json::Value {
 fn wrong_policies_are_refused_and_right_ones_are_kept() {
     let daemon = Daemon::fresh();
     for (code, arguments, words) in [
-        (2, &["modify", "cleanup", "--min-throughput", "5IOPS"] as &[&str], "--min-throughput"),
-        (2, &["modify", "backup", "--weight", "5"], "[possible values: cleanup, resynchronisation, scrub]"),
+        (2, &["modify", "reclaim", "--min-throughput", "5IOPS"] as &[&str], "--min-throughput"),
+        (2, &["modify", "backup", "--weight", "5"], "[possible values: reclaim, resync, scrub]"),
         (2, &["modify", "--weight", "5"], "required"),
-        (2, &["modify", "cleanup"], "required"),
-        (2, &["modify", "cleanup", "--deadline", "soon"], "'soon' is not a deadline from 1s to 30d"),
-        (2, &["modify", "cleanup", "--max-throughput", "5"], "'5' is not a rate with its unit"),
-        (1, &["modify", "cleanup", "--weight", "0"], "weight 0 is not accepted; 1 to 10000 is"),
-        (1, &["modify", "cleanup", "--weight", "10001"], "weight 10001 is not accepted"),
+        (2, &["modify", "reclaim"], "required"),
+        (2, &["modify", "reclaim", "--deadline", "soon"], "'soon' is not a deadline from 1s to 30d"),
+        (2, &["modify", "reclaim", "--max-throughput", "5"], "'5' is not a rate with its unit"),
+        (1, &["modify", "reclaim", "--weight", "0"], "weight 0 is not accepted; 1 to 10000 is"),
+        (1, &["modify", "reclaim", "--weight", "10001"], "weight 10001 is not accepted"),
     ] {
         let message = daemon.refused(code, &[&["qos", "background-policy"], arguments].concat());
         assert!(message.contains(words), "{arguments:?}: {message}");
     }
     let changes = ["--weight", "50", "--max-throughput", "100IOPS,5MB/s", "--deadline", "1h"];
-    daemon.ok(&[&["qos", "background-policy", "modify", "cleanup"], &changes as &[&str]].concat());
+    daemon.ok(&[&["qos", "background-policy", "modify", "reclaim"], &changes as &[&str]].concat());
     let show = ["qos", "background-policy", "show"];
     let shown = daemon.ok(&show);
     assert!(["50", "100IOPS,5MB/s", "1h", "false"].iter().all(|word| shown.contains(word)), "{shown}");
     let before = without_versions(daemon.json(&show));
     let file = daemon.state().beside("policies.yaml");
     std::fs::write(&file, daemon.ok(&["qos", "export"])).unwrap();
-    daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);
+    daemon.ok(&["qos", "background-policy", "reset", "reclaim"]);
     let applied = daemon.ok(&["qos", "apply", file.to_str().unwrap()]);
     for field in ["ceiling.iops none -> 100", "deadline_seconds none -> 3600", "weight 10 -> 50"] {
         assert!(applied.contains(field), "{field} in {applied}");
     }
-    assert!(applied.starts_with("~ background policy cleanup: "), "{applied}");
+    assert!(applied.starts_with("~ background policy reclaim: "), "{applied}");
     assert_eq!(without_versions(daemon.json(&show)), before);
     let daemon = daemon.kill().start(&["--reactors", "2"]);
     assert_eq!(without_versions(daemon.json(&show)), before);
-    daemon.ok(&["qos", "background-policy", "modify", "cleanup", "--deadline", "none"]);
+    daemon.ok(&["qos", "background-policy", "modify", "reclaim", "--deadline", "none"]);
     assert!(daemon.json(&show)["background_policies"][0].get("deadline_seconds").is_none());
-    daemon.ok(&["qos", "background-policy", "reset", "--kind", "cleanup"]);
+    daemon.ok(&["qos", "background-policy", "reset", "--kind", "reclaim"]);
     let built_in = &daemon.json(&show)["background_policies"][0];
     assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&10.into(), &true.into()));
     daemon.stop();

@@ -116,12 +116,7 @@ impl Call {
 }
 
 fn client(state: &Path) -> Client {
-    Client::builder()
-        .no_proxy()
-        .timeout(common::PATIENCE)
-        .unix_socket(state.join("api.sock"))
-        .build()
-        .unwrap()
+    Client::builder().no_proxy().timeout(common::TIMEOUT).unix_socket(state.join("api.sock")).build().unwrap()
 }
 
 /// Calls until the daemon is gone; answers what was confirmed and the call that was not.

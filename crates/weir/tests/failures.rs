@@ -339,12 +339,12 @@ fn drive_away_with_three_replicas_is_not_seen_by_clients_and_made_up_for() {
         assert_shown(&daemon, "degraded", Some([4, 0, 2]));
         // So slow that what is stale can be seen.
         let policy = ["qos", "background-policy"];
-        daemon.ok(&[&policy[..], &["modify", "resynchronisation", "--max-throughput", "1IOPS"]].concat());
+        daemon.ok(&[&policy[..], &["modify", "resync", "--max-throughput", "1IOPS"]].concat());
         fs::rename(&away, &here).unwrap();
         wait_for_drive(&daemon, drive, "online");
         wait_until("the replicas there to be back", || stale(&daemon) == 2);
         assert_shown(&daemon, "degraded", Some([4, 2, 0]));
-        daemon.ok(&[&policy[..], &["reset", "resynchronisation"]].concat());
+        daemon.ok(&[&policy[..], &["reset", "resync"]].concat());
         wait_until("the replicas to be up to date", || stale(&daemon) == 0);
         assert_shown(&daemon, "online", Some([6, 0, 0]));
         assert_eq!(alarms(&daemon), [""; 0]);
@@ -503,7 +503,7 @@ fn with_an_older_state() -> (State, std::path::PathBuf) {
 }
 
 #[test]
-fn replica_whose_metadata_is_older_than_what_was_written_there_is_resynchronised_in_full() {
+fn replica_whose_metadata_is_older_than_what_was_written_there_is_brought in sync_in_full() {
     for is_running in [true, false] {
         let (state, old) = with_an_older_state();
         let (here, away) = (state.beside("one"), state.beside("away"));
@@ -543,7 +543,7 @@ fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
     drop(client);
     daemon.ok(&["snapshot", "create", "vol1@s1"]);
     // So slow that it is not finished when the daemon is killed.
-    let policy = ["qos", "background-policy", "modify", "cleanup", "--max-throughput", "1IOPS"];
+    let policy = ["qos", "background-policy", "modify", "reclaim", "--max-throughput", "1IOPS"];
     daemon.ok(&policy);
     daemon.ok(&["snapshot", "delete", "vol1@s1"]);
     let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
@@ -554,7 +554,7 @@ fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
     assert_eq!(jobs(), 1, "its space is still to be given back");
     fs::rename(&away, &here).unwrap();
     wait_for_drive(&daemon, "one", "online");
-    daemon.ok(&["qos", "background-policy", "reset", "cleanup"]);
+    daemon.ok(&["qos", "background-policy", "reset", "reclaim"]);
     wait_until("the space to be given back", || jobs() == 0);
     assert_eq!(fs::read_dir(here.join("volumes")).unwrap().count(), 1);
     daemon.stop();

@@ -85,7 +85,7 @@ fn answers(daemon: &Daemon, arguments: &[&str]) {
 fn get(daemon: &Daemon, path: &str) -> String {
     use std::io::{Read, Write};
     let mut socket = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
-    socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(common::TIMEOUT)).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap_or_else(|error| panic!("{path} is not answered: {error}"));

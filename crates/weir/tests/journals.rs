@@ -187,7 +187,11 @@ fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
     let mut daemon = with_hybrid("2");
     let mut model = Model::new(2);
     let shown = journals(&daemon);
-    assert_eq!(shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum::<u64>(), 4, "{shown:?}");
+    assert_eq!(
+        shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum::<u64>(),
+        4,
+        "{shown:?}"
+    );
     for _ in 0..5 {
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
         model.write(&mut client, 700);
@@ -447,7 +451,8 @@ fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
         daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);
         model.write(&mut client, 200);
         model.check(&daemon);
-        let replicas: u64 = journals(&daemon).iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
+        let replicas: u64 =
+            journals(&daemon).iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
         match template {
             "nvme" => wait_until("journals to be given up", || journals(&daemon).is_empty()),
             "hybrid" => assert_eq!(replicas, 2, "{:?}", journals(&daemon)),

@@ -56,7 +56,10 @@ fn replicas_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volum
     }
     daemon.create("v1", "2");
     let volume = |daemon: &Daemon, name: &str| daemon.json(&["volume", "inspect", name]);
-    assert_eq!((&volume(&daemon, "v1")["replicas"], volume(&daemon, "v1").get("placement")), (&json!(1), None));
+    assert_eq!(
+        (&volume(&daemon, "v1")["replicas"], volume(&daemon, "v1").get("placement")),
+        (&json!(1), None)
+    );
     for (name, replicas) in [("v2", 2), ("v3", 3), ("again", 2), ("long", 2)] {
         let volume = volume(&daemon, name);
         assert_eq!(volume["replicas"], replicas, "{name}");

@@ -50,13 +50,13 @@ fn count(volume: &Value, what: &str) -> u64 {
 }
 
 /// Replicas of extents that are missing or lack something.
-fn lacking(volume: &Value) -> u64 {
+fn out_of_sync(volume: &Value) -> u64 {
     count(volume, "stale") + count(volume, "missing")
 }
 
 /// True if all copies are where they should be and have everything.
 fn is_settled(volume: &Value) -> bool {
-    volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| lacking(volume) == 0)
+    volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| out_of_sync(volume) == 0)
 }
 
 fn settle(daemon: &Daemon) {
@@ -172,7 +172,7 @@ fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
     client.disconnect();
     // A daemon that is stopped knows that all this is stable everywhere.
     let daemon = daemon.stop().start(&[]);
-    assert_eq!(lacking(&inspect(&daemon)), 0);
+    assert_eq!(out_of_sync(&inspect(&daemon)), 0);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
     std::fs::rename(&here, &away).unwrap();
@@ -239,7 +239,7 @@ fn fill_up(daemon: &Daemon) {
         client.write(piece << 20, &vec![piece as u8; 1 << 20]).unwrap();
     }
     client.flush().unwrap();
-    assert!(lacking(&inspect(daemon)) > 0, "it could not take all of it");
+    assert!(out_of_sync(&inspect(daemon)) > 0, "it could not take all of it");
     std::fs::remove_file(filler).unwrap();
     settle(daemon);
     for piece in 0..24_u64 {
@@ -404,7 +404,7 @@ fn stall(daemon: &Daemon, mount: &str) {
     tool("fsfreeze", &["--freeze", mount]);
     // The first of these waits until the drive is given up.
     (0..300).for_each(|_| assert!(model.write(&mut client)));
-    assert!(lacking(&inspect(daemon)) > 0, "the copies there are out of service");
+    assert!(out_of_sync(&inspect(daemon)) > 0, "the copies there are out of service");
     model.check(&mut client);
     tool("fsfreeze", &["--unfreeze", mount]);
     settle(daemon);

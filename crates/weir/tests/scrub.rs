@@ -128,7 +128,7 @@ fn of_two_replicas_the_one_that_matches_its_checksum_is_good_and_without_one_nob
     let files = extent_files(daemon.state(), &inspect(&daemon, "vol1"), "00000000");
     let first = scrub(&daemon, "vol1");
     assert_nothing_found(&first);
-    assert!(count(&first, "sealed_bytes") >= 2 * 16 * MIB, "{first}");
+    assert!(count(&first, "checksummed_bytes") >= 2 * 16 * MIB, "{first}");
     rot(&files[0], 5);
     rot(&files[1], 100 * MIB + 8192);
     let found = scrub(&daemon, "vol1");
@@ -221,7 +221,7 @@ fn random_operations_during_scrubs_are_served_and_nothing_is_taken_for_rot() {
 fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
     let mut random = Random::seeded();
     let mut daemon = with_replicas(2, "vol1", "1");
-    let mut sealed = 0;
+    let mut checksummed = 0;
     for _ in 0..setting("WEIR_SCRUB_KILLS", 8) {
         let load = Load::start(&daemon.nbd_socket(), "vol1", random.below(3) * 16 * MIB);
         load.advances();
@@ -241,14 +241,14 @@ fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
         settle(&daemon);
         let found = scrub(&daemon, "vol1");
         assert_nothing_found(&found);
-        sealed = count(&found, "sealed_bytes");
+        checksummed = count(&found, "checksummed_bytes");
     }
-    assert!(sealed >= 16 * MIB);
+    assert!(checksummed >= 16 * MIB);
     let daemon = daemon.kill().start(&[]);
     assert_eq!(
-        count(&inspect(&daemon, "vol1")["scrub"], "sealed_bytes"),
-        sealed,
-        "what is at rest stays sealed"
+        count(&inspect(&daemon, "vol1")["scrub"], "checksummed_bytes"),
+        checksummed,
+        "what is at rest stays checksummed"
     );
     daemon.stop();
 }

@@ -152,7 +152,7 @@ fn a_volume_goes_from_template_to_template_through_kills() {
     blocks.write(&mut client);
     client.flush().unwrap();
     assert_placed(&daemon, &blocks, "nvme", &["high"; 3]);
-    let pace = format!("qos background-policy modify resynchronisation --max-throughput {SLOW}");
+    let pace = format!("qos background-policy modify resync --max-throughput {SLOW}");
     let moves: [(&str, &[&str]); 3] =
         [("hybrid", &["high", "low", "low"]), ("hdd", &["low"; 3]), ("nvme", &["high"; 3])];
     for (template, classes) in moves {
@@ -175,7 +175,7 @@ fn a_volume_goes_from_template_to_template_through_kills() {
             "{volume}"
         );
         blocks.check(&daemon);
-        daemon.ok(&words("qos background-policy reset resynchronisation"));
+        daemon.ok(&words("qos background-policy reset resync"));
         client = Client::attach(&daemon.nbd_socket(), "vol1");
         blocks.write(&mut client);
         daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);

@@ -22,7 +22,7 @@ const WAITING: usize = 12;
 /// How long the longest answer may take more than while the drive answered.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 /// How long the drive may take until a change waits for it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// What is read.
 const READS: [&str; 9] = [
     "/v1/tenants",
@@ -171,7 +171,7 @@ fn judge(answering: Longest, hanging: Longest) -> Report {
 fn wait_for_a_waiting_thread(process: u32) -> Result<()> {
     let begun = Instant::now();
     while waiting_threads(process) == 0 {
-        ensure!(begun.elapsed() < PATIENCE, "nothing waits for the drive");
+        ensure!(begun.elapsed() < TIMEOUT, "nothing waits for the drive");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -21,7 +21,7 @@ const CHUNK_STATUS: u16 = 5;
 const CONTEXT: &str = "base:allocation";
 const HOLE: u32 = 1;
 /// How long the server may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Length of the server's greeting, in bytes.
 const GREETING_BYTES: usize = 18;
 /// Fixed newstyle, no zeroes.
@@ -62,7 +62,7 @@ impl Client {
 
     fn connect(socket: &Path) -> Result<Client> {
         let mut stream = UnixStream::connect(socket).context("cannot reach the NBD server")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.read_exact(&mut [0; GREETING_BYTES])?;
         stream.write_all(&CLIENT_FLAGS.to_be_bytes())?;
         Ok(Client { stream })

@@ -13,7 +13,7 @@ use super::commands::{output_of, run};
 use crate::world::daemon::Daemon;
 
 /// How long the guest waits for something that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The daemon.
 const DAEMON: &str = "/bin/weir";
 /// Where the drive is mounted; its name is that of the folder.
@@ -169,7 +169,7 @@ pub fn attach(volume: &str) -> Result<Client> {
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !is_so()? {
-        ensure!(start.elapsed() < PATIENCE, "{what}: not so within {PATIENCE:?}");
+        ensure!(start.elapsed() < TIMEOUT, "{what}: not so within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())

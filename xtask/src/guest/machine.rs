@@ -18,7 +18,7 @@ const DISK_BYTES: u64 = 2 << 30;
 /// Number of the guest's disks: `vda`, `vdb`.
 const DISKS: usize = 2;
 /// A guest that has not ended after this long hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Lines of the console that are shown of a case that failed.
 const CONSOLE_LINES_SHOWN: usize = 40;
 
@@ -66,11 +66,11 @@ fn wait(mut child: Child) -> Result<()> {
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => bail!("qemu-system-x86_64 ended with {status}"),
-            None if start.elapsed() > PATIENCE => {
+            None if start.elapsed() > TIMEOUT => {
                 // It may have ended by itself this moment.
                 let _ = child.kill();
                 child.wait()?;
-                bail!("the guest did not end within {PATIENCE:?}");
+                bail!("the guest did not end within {TIMEOUT:?}");
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }

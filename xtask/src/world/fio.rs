@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::process::Process;
 
 /// Time for what is outstanding to complete after a load, in seconds.
-const PATIENCE_SECONDS: u64 = 180;
+const TIMEOUT_SECONDS: u64 = 180;
 
 /// What is loaded.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub struct Running {
     process: Process,
     result: PathBuf,
     logs: Vec<PathBuf>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// What a load measured.
@@ -145,9 +145,9 @@ impl Load {
         };
         let logs = (1..=self.jobs).map(|job| folder.join(format!("{}_lat.{job}.log", self.name)));
         let logs = if self.log == Log::None { Vec::new() } else { logs.collect() };
-        let patience =
-            Duration::from_secs(if self.seconds == 0 { 1800 } else { self.seconds + PATIENCE_SECONDS });
-        Ok(Running { process, result, logs, patience })
+        let timeout =
+            Duration::from_secs(if self.seconds == 0 { 1800 } else { self.seconds + TIMEOUT_SECONDS });
+        Ok(Running { process, result, logs, timeout })
     }
 
     /// Starts the load and waits for its end; fails if a request did.
@@ -223,7 +223,7 @@ impl Running {
 
     /// Asks fio to stop issuing requests now; what is outstanding still completes.
     pub fn stop(&mut self) {
-        self.patience = Duration::from_secs(PATIENCE_SECONDS);
+        self.timeout = Duration::from_secs(TIMEOUT_SECONDS);
         self.process.signal(Signal::INT);
     }
 
@@ -240,7 +240,7 @@ impl Running {
     /// Waits for the end and reads what was measured.
     pub fn finish(mut self) -> Result<Outcome> {
         // fio's exit status says too little: an interrupted load fails too. Its own error number is kept.
-        if let Err(error) = self.process.wait(self.patience)
+        if let Err(error) = self.process.wait(self.timeout)
             && std::fs::metadata(&self.result).map_or(0, |result| result.len()) == 0
         {
             return Err(error);

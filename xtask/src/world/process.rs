@@ -88,16 +88,16 @@ impl Process {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Waits for the end of the process; kills it and fails if that takes longer than `patience`.
-    pub fn wait(&mut self, patience: Duration) -> Result<()> {
+    /// Waits for the end of the process; kills it and fails if that takes longer than `timeout`.
+    pub fn wait(&mut self, timeout: Duration) -> Result<()> {
         let start = Instant::now();
         loop {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => bail!("{} ended with {status}: {}", self.name, self.output().trim()),
-                None if start.elapsed() > patience => {
+                None if start.elapsed() > timeout => {
                     self.kill();
-                    bail!("{} did not end within {patience:?}", self.name);
+                    bail!("{} did not end within {timeout:?}", self.name);
                 }
                 None => std::thread::sleep(Duration::from_millis(10)),
             }

@@ -22,7 +22,7 @@ pub(super) struct Allowance {
 
 impl Allowance {
     /// So many units were brought while the log was so full. What nobody uses gathers up to `units_max`.
-    pub fn brought(&mut self, units: u32, fullness_per_mille: u32, units_max: u32) {
+    pub fn destaged(&mut self, units: u32, fullness_per_mille: u32, units_max: u32) {
         let below = u64::from(FULL_PER_MILLE.saturating_sub(fullness_per_mille.max(SLOW_PER_MILLE)));
         let eased = MOST_PER_MILLE * below / u64::from(FULL_PER_MILLE - SLOW_PER_MILLE);
         let more = u64::from(units) * eased.max(LEAST_PER_MILLE);
@@ -49,7 +49,7 @@ mod tests {
         let mut allowance = Allowance::default();
         assert_eq!(allowance.left(SLOW_PER_MILLE - 1), u32::MAX);
         assert_eq!(allowance.left(SLOW_PER_MILLE), 0);
-        allowance.brought(10, SLOW_PER_MILLE, 1000);
+        allowance.destaged(10, SLOW_PER_MILLE, 1000);
         assert_eq!(allowance.left(SLOW_PER_MILLE), 80);
         allowance.took(50);
         assert_eq!(allowance.left(SLOW_PER_MILLE), 30);
@@ -62,7 +62,7 @@ mod tests {
         let taken_at = |fullness_per_mille| {
             let mut allowance = Allowance::default();
             // One at a time: parts of units are not lost.
-            (0..1000).for_each(|_| allowance.brought(1, fullness_per_mille, u32::MAX));
+            (0..1000).for_each(|_| allowance.destaged(1, fullness_per_mille, u32::MAX));
             allowance.left(fullness_per_mille.max(SLOW_PER_MILLE))
         };
         assert_eq!([0, 750, 850, 925, 950, 1000].map(taken_at), [8000, 8000, 4000, 1000, 500, 500]);
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_nobody_uses_does_not_gather_for_ever() {
         let mut allowance = Allowance::default();
-        (0..100).for_each(|_| allowance.brought(u32::MAX, 800, 34));
+        (0..100).for_each(|_| allowance.destaged(u32::MAX, 800, 34));
         assert_eq!(allowance.left(800), 34);
     }
 }

@@ -72,7 +72,7 @@ pub(super) struct Destage {
     cursor: usize,
     /// What its records have in the log, of blocks or of entries, whichever is more; and how much of it counts as brought.
     units: u32,
-    brought_units: u32,
+    destaged_units: u32,
     operations: [Option<Operation>; JOURNAL_DESTAGES_MAX],
     /// Files that were written and not yet synced; sorted, each once, when all is written.
     files: Vec<FileId>,
@@ -95,7 +95,7 @@ impl Destage {
             ranges: Vec::new(),
             cursor: 0,
             units: 0,
-            brought_units: 0,
+            destaged_units: 0,
             operations: [None; JOURNAL_DESTAGES_MAX],
             files: Vec::new(),
             syncing: Vec::new(),
@@ -187,7 +187,7 @@ impl Journal {
         let blocks = self.log.blocks_between(self.log.first() - 1, through);
         let destage = &mut self.destage;
         (destage.through, destage.entries) = (through, entries);
-        (destage.units, destage.brought_units) = (blocks.max(entries as u32), 0);
+        (destage.units, destage.destaged_units) = (blocks.max(entries as u32), 0);
         self.line_batch_up();
     }
 
@@ -201,7 +201,7 @@ impl Journal {
     }
 
     /// Begins anew with what was written to a file.
-    pub(super) fn doubt_brought(&mut self, file: FileId) {
+    pub(super) fn doubt_destaged(&mut self, file: FileId) {
         self.index.doubt(file, self.destage.dropping_through());
         if matches!(self.destage.stage, Stage::Writing | Stage::Syncing) {
             self.destage.doubt(file);
@@ -219,7 +219,7 @@ impl Journal {
                 self.destage.cursor += 1;
                 continue;
             };
-            if !self.may_bring(&run.span) {
+            if !self.may_destage(&run.span) {
                 return;
             }
             let (block, end) = (run.span.end(), range.end());
@@ -236,7 +236,7 @@ impl Journal {
             // Some come twice if a file was suspended meanwhile.
             self.destage.files.sort_unstable();
             self.destage.files.dedup();
-            self.take_in_for_what_was_brought();
+            self.allow_for_destaged();
         }
     }
 
@@ -251,12 +251,12 @@ impl Journal {
 
     /// False if a run has to wait: for whatever else is under way on the slow file in the same place, or for
     /// its file to be forgotten because it has failed, or to be resumed. All of these end with an event.
-    fn may_bring(&self, span: &Span) -> bool {
+    fn may_destage(&self, span: &Span) -> bool {
         let state = self.files.get(span.file);
         let is_open = state.standing == Standing::Open && !state.is_suspended;
-        let is_brought = self.destage.operations.iter().flatten().any(|other| other.span.overlaps(span));
+        let is_destaged = self.destage.operations.iter().flatten().any(|other| other.span.overlaps(span));
         let is_written = self.passing_by.iter().any(|other| other.span.overlaps(span));
-        is_open && !is_brought && !is_written
+        is_open && !is_destaged && !is_written
     }
 
     fn begin_operation(&mut self, run: Run, actions: &mut Vec<Action>) {
@@ -337,7 +337,7 @@ impl Journal {
             }
             Ok(()) => {
                 self.index.advance(span, State::Destaging, State::Destaged);
-                self.take_in_for_what_was_brought();
+                self.allow_for_destaged();
             }
             Err(DestageFault::Journal) => return self.fail(actions),
             Err(DestageFault::Slow(_)) => {
@@ -352,15 +352,15 @@ impl Journal {
     }
 
     /// Lets a nearly full log take in as much as has been brought of the batch since this was done last.
-    fn take_in_for_what_was_brought(&mut self) {
+    fn allow_for_destaged(&mut self) {
         let destage = &mut self.destage;
         let done = destage.cursor.saturating_sub(destage.under_way()) as u64;
         let of = destage.ranges.len().max(1) as u64;
-        let brought_units = (u64::from(destage.units) * done / of) as u32;
-        let more = brought_units.saturating_sub(destage.brought_units);
-        destage.brought_units += more;
+        let destaged_units = (u64::from(destage.units) * done / of) as u32;
+        let more = destaged_units.saturating_sub(destage.destaged_units);
+        destage.destaged_units += more;
         let units_max = 2 * self.geometry.record_blocks_max();
-        self.allowance.brought(more, self.log.fullness_per_mille(), units_max);
+        self.allowance.destaged(more, self.log.fullness_per_mille(), units_max);
     }
 
     /// Begins syncs of the batch's files, until enough are under way.

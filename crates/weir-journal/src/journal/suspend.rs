@@ -20,7 +20,7 @@ impl Journal {
             return;
         }
         self.files.get_mut(file).suspend();
-        self.doubt_brought(file);
+        self.doubt_destaged(file);
         self.finish_syncs(actions);
         self.pump(actions);
     }

@@ -50,7 +50,10 @@ impl World {
             self.slow[file].history.write_began(block, stamp, self.now);
         }
         let is_large = stamp > 0 && request.length >= JOURNAL_BYPASS_BYTES;
-        if self.settings.sabotage == Sabotage::PassesByRecords && is_large && !self.slow[file].is_condemned {
+        if self.settings.sabotage == Sabotage::PassesByRecords
+            && is_large
+            && !self.slow[file].is_pending_deletion
+        {
             let (block, blocks) = (request.offset / BLOCK, request.length / BLOCK);
             blocks_of(&request).for_each(|block| self.slow[file].file.write(block as u32, stamp, false));
             self.note(&(block, blocks));
@@ -141,7 +144,7 @@ impl World {
     /// A read has all its parts.
     pub(super) fn check_read(&mut self, read: &Read) -> Result<(), String> {
         let slow = &self.slow[read.file];
-        if slow.incarnation != read.incarnation || slow.is_condemned || slow.has_failed {
+        if slow.incarnation != read.incarnation || slow.is_pending_deletion || slow.has_failed {
             return Ok(());
         }
         self.report.acknowledged += 1;
@@ -183,7 +186,7 @@ impl World {
         let slow = &self.slow[file];
         let has_reason = match fault {
             Fault::Journal => self.has_journal_failed,
-            Fault::File => slow.has_failed || slow.is_condemned,
+            Fault::File => slow.has_failed || slow.is_pending_deletion,
             Fault::Slow(_) => self.settings.slow_faults_per_ten_thousand > 0,
         };
         if has_reason {

@@ -36,7 +36,7 @@ impl World {
         self.check_after_crash(is_power_cut)?;
         self.slow.iter_mut().for_each(|slow| slow.has_failed = false);
         for index in 0..self.slow.len() {
-            if self.slow[index].is_condemned {
+            if self.slow[index].is_pending_deletion {
                 self.forget(index)?;
             }
         }
@@ -100,7 +100,7 @@ impl World {
 
     fn check_after_crash(&mut self, is_power_cut: bool) -> Result<(), String> {
         for index in 0..self.slow.len() {
-            if self.slow[index].is_condemned {
+            if self.slow[index].is_pending_deletion {
                 continue;
             }
             let stamps = self.read_all(index)?;

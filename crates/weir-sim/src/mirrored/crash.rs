@@ -40,9 +40,9 @@ impl World {
                 Pending::Failure(_) | Pending::Record { .. } | Pending::Metadata { .. } => {
                     self.write_metadata_or_not(pending)
                 }
-                Pending::Keep(extent, work) => self.keep_in_part(extent, *work),
+                Pending::ChecksumWork(extent, work) => self.keep_in_part(extent, *work),
                 Pending::Journal(work) => self.end_journal_work(work),
-                Pending::Action(..) | Pending::Sync(..) | Pending::BeginCapture | Pending::Capture(_) => {}
+                Pending::Action(..) | Pending::Sync(..) | Pending::BeginSnapshot | Pending::Snapshot(_) => {}
             }
         }
         self.in_flight.clear();
@@ -52,7 +52,7 @@ impl World {
         self.asked.clear();
         self.agenda = Agenda::default();
         self.flushes.clear();
-        self.capturing = None;
+        self.snapshot = None;
         self.is_resizing = false;
         self.control.restart();
         let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
@@ -84,7 +84,7 @@ impl World {
             return self.crash();
         }
         self.leave_rot_alone();
-        self.find_seals();
+        self.find_checksums();
         let mut effects = Vec::new();
         self.mirror.begin(&mut effects);
         self.take(effects)?;
@@ -99,7 +99,7 @@ impl World {
     fn forget_what_failed(&mut self) {
         self.record_failed.clear();
         self.doubtful_until = 0;
-        self.fell.clear();
+        self.replica_failed.clear();
         self.metadata_failed.clear();
         self.unknown.clear();
         self.differing.clear();

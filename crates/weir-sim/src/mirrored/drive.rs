@@ -6,7 +6,7 @@ use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 use weir_volume::zeroing::{Filesystem, Next, Step};
 use weir_volume::{AllocationMap, Fault};
 
-use super::rest::SumsFile;
+use super::checksums::ChecksumFile;
 use super::{Abilities, Sabotage, World};
 use crate::disk::File;
 use crate::transfer;
@@ -16,7 +16,7 @@ use crate::transfer;
 pub(super) struct Drive {
     pub files: Vec<File>,
     pub all_metadata: Vec<Option<ReplicaMetadata>>,
-    pub sums: Vec<SumsFile>,
+    pub block_checksums: Vec<ChecksumFile>,
     /// What is known of its filesystem.
     pub filesystem: Filesystem,
     /// Which extents' files there are.

@@ -51,7 +51,7 @@ impl World {
         let is_left = |slot: &usize| {
             replica_states[*slot] == ReplicaState::InSync
                 && self.is_well(*slot)
-                && !self.fell.contains(&(*slot, extent))
+                && !self.replica_failed.contains(&(*slot, extent))
         };
         let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
         let since = flying.began.max(flying.failed_at);

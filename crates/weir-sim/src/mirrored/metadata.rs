@@ -274,12 +274,12 @@ impl World {
         if let Some(extent) = failed.iter().find(served) {
             return Err(format!("extent {extent} is served though its last copy failed before the start"));
         }
-        let marked = (0..).zip(self.record.found()).filter(|(_, epoch_record)| epoch_record.is_failed);
-        let marked: Vec<u32> = marked.map(|(extent, _)| extent).collect();
-        for extent in &marked {
+        let dirty = (0..).zip(self.record.found()).filter(|(_, epoch_record)| epoch_record.is_failed);
+        let dirty: Vec<u32> = dirty.map(|(extent, _)| extent).collect();
+        for extent in &dirty {
             epoch_record::accept(&mut self.record, *extent).expect("nothing fails after a start");
         }
-        Ok(!marked.is_empty())
+        Ok(!dirty.is_empty())
     }
 
     /// A drive answers whether it has replica metadata.
@@ -294,7 +294,7 @@ impl World {
         let fault = if drive.is_broken { Some(MetadataFault::Broken) } else { drive.metadata_fault };
         let is_torn = fault == Some(MetadataFault::Broken) && !drive.is_broken && self.random.chance(1, 2);
         self.note_doubtful(slot, extent, fault.is_some());
-        let is_lied_about = self.settings.sabotage == Sabotage::NotesLate && self.random.chance(1, 2);
+        let is_lied_about = self.settings.sabotage == Sabotage::MetadataLate && self.random.chance(1, 2);
         if (fault.is_none() || is_torn) && !is_lied_about {
             self.drives[slot].all_metadata[extent as usize] = Some(ReplicaMetadata::clone(metadata));
         }

@@ -7,7 +7,7 @@
 use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaState, ReplicaStates, Slots};
 
-use super::rest::SumsFile;
+use super::checksums::ChecksumFile;
 use super::{Drive, Sabotage, Settings, World};
 use crate::disk::File;
 use crate::requests::EXTENTS;
@@ -181,7 +181,7 @@ impl World {
     /// Begins what is to be done next for an extent.
     fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
         // What is captured is read from the files of copies as they are.
-        if self.mirror.is_capturing() {
+        if self.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
         self.cut_out_strays(extent);
@@ -248,7 +248,10 @@ impl World {
     }
 
     fn begin_adding(&mut self, extent: u32, slot: usize) -> Result<(), String> {
-        if self.mirror.is_capturing() || self.touches(extent, slot) || !self.mirror.can_add(extent, slot) {
+        if self.mirror.has_snapshot_in_progress()
+            || self.touches(extent, slot)
+            || !self.mirror.can_add(extent, slot)
+        {
             self.give_back(extent, slot);
             self.control.doing = None;
             return Ok(());
@@ -293,7 +296,7 @@ impl World {
             return;
         }
         drive.files[index] = File::default();
-        drive.sums[index] = SumsFile::default();
+        drive.block_checksums[index] = ChecksumFile::default();
         drive.all_metadata[index] = None;
         drive.is_made[index] = false;
     }

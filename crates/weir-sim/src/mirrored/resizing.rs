@@ -37,7 +37,7 @@ impl World {
     /// Without one of its drives, or where nothing can be recorded, a volume keeps its size.
     fn can_be_resized(&self) -> bool {
         let is_well = |slot: usize| self.reachable[slot] && !self.drives[slot].is_away();
-        (0..REPLICAS_MAX).all(is_well) && self.record.is_well() && self.capturing.is_none()
+        (0..REPLICAS_MAX).all(is_well) && self.record.is_well() && self.snapshot.is_none()
     }
 
     fn is_quiet(&self) -> bool {
@@ -58,7 +58,7 @@ impl World {
         // What drives still carry out goes to files that have no name any more.
         self.orphans.retain(|orphan| orphan.extent != LAST);
         self.drives.iter_mut().for_each(|drive| _ = drive.doubtful.remove(&LAST));
-        self.fell.retain(|(_, extent)| *extent != LAST);
+        self.replica_failed.retain(|(_, extent)| *extent != LAST);
         self.older_in_sync.retain(|(_, extent)| *extent != LAST);
         self.unknown.retain(|(_, extent)| *extent != LAST);
         self.metadata_failed.retain(|(_, extent)| *extent != LAST);
@@ -83,7 +83,7 @@ impl World {
             if self.settings.sabotage != Sabotage::GrowsOverOldFiles {
                 drive.files[LAST as usize] = File::default();
             }
-            drive.sums[LAST as usize] = Default::default();
+            drive.block_checksums[LAST as usize] = Default::default();
             drive.all_metadata[LAST as usize] = Some(metadata.clone());
         }
         let new = EpochRecord { reserved: epoch, known: epoch, is_failed: false };

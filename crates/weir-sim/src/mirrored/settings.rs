@@ -21,19 +21,19 @@ pub enum Sabotage {
     #[default]
     None,
     /// An account is said to be written and is not, now and then.
-    NotesLate,
+    MetadataLate,
     /// One region in some is said to be copied and is not.
     SkipsRegions,
     /// Reads are made from stale copies now and then.
     ReadsStale,
     /// A change begins before the seal of what it changes is durably broken.
-    SealsStay,
+    ChecksumsStayValid,
     /// A section is sealed though something in it changed.
-    SealsChanged,
+    ChecksumsChanged,
     /// A good copy is given what a bad one has.
     MendsFromBad,
     /// Changes are let go before what they change is captured.
-    CapturesLate,
+    SnapshotsLate,
     /// A copy is taken back while what was given up there may still be carried out.
     TakesBackEarly,
     /// A start does not wait for what was asked of drives before it.
@@ -114,7 +114,7 @@ pub struct Settings {
     /// Of 10 000 steps, in how many an extent goes and another one comes in its place.
     pub resizes_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a capture is begun.
-    pub captures_per_mille: u64,
+    pub snapshots_per_mille: u64,
     /// Of 1000 steps, in how many something is scrubbed.
     pub scrubs_per_mille: u64,
     /// What becomes of what rests.
@@ -168,7 +168,7 @@ impl Settings {
             moves_per_mille: 0,
             is_moved: false,
             resizes_per_ten_thousand: 0,
-            captures_per_mille: 0,
+            snapshots_per_mille: 0,
             scrubs_per_mille: 0,
             rot: Rot::None,
             abilities: [Abilities::ALL; REPLICAS_MAX],
@@ -196,9 +196,9 @@ impl Settings {
     }
 
     /// Everything that can happen but rot, while the volume is captured again and again, and scrubbed.
-    pub fn captured(seed: u64) -> Settings {
+    pub fn snapshotted(seed: u64) -> Settings {
         let scrubs_per_mille = if seed.is_multiple_of(2) { 0 } else { 100 };
-        Settings { captures_per_mille: 8, scrubs_per_mille, ..Settings::all_at_once(seed) }
+        Settings { snapshots_per_mille: 8, scrubs_per_mille, ..Settings::all_at_once(seed) }
     }
 
     /// Everything that can happen but rot, and drives that do not answer; in some the volume is captured and scrubbed. Power
@@ -206,7 +206,7 @@ impl Settings {
     /// a drive carries out the orphaned writes.
     pub fn stalled(seed: u64) -> Settings {
         let base =
-            if seed.is_multiple_of(2) { Settings::all_at_once(seed) } else { Settings::captured(seed) };
+            if seed.is_multiple_of(2) { Settings::all_at_once(seed) } else { Settings::snapshotted(seed) };
         Settings {
             stalls_per_ten_thousand: 25,
             breaks_per_ten_thousand: 5,
@@ -234,7 +234,7 @@ impl Settings {
                 ..Settings::quiet(seed)
             },
             1 => Settings::scrubbed(seed),
-            2 => Settings::captured(seed),
+            2 => Settings::snapshotted(seed),
             _ => Settings::stalled(seed),
         };
         let replicas = 1 + (seed / 4 % 3) as usize;
@@ -316,7 +316,7 @@ impl Settings {
         match seed % 4 {
             0 => Settings::quiet(seed),
             1 => Settings::scrubbed(seed),
-            2 => Settings::captured(seed),
+            2 => Settings::snapshotted(seed),
             _ => Settings::moved(seed),
         }
     }
@@ -359,11 +359,11 @@ pub struct Report {
     /// Changes of standings.
     pub replica_states: u64,
     /// Captures that came to their end.
-    pub captures: u64,
+    pub snapshots: u64,
     /// Writes of metadata that no copy in sync could take.
     pub metadata_refused: u64,
     /// Writes of seals that no copy in sync could take.
-    pub seals_refused: u64,
+    pub headers_refused: u64,
     /// Copies that control added or gave up.
     pub moves: u64,
     /// Answers that could be taken for more than they said.
@@ -375,9 +375,9 @@ pub struct Report {
     /// Sections that were scrubbed, or given up.
     pub sections_scrubbed: u64,
     /// Sections that were sealed after that.
-    pub sections_sealed: u64,
+    pub sections_validated: u64,
     /// Copies that lost with a write journal, or by what it held, what was acknowledged.
-    pub spent: u64,
+    pub invalidated: u64,
     /// Write journals that failed.
     pub journals_failed: u64,
     /// Pieces that a write journal brought to files behind it.

@@ -2,7 +2,7 @@
 //! the data plane does it; they may still carry it out at any later time, or never.
 
 use weir_types::bounds::REPLICAS_MAX;
-use weir_volume::mirror::{Answer, Keep, ReplicaMetadata, ReplicaState, Slots};
+use weir_volume::mirror::{Answer, ChecksumWork, ReplicaMetadata, ReplicaState, Slots};
 use weir_volume::{Action, Fault};
 
 use super::{Pending, Sabotage, World};
@@ -31,9 +31,9 @@ impl Pending {
             Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
             Pending::Sync(slot, (extent, _), _) => Some((*extent, std::iter::once(*slot).collect())),
             Pending::Metadata { slot, extent, .. } => Some((*extent, std::iter::once(*slot).collect())),
-            Pending::Keep(extent, work) => Some((*extent, slots_of(work))),
-            Pending::Capture(piece) => Some((piece.extent, piece.slots)),
-            Pending::BeginCapture | Pending::Failure(_) | Pending::Record { .. } | Pending::Journal(_) => {
+            Pending::ChecksumWork(extent, work) => Some((*extent, slots_of(work))),
+            Pending::Snapshot(piece) => Some((piece.extent, piece.slots)),
+            Pending::BeginSnapshot | Pending::Failure(_) | Pending::Record { .. } | Pending::Journal(_) => {
                 None
             }
         }
@@ -45,10 +45,12 @@ impl Pending {
     }
 }
 
-fn slots_of(work: &Keep) -> Slots {
+fn slots_of(work: &ChecksumWork) -> Slots {
     match work {
-        Keep::Load { slots, .. } | Keep::Store { slots, .. } => *slots,
-        Keep::Seal(seals) => (0..REPLICAS_MAX).filter(|slot| seals[*slot].is_some()).collect(),
+        ChecksumWork::Load { slots, .. } | ChecksumWork::Store { slots, .. } => *slots,
+        ChecksumWork::WriteHeaders(headers) => {
+            (0..REPLICAS_MAX).filter(|slot| headers[*slot].is_some()).collect()
+        }
     }
 }
 
@@ -100,9 +102,9 @@ impl World {
                 Pending::Failure(of)
                 | Pending::Record { extent: of, .. }
                 | Pending::Metadata { extent: of, .. }
-                | Pending::Keep(of, _) => *of == extent,
-                Pending::BeginCapture | Pending::Journal(_) => false,
-                Pending::Capture(piece) => piece.extent == extent && piece.slots.contains(slot),
+                | Pending::ChecksumWork(of, _) => *of == extent,
+                Pending::BeginSnapshot | Pending::Journal(_) => false,
+                Pending::Snapshot(piece) => piece.extent == extent && piece.slots.contains(slot),
             })
     }
 
@@ -136,8 +138,10 @@ impl World {
             Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
             // That is for `MetadataWrites` to say.
             Pending::Metadata { .. } | Pending::Failure(_) | Pending::Record { .. } => false,
-            Pending::Keep(_, work) => !matches!(**work, Keep::Seal(_)) || slots.iter().any(has_it),
-            Pending::Capture(_) | Pending::BeginCapture => true,
+            Pending::ChecksumWork(_, work) => {
+                !matches!(**work, ChecksumWork::WriteHeaders(_)) || slots.iter().any(has_it)
+            }
+            Pending::Snapshot(_) | Pending::BeginSnapshot => true,
             Pending::Journal(_) => false,
         }
     }
@@ -250,8 +254,8 @@ impl World {
             Pending::Metadata { metadata, .. } => {
                 self.drives[slot].all_metadata[extent as usize] = Some(ReplicaMetadata::clone(&metadata));
             }
-            Pending::Keep(_, work) => self.keep_late(slot, extent, *work),
-            Pending::Capture(_) | Pending::BeginCapture | Pending::Failure(_) => {}
+            Pending::ChecksumWork(_, work) => self.keep_late(slot, extent, *work),
+            Pending::Snapshot(_) | Pending::BeginSnapshot | Pending::Failure(_) => {}
             Pending::Record { .. } | Pending::Journal(_) => {}
         }
     }
@@ -273,12 +277,12 @@ impl World {
         }
     }
 
-    fn keep_late(&mut self, slot: usize, extent: u32, work: Keep) {
-        let file = &mut self.drives[slot].sums[extent as usize];
+    fn keep_late(&mut self, slot: usize, extent: u32, work: ChecksumWork) {
+        let file = &mut self.drives[slot].block_checksums[extent as usize];
         match work {
-            Keep::Load { .. } => {}
-            Keep::Store { section, sums, .. } => file.store(section, sums),
-            Keep::Seal(seals) => file.say(seals[slot].clone()),
+            ChecksumWork::Load { .. } => {}
+            ChecksumWork::Store { section, block_checksums, .. } => file.store(section, block_checksums),
+            ChecksumWork::WriteHeaders(headers) => file.say(headers[slot].clone()),
         }
     }
 }

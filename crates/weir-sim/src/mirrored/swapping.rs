@@ -5,7 +5,7 @@ use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::{ReplicaMetadata, ReplicaState};
 
 use super::World;
-use super::rest::SumsFile;
+use super::checksums::ChecksumFile;
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
@@ -17,7 +17,7 @@ const PAUSE_STEPS: u32 = 200;
 pub(super) struct OlderState {
     file: File,
     metadata: ReplicaMetadata,
-    sums: SumsFile,
+    block_checksums: ChecksumFile,
 }
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
         Ok(())
     }
 
-    /// Answers everything, resynchronises replicas, and takes regions out of the metadata that all of them have.
+    /// Answers everything, resyncs replicas, and takes regions out of the metadata that all of them have.
     fn pause(&mut self) -> Result<(), String> {
         self.settle()?;
         for _ in 0..PAUSE_STEPS {
@@ -73,8 +73,8 @@ impl World {
         }
         let (drive, index) = (&self.drives[slot], extent as usize);
         if let Some(metadata) = drive.all_metadata[index].clone().filter(|_| drive.is_made[index]) {
-            let (file, sums) = (drive.files[index].clone(), drive.sums[index].clone());
-            self.older.insert((slot, extent), OlderState { file, metadata, sums });
+            let (file, block_checksums) = (drive.files[index].clone(), drive.block_checksums[index].clone());
+            self.older.insert((slot, extent), OlderState { file, metadata, block_checksums });
         }
     }
 
@@ -87,13 +87,13 @@ impl World {
     pub(super) fn take_back(&mut self, slot: usize) -> Result<(), String> {
         self.drives[slot].is_broken = false;
         let mut effects = Vec::new();
-        if self.mirror.is_capturing() {
+        if self.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
         for extent in 0..EXTENTS {
             self.swap_for_older(extent, slot);
             let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
-            if !is_known || self.has_orphans(extent, slot) || !self.can_sit((slot, extent)) {
+            if !is_known || self.has_orphans(extent, slot) || !self.can_attach((slot, extent)) {
                 continue;
             }
             // One that never got metadata is made anew, and lacks everything.
@@ -101,10 +101,10 @@ impl World {
             let is_foreign = self.mirror.is_foreign(extent, slot, &found);
             if self.mirror.rejoin(extent, slot, &found, &mut effects) {
                 self.drives[slot].files[extent as usize].crash(&mut self.random);
-                self.sit_down((slot, extent));
+                self.attach_at((slot, extent));
                 self.resume_journaled((slot, extent))?;
                 self.report.swapped += u64::from(is_foreign);
-                self.fell.remove(&(slot, extent));
+                self.replica_failed.remove(&(slot, extent));
                 self.unknown.remove(&(slot, extent));
             }
         }
@@ -120,10 +120,11 @@ impl World {
         if !self.random.chance(self.settings.swaps_per_mille, 1000) {
             return;
         }
-        if let Some(OlderState { file, metadata, sums }) = self.older.get(&(slot, extent)).cloned() {
+        if let Some(OlderState { file, metadata, block_checksums }) = self.older.get(&(slot, extent)).cloned()
+        {
             let (drive, index) = (&mut self.drives[slot], extent as usize);
             drive.files[index] = file;
-            (drive.all_metadata[index], drive.sums[index]) = (Some(metadata), sums);
+            (drive.all_metadata[index], drive.block_checksums[index]) = (Some(metadata), block_checksums);
             if self.stands[index][slot] == ReplicaState::InSync {
                 self.older_in_sync.insert((slot, extent));
             }

@@ -122,16 +122,16 @@ pub fn check_claims(plan: &Plan, history: &History) -> Result<(), String> {
             starts.iter().filter(|at_ns| range.contains(at_ns)).count() as f64
         };
         let floor = node.terms.floor.iops.unwrap_or(0) as f64;
-        let patience_ns = (4e9 / entitled[leaf].max(1e-3)) as u64 + WINDOW_NS;
+        let timeout_ns = (4e9 / entitled[leaf].max(1e-3)) as u64 + WINDOW_NS;
         for from_ns in windows(plan, leaf) {
             let (got, due) = (within(from_ns, WINDOW_NS), floor * WINDOW_NS as f64 / 1e9);
             if got < due * 0.99 - 4.0 {
                 return Err(format!("leaf {leaf} got {got} of {due} that were due from {from_ns} on"));
             }
             let may_starve =
-                from_ns + patience_ns > plan.duration_ns || !is_active(plan, leaf, from_ns + patience_ns);
-            if !may_starve && within(from_ns, patience_ns) == 0.0 {
-                return Err(format!("leaf {leaf} got nothing for {patience_ns} ns from {from_ns} on"));
+                from_ns + timeout_ns > plan.duration_ns || !is_active(plan, leaf, from_ns + timeout_ns);
+            if !may_starve && within(from_ns, timeout_ns) == 0.0 {
+                return Err(format!("leaf {leaf} got nothing for {timeout_ns} ns from {from_ns} on"));
             }
         }
     }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use weir_types::bounds::REPLICAS_MAX;
 
 use super::MirrorId;
+use super::checksum_state::ExtentChecksums;
 use super::recovered_extent::{RecoveredExtent, ReplicaMetadata, ReplicaState};
 use super::regions::{RegionSet, regions_of};
-use super::seals::ExtentSeals;
 use crate::action::Request;
 use crate::geometry::covering_blocks;
 
@@ -154,7 +154,7 @@ pub(super) struct MirroredExtent {
     /// Marked regions that were changed since some were last looked for that could leave the account.
     pub recent: RegionSet,
     /// What is said of it at rest; `None` if it was never scrubbed.
-    pub seals: Option<Box<ExtentSeals>>,
+    pub checksums: Option<Box<ExtentChecksums>>,
 }
 
 impl MirroredExtent {
@@ -189,19 +189,19 @@ impl MirroredExtent {
             reads_waiting: Vec::new(),
             changed: None,
             recent: RegionSet::default(),
-            seals: None,
+            checksums: None,
         };
         if !is_confirmed {
             extent.new_epoch();
         }
         // Those whose metadata is the newest have the word.
         lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
-        let marked = extent.wanted.marked.clone();
+        let dirty = extent.wanted.dirty.clone();
         let first = extent.in_sync().first();
-        for slot in (0..REPLICAS_MAX).filter(|slot| !marked.is_empty() && Some(*slot) != first) {
+        for slot in (0..REPLICAS_MAX).filter(|slot| !dirty.is_empty() && Some(*slot) != first) {
             extent.degrade(slot);
             if extent.wanted.replica_states[slot] == ReplicaState::Stale {
-                extent.wanted.lacking[slot].add(&marked);
+                extent.wanted.out_of_sync[slot].add(&dirty);
             }
         }
         extent
@@ -214,7 +214,7 @@ impl MirroredExtent {
         }
         self.degrade(slot);
         if self.wanted.replica_states[slot] == ReplicaState::Stale {
-            self.wanted.lacking[slot].add(regions);
+            self.wanted.out_of_sync[slot].add(regions);
         }
     }
 
@@ -228,7 +228,7 @@ impl MirroredExtent {
     pub fn is_alone(&self) -> bool {
         let replicas =
             self.wanted.replica_states.iter().filter(|replica_state| **replica_state != ReplicaState::Absent);
-        replicas.count() == 1 && self.wanted.marked.is_empty() && self.wanted == self.recorded
+        replicas.count() == 1 && self.wanted.dirty.is_empty() && self.wanted == self.recorded
     }
 
     /// Copies that have everything and can be reached.
@@ -246,7 +246,7 @@ impl MirroredExtent {
     /// True if a range must not be read yet: copies may differ there, and it is not recorded whose word counts.
     pub fn is_open(&self, request: &Request) -> bool {
         let mut regions = regions_of(request.offset, request.length);
-        !self.is_recorded() && regions.any(|region| self.wanted.marked.contains(region))
+        !self.is_recorded() && regions.any(|region| self.wanted.dirty.contains(region))
     }
 
     /// A change failed that was not promised, and replicas may differ for it: of each region the first is authoritative that
@@ -279,9 +279,9 @@ impl MirroredExtent {
 
     /// True if a stale copy has a range as those in sync do.
     fn has(&self, slot: usize, request: &Request) -> bool {
-        let (lacking, caught_up) = (&self.wanted.lacking[slot], &self.caught_up[slot]);
+        let (out_of_sync, caught_up) = (&self.wanted.out_of_sync[slot], &self.caught_up[slot]);
         let mut regions = regions_of(request.offset, request.length);
-        regions.all(|region| !lacking.contains(region) || caught_up.contains(region))
+        regions.all(|region| !out_of_sync.contains(region) || caught_up.contains(region))
     }
 
     /// Copies that a change of a range has to reach, or can.
@@ -298,26 +298,26 @@ impl MirroredExtent {
             }
         }
         for region in regions_of(request.offset, request.length) {
-            self.mark_region(region);
+            self.mark_region_dirty(region);
             if let Some(changed) = &mut self.changed {
                 changed.insert(region);
             }
         }
-        self.is_marked(request)
+        self.is_dirty(request)
     }
 
     /// Marks a region, and once there is another one marked beside it the whole group of both: each mark costs a durable
     /// writing that a change waits for, and whoever writes in two regions of a group writes in more of them soon. After a
     /// crash the group is copied for it. While anything in it is changed it stays, but for what was about to leave.
-    fn mark_region(&mut self, region: u32) {
-        let is_new = self.wanted.marked.insert(region);
-        if self.wanted.marked.count_in_group(region) == 1 {
+    fn mark_region_dirty(&mut self, region: u32) {
+        let is_new = self.wanted.dirty.insert(region);
+        if self.wanted.dirty.count_in_group(region) == 1 {
             self.recent.insert(region);
             return;
         }
         self.recent.insert_group(region);
         if is_new {
-            self.wanted.marked.insert_group(region);
+            self.wanted.dirty.insert_group(region);
         }
     }
 
@@ -327,16 +327,16 @@ impl MirroredExtent {
             return;
         }
         for region in regions_of(request.offset, request.length) {
-            self.wanted.lacking[slot].insert(region);
+            self.wanted.out_of_sync[slot].insert(region);
             self.caught_up[slot].remove(region);
         }
         self.versions[slot] += 1;
     }
 
     /// True if a change is in the account durably, and nothing is under way that takes it out.
-    pub fn is_marked(&self, request: &Request) -> bool {
+    pub fn is_dirty(&self, request: &Request) -> bool {
         let losers = Slots::ALL.without(self.targets(request));
-        self.all_metadata().all(|metadata| contains(&metadata.marked, request))
+        self.all_metadata().all(|metadata| contains(&metadata.dirty, request))
             && self.is_lost_to(losers, request)
     }
 
@@ -345,7 +345,7 @@ impl MirroredExtent {
     pub fn is_lost_to(&self, slots: Slots, request: &Request) -> bool {
         let mut stale = slots.iter().filter(|slot| self.wanted.replica_states[*slot] == ReplicaState::Stale);
         let is_known =
-            |slot: usize| self.all_metadata().all(|metadata| contains(&metadata.lacking[slot], request));
+            |slot: usize| self.all_metadata().all(|metadata| contains(&metadata.out_of_sync[slot], request));
         stale.all(is_known) && self.is_recorded()
     }
 
@@ -368,19 +368,19 @@ impl MirroredExtent {
         let has_other = self.in_sync().has_other(slot);
         if self.wanted.replica_states[slot] == ReplicaState::InSync && has_other {
             self.stand(slot, ReplicaState::Stale);
-            self.wanted.lacking[slot] = self.wanted.marked.clone();
+            self.wanted.out_of_sync[slot] = self.wanted.dirty.clone();
         }
     }
 
     /// A copy cannot be reached any more.
     pub fn fall(&mut self, slot: usize) {
         self.is_there[slot] = false;
-        self.seals.iter_mut().for_each(|seals| seals.lose(slot));
+        self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
         self.caught_up[slot] = RegionSet::default();
         self.versions[slot] += 1;
         if self.wanted.replica_states[slot] == ReplicaState::Stale {
-            let marked = self.wanted.marked.clone();
-            self.wanted.lacking[slot].add(&marked);
+            let dirty = self.wanted.dirty.clone();
+            self.wanted.out_of_sync[slot].add(&dirty);
         }
         self.degrade(slot);
         self.choose_authoritative();
@@ -389,7 +389,7 @@ impl MirroredExtent {
     /// A copy can be reached again. It gets the account, which it may have missed.
     pub fn rejoin(&mut self, slot: usize) {
         self.is_there[slot] = true;
-        self.seals.get_or_insert_default().distrust(slot);
+        self.checksums.get_or_insert_default().distrust(slot);
         self.versions[slot] += 1;
         self.incarnations[slot] += 1;
         self.new_epoch();
@@ -402,9 +402,9 @@ impl MirroredExtent {
     /// Gives a copy another standing.
     pub fn stand(&mut self, slot: usize, replica_state: ReplicaState) {
         self.wanted.replica_states[slot] = replica_state;
-        self.seals.iter_mut().for_each(|seals| seals.lose(slot));
+        self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
         self.new_epoch();
-        self.wanted.lacking[slot] = RegionSet::default();
+        self.wanted.out_of_sync[slot] = RegionSet::default();
         self.behind[slot] = RegionSet::default();
         self.caught_up[slot] = RegionSet::default();
         self.versions[slot] += 1;
@@ -432,7 +432,7 @@ impl MirroredExtent {
     pub fn lacks(&self, slot: usize) -> RegionSet {
         let mut lacks = match self.wanted.replica_states[slot] {
             ReplicaState::InSync => return self.behind[slot].clone(),
-            ReplicaState::Stale => self.wanted.lacking[slot].clone(),
+            ReplicaState::Stale => self.wanted.out_of_sync[slot].clone(),
             ReplicaState::Absent => return RegionSet::default(),
         };
         lacks.subtract(&self.caught_up[slot]);
@@ -452,7 +452,7 @@ impl MirroredExtent {
     /// Regions in which copies in sync do not differ, as far as nothing changes them: once that is stable they can
     /// leave the account.
     pub fn settled(&self) -> RegionSet {
-        let mut settled = self.wanted.marked.clone();
+        let mut settled = self.wanted.dirty.clone();
         self.in_sync().iter().for_each(|slot| settled.subtract(&self.behind[slot]));
         settled
     }
@@ -483,18 +483,18 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_marked_one_by_one_until_there_are_two_of_a_group() {
+    fn regions_are_dirty_one_by_one_until_there_are_two_of_a_group() {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..2].fill(ReplicaState::InSync);
         recovered_extent.is_there[..2].fill(true);
         let mut extent = MirroredExtent::new(recovered_extent);
-        let marked = |extent: &MirroredExtent| extent.wanted.marked.iter().collect::<Vec<_>>();
+        let dirty = |extent: &MirroredExtent| extent.wanted.dirty.iter().collect::<Vec<_>>();
         assert!(!extent.mark(&write(3)), "it is not durable yet");
         extent.mark(&write(3));
         extent.mark(&write(20));
-        assert_eq!(marked(&extent), [3, 20]);
+        assert_eq!(dirty(&extent), [3, 20]);
         extent.mark(&write(5));
-        assert!(marked(&extent).into_iter().eq((0..16).chain([20])));
+        assert!(dirty(&extent).into_iter().eq((0..16).chain([20])));
         extent.recorded = extent.wanted.clone();
         assert!(extent.mark(&write(9)), "it was marked with the others, so nothing is waited for");
         // As long as anything of a group is changed, none of it leaves the account.

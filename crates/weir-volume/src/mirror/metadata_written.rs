@@ -40,7 +40,7 @@ impl Mirror {
         let metadata = Box::new(extent.wanted.clone());
         let is_deferrable = extent.only_adds();
         let request = MetadataRequest { extent: index, slots, metadata, is_deferrable };
-        effects.push(Effect::Note(Box::new(request)));
+        effects.push(Effect::WriteMetadata(Box::new(request)));
     }
 
     /// The writing of an account has ended.
@@ -79,7 +79,7 @@ impl Mirror {
         (extent.recorded, extent.doubtful, extent.is_confirmed) = (metadata, None, true);
         self.refused.remove(&index);
         if has_changed {
-            effects.push(Effect::Stands { extent: index, epoch, replica_states });
+            effects.push(Effect::ReplicaStates { extent: index, epoch, replica_states });
         }
         // Only now: what follows looks at the account as it is.
         for slot in failed.iter() {
@@ -122,7 +122,7 @@ impl Mirror {
 
     /// Writes accounts and seals again that could not be written.
     pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
-        self.retry_seals(effects);
+        self.retry_checksum_headers(effects);
         for index in self.refused.clone() {
             match self.extents.get(index as usize).is_some_and(MirroredExtent::needs_metadata_write) {
                 true => self.write_metadata(index, effects),
@@ -156,8 +156,8 @@ impl Mirror {
 
     /// Flushes of clients fail that wait until it is recorded which copies of an extent could not make them stable.
     fn fail_flushes(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let has_fallen = self.fallen.iter().any(|(_, extent)| *extent == index);
-        if !has_fallen || self.extents[index as usize].is_recorded() {
+        let has_failed = self.failed_replicas.iter().any(|(_, extent)| *extent == index);
+        if !has_failed || self.extents[index as usize].is_recorded() {
             return;
         }
         let waits = |purpose: &Purpose| matches!(purpose, Purpose::Client(_));
@@ -211,8 +211,8 @@ impl MirroredExtent {
             self.doubtful = Some(metadata);
             return;
         };
-        intersect(&mut doubtful.marked, &metadata.marked);
-        for (one, other) in doubtful.lacking.iter_mut().zip(&metadata.lacking) {
+        intersect(&mut doubtful.dirty, &metadata.dirty);
+        for (one, other) in doubtful.out_of_sync.iter_mut().zip(&metadata.out_of_sync) {
             intersect(one, other);
         }
         for (one, other) in doubtful.replica_states.iter_mut().zip(metadata.replica_states) {
@@ -247,7 +247,7 @@ impl MirroredExtent {
                 .iter()
                 .filter(|replica_state| **replica_state != ReplicaState::Absent);
             match replicas.count() {
-                1 if self.recorded.marked.is_empty() => self.wanted = self.recorded.clone(),
+                1 if self.recorded.dirty.is_empty() => self.wanted = self.recorded.clone(),
                 _ if !has_begun && self.doubtful.is_none() => self.wanted.epoch = self.recorded.epoch,
                 _ => {}
             }
@@ -278,7 +278,7 @@ mod tests {
         asked: Vec<MetadataRequest>,
         done: Vec<Result<Content, Fault>>,
         refused: Vec<usize>,
-        fell: Vec<usize>,
+        replica_failed: Vec<usize>,
         flushed: Vec<Result<(), Fault>>,
     }
 
@@ -300,8 +300,8 @@ mod tests {
             recovered_extent.metadata.replica_states[..replicas].fill(ReplicaState::InSync);
             recovered_extent.is_there[..replicas].fill(true);
             let mirror = Mirror::new(EXTENT_BYTES, replicas, vec![recovered_extent]);
-            let (asked, done, refused, fell, flushed) = Default::default();
-            World { mirror, effects: Vec::new(), asked, done, refused, fell, flushed }
+            let (asked, done, refused, replica_failed, flushed) = Default::default();
+            World { mirror, effects: Vec::new(), asked, done, refused, replica_failed, flushed }
         }
 
         /// Carries out all but the writing of metadata.
@@ -331,13 +331,13 @@ mod tests {
                     };
                     self.mirror.answer(slot, answer, &mut self.effects);
                 }
-                Effect::Note(request) => self.asked.push(*request),
+                Effect::WriteMetadata(request) => self.asked.push(*request),
                 Effect::Done { operation, result, .. } => {
                     self.done.push(result);
                     self.mirror.forget(operation);
                 }
                 Effect::Refused { slot, .. } => self.refused.push(slot),
-                Effect::Fell { slot, .. } => self.fell.push(slot),
+                Effect::ReplicaFailed { slot, .. } => self.replica_failed.push(slot),
                 Effect::Flushed { result, .. } => self.flushed.push(result),
                 _ => {}
             }
@@ -371,7 +371,7 @@ mod tests {
             world.add(1);
             assert_eq!(world.write(1), 1, "it waits until it is known who can take it");
             world.recorded(failed(slots(&[0]), fault));
-            assert_eq!((&world.refused[..], &world.fell[..]), (&[1][..], &[][..]));
+            assert_eq!((&world.refused[..], &world.replica_failed[..]), (&[1][..], &[][..]));
             assert_eq!(world.done, [Ok(Content::Data); 2]);
             assert!(world.asked.is_empty(), "a replica that is alone needs no metadata");
             assert!(world.mirror.can_add(0, 1));
@@ -423,7 +423,7 @@ mod tests {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         (recovered_extent.metadata.replica_states[0], recovered_extent.is_there[0]) =
             (ReplicaState::InSync, true);
-        recovered_extent.metadata.marked.insert(3);
+        recovered_extent.metadata.dirty.insert(3);
         let mut world = World::new(1);
         world.mirror = Mirror::new(EXTENT_BYTES, 1, vec![recovered_extent]);
         world.add(1);
@@ -438,7 +438,7 @@ mod tests {
         let mut world = World::new(2);
         world.write(0);
         world.recorded(failed(slots(&[0, 1]), MetadataFault::Shortage));
-        assert_eq!((&world.done[..], world.fell.len()), (&[Err(Fault::NoSpace)][..], 0));
+        assert_eq!((&world.done[..], world.replica_failed.len()), (&[Err(Fault::NoSpace)][..], 0));
         world.write(0);
         world.recorded(failed(slots(&[0, 1]), MetadataFault::Broken));
         assert_eq!(world.done[1..], [Err(Fault::Broken)]);
@@ -452,7 +452,7 @@ mod tests {
         let mut world = World::new(2);
         world.write(0);
         world.recorded(taken_but_by(slots(&[1])));
-        assert_eq!((&world.fell[..], world.done.len()), (&[1][..], 0), "not before it is recorded");
+        assert_eq!((&world.replica_failed[..], world.done.len()), (&[1][..], 0), "not before it is recorded");
         world.recorded(taken_but_by(slots(&[])));
         assert_eq!(world.done, [Ok(Content::Data)]);
     }
@@ -495,7 +495,7 @@ mod tests {
         both.metadata.replica_states[..2].fill(ReplicaState::InSync);
         both.is_there[..2].fill(true);
         let mut dirty = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::alone(0) };
-        dirty.metadata.marked.insert(3);
+        dirty.metadata.dirty.insert(3);
         let mut world = World::new(2);
         world.mirror = Mirror::new(2 * EXTENT_BYTES, 2, vec![both, dirty.clone()]);
         world.mirror.fail_replica(0, 1, &mut world.effects);
@@ -508,7 +508,7 @@ mod tests {
         world.mirror.retry_refused(&mut world.effects);
         world.carry_out();
         world.recorded(taken_but_by(slots(&[])));
-        assert!(world.mirror.is_marked(1), "the new extent was never tidied");
+        assert!(world.mirror.is_dirty(1), "the new extent was never tidied");
     }
 
     #[test]

@@ -9,14 +9,14 @@
 //!   been copied;
 //! * while one copy is left, clients see no error.
 //!
-//! What copies have at rest is examined in [`scrub`], and said in [`seals`].
+//! What copies have at rest is examined in [`scrub`], and said in [`checksums`].
 //!
 //! An extent with a single copy, which never had another, has no account and pays for none of this. There is no clock,
 //! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
 //! each copy, all of which are filled alike for a change.
 
 mod agenda;
-mod capture;
+pub mod checksum_state;
 pub mod epoch_record;
 mod extent;
 pub mod metadata_write;
@@ -26,8 +26,8 @@ pub mod recovered_extent;
 mod regions;
 mod resync;
 pub mod scrub;
-pub mod seals;
 pub mod section;
+mod snapshot;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -36,8 +36,7 @@ use crate::action::{Action, Content, Fault, Generation, Kind, OperationId, Remai
 use crate::geometry::extent_count;
 use crate::volume::Volume;
 pub use agenda::Agenda;
-use capture::Capture;
-pub use capture::NothingToCapture;
+pub use checksum_state::{ChecksumHeader, ChecksumHeaders, Damaged, Sections};
 pub use extent::Slots;
 use extent::{MirroredExtent, overlap};
 pub use metadata_write::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Written};
@@ -46,9 +45,10 @@ pub use recovered_extent::{
     EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState, ReplicaStates, Unservable,
 };
 pub use regions::{REGIONS, RegionSet, regions_of};
-pub use scrub::{Keep, Kept};
-pub use seals::{Damaged, Seals, SealsByReplica, Sections};
+pub use scrub::{ChecksumResult, ChecksumWork};
 pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
+pub use snapshot::NothingToSnapshot;
+use snapshot::Snapshot;
 
 /// Names one request to a mirror, or one copy step, from its start until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,7 +74,7 @@ pub enum Effect {
         operation: OperationId,
     },
     /// Write this account beside copies, durably, by way of [`MetadataWrites`] → [`Mirror::recorded`].
-    Note(Box<MetadataRequest>),
+    WriteMetadata(Box<MetadataRequest>),
     /// A copy of an extent that was being added is not there: no account could be written that names it.
     Refused {
         /// Of which extent.
@@ -101,11 +101,11 @@ pub enum Effect {
         id: MirrorId,
     },
     /// Do something with the files of checksums of an extent → [`Mirror::kept`].
-    Keep {
+    ChecksumWork {
         /// Which extent.
         extent: u32,
         /// What to do.
-        work: Box<Keep>,
+        work: Box<ChecksumWork>,
     },
     /// A section of an extent was scrubbed, or given up.
     Scrubbed {
@@ -131,7 +131,7 @@ pub enum Effect {
         result: Result<(), Fault>,
     },
     /// A copy of an extent failed and is not used any more; an operator must know.
-    Fell {
+    ReplicaFailed {
         /// Which copy.
         slot: usize,
         /// Of which extent.
@@ -147,7 +147,7 @@ pub enum Effect {
     },
     /// Capture what these copies of an extent have from an offset on, as much of it as is good to do at once, in whole
     /// regions → [`Mirror::captured`].
-    Capture {
+    Snapshot {
         /// Which extent.
         extent: u32,
         /// Which copies.
@@ -158,12 +158,12 @@ pub enum Effect {
         length: u32,
     },
     /// A capture has ended.
-    Captured {
+    SnapshotEnded {
         /// The copies of each extent that were captured, all of which are alike; `None` if it was given up.
         replicas: Option<Vec<Slots>>,
     },
     /// The standings of an extent's copies have durably changed; whoever else keeps them must know.
-    Stands {
+    ReplicaStates {
         /// Which extent.
         extent: u32,
         /// The account that says so.
@@ -210,7 +210,7 @@ enum Purpose {
     /// A copy of an extent counts as in sync after it, unless anything happened to it since this version.
     Promote(u32, usize, u64),
     /// What was examined of a section of an extent is sealed after it.
-    Seal(u32),
+    WriteHeaders(u32),
     /// Nothing: the extent that it was for is no more.
     Nothing,
 }
@@ -219,7 +219,9 @@ impl Purpose {
     /// The one extent that it is for.
     fn extent(&self) -> Option<u32> {
         match self {
-            Purpose::Tidy(extent, _) | Purpose::Promote(extent, ..) | Purpose::Seal(extent) => Some(*extent),
+            Purpose::Tidy(extent, _) | Purpose::Promote(extent, ..) | Purpose::WriteHeaders(extent) => {
+                Some(*extent)
+            }
             Purpose::Client(_) | Purpose::Nothing => None,
         }
     }
@@ -237,15 +239,15 @@ pub struct Mirror {
     flushes: Vec<PendingFlush>,
     flush_number: u32,
     /// Copies of extents that failed.
-    fallen: Vec<(usize, u32)>,
+    failed_replicas: Vec<(usize, u32)>,
     /// Extents whose accounts could not be written.
     refused: BTreeSet<u32>,
     /// Extents whose seals could not be written beside any copy in sync.
-    refused_seals: BTreeSet<u32>,
+    refused_headers: BTreeSet<u32>,
     /// No change begins.
-    is_held: bool,
+    is_quiesced: bool,
     /// What is being captured.
-    capture: Option<Capture>,
+    snapshot: Option<Snapshot>,
     /// An empty list for reuse.
     spare: Vec<Action>,
 }
@@ -263,11 +265,11 @@ impl Mirror {
             owners: vec![Vec::new(); replicas],
             flushes: Vec::new(),
             flush_number: 0,
-            fallen: Vec::new(),
+            failed_replicas: Vec::new(),
             refused: BTreeSet::new(),
-            refused_seals: BTreeSet::new(),
-            is_held: false,
-            capture: None,
+            refused_headers: BTreeSet::new(),
+            is_quiesced: false,
+            snapshot: None,
             spare: Vec::new(),
         }
     }
@@ -283,7 +285,7 @@ impl Mirror {
     pub fn resize(&mut self, size_bytes: u64, new: Vec<RecoveredExtent>) {
         let count = extent_count(size_bytes) as usize;
         self.replicas.iter_mut().for_each(|replica| replica.resize(size_bytes));
-        self.fallen.retain(|(_, extent)| (*extent as usize) < count);
+        self.failed_replicas.retain(|(_, extent)| (*extent as usize) < count);
         self.refused.retain(|extent| (*extent as usize) < count);
         // A flush may still wait until metadata of an extent that stays is recorded.
         let is_gone =
@@ -439,17 +441,17 @@ impl Mirror {
         if is_owed || is_ordered && self.collides(id) {
             self.extent_of(id).waiting.push_back(id);
             if is_owed {
-                self.go_on_capturing(effects);
+                self.go_on_with_snapshot(effects);
             }
             return;
         }
         let extent = self.extent_of(id);
         extent.running.push(id);
-        let has_seals = extent.seals.is_some();
+        let has_checksums = extent.checksums.is_some();
         match *self.operation(id) {
             Operation { step: Some(_), .. } => self.resync_piece(id, effects),
             Operation { is_scrub: true, .. } => self.examine(id, effects),
-            _ if has_seals => self.unseal(id, effects),
+            _ if has_checksums => self.invalidate_checksums(id, effects),
             _ => self.begin_change(id, effects),
         }
     }
@@ -530,7 +532,9 @@ impl Mirror {
             match action {
                 Action::Done { operation, result } => self.ended(slot, operation, result, effects),
                 Action::Flushed { flush, result } => self.replica_flushed(slot, flush, result, effects),
-                Action::FailReplica { extent, remains } => self.fell((slot, extent), remains, effects),
+                Action::FailReplica { extent, remains } => {
+                    self.replica_failed((slot, extent), remains, effects)
+                }
                 action => {
                     let owner = action.operation().and_then(|id| self.owners[slot][id.0 as usize]);
                     effects.push(Effect::Act { slot, owner, action });
@@ -642,7 +646,7 @@ impl Mirror {
         let index = self.operation(id).request.extent;
         self.finish(id, result, effects);
         self.line_up_again(index, effects);
-        self.go_on_capturing(effects);
+        self.go_on_with_snapshot(effects);
     }
 
     fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
@@ -661,12 +665,12 @@ impl Mirror {
     }
 
     /// A copy of an extent is out of service.
-    fn fell(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
-        self.fallen.push((slot, extent));
+    fn replica_failed(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
+        self.failed_replicas.push((slot, extent));
         let state = &mut self.extents[extent as usize];
         state.fall(slot);
         if state.wanted.replica_states[slot] != ReplicaState::Absent {
-            effects.push(Effect::Fell { slot, extent, remains });
+            effects.push(Effect::ReplicaFailed { slot, extent, remains });
         }
         // No copy is left beside which an account could say so.
         let was_last =
@@ -676,7 +680,7 @@ impl Mirror {
         }
         self.write_metadata(extent, effects);
         self.look_again(extent, effects);
-        self.go_on_unsealing(extent, effects);
+        self.go_on_invalidating(extent, effects);
     }
 
     /// Asks that all acknowledged writes become stable; ends with [`Effect::Flushed`].
@@ -688,7 +692,7 @@ impl Mirror {
         self.flush_number = self.flush_number.wrapping_add(1);
         let number = self.flush_number;
         let left = self.replicas.len() as u32;
-        let only = if let Purpose::Seal(extent) = purpose { Some(extent) } else { None };
+        let only = if let Purpose::WriteHeaders(extent) = purpose { Some(extent) } else { None };
         self.flushes.push(PendingFlush { number, left, failed: Slots::default(), purpose });
         for slot in 0..self.replicas.len() {
             let mut actions = Vec::new();
@@ -726,7 +730,7 @@ impl Mirror {
             let extent = &self.extents[*index as usize];
             !extent.is_recorded() && !extent.in_sync().is_empty()
         };
-        self.fallen.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
+        self.failed_replicas.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
     }
 
     /// Ends flushes that all copies have answered, once it is recorded who could not.
@@ -739,7 +743,7 @@ impl Mirror {
                 Purpose::Client(flush) => effects.push(Effect::Flushed { flush, result }),
                 Purpose::Tidy(extent, regions) => self.unmark(extent, &regions, effects),
                 Purpose::Promote(extent, slot, version) => self.promoted(extent, slot, version, effects),
-                Purpose::Seal(extent) => self.flushed_for_seal(extent, effects),
+                Purpose::WriteHeaders(extent) => self.flushed_for_checksums(extent, effects),
                 Purpose::Nothing => {}
             }
         }
@@ -747,7 +751,7 @@ impl Mirror {
 
     /// True if what these copies could not make stable is stable elsewhere.
     fn is_kept(&self, failed: Slots) -> bool {
-        let of_failed = self.fallen.iter().filter(|(slot, _)| failed.contains(*slot));
+        let of_failed = self.failed_replicas.iter().filter(|(slot, _)| failed.contains(*slot));
         let mut extents = of_failed.map(|(_, extent)| &self.extents[*extent as usize]);
         extents.all(|extent| !extent.in_sync().is_empty())
     }

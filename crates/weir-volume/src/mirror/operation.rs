@@ -11,7 +11,7 @@ pub(super) enum Stage {
     /// Others that overlap it have to end.
     Waiting,
     /// What is said of its range has to be taken back.
-    Unsealing,
+    Invalidating,
     /// The account has to name it.
     Marking,
     /// Copies are at it.

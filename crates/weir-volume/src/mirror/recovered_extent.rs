@@ -33,9 +33,9 @@ pub struct ReplicaMetadata {
     /// The standings as they were recorded with it.
     pub replica_states: ReplicaStates,
     /// Regions in which copies in sync may differ, if power fails now.
-    pub marked: RegionSet,
+    pub dirty: RegionSet,
     /// Regions that stale copies lack, by copy.
-    pub lacking: [RegionSet; REPLICAS_MAX],
+    pub out_of_sync: [RegionSet; REPLICAS_MAX],
     /// Grows with each write of the extent's replica metadata, also of the same epoch.
     pub number: u64,
     /// By replica, the number of the last metadata that it is known to have taken: metadata beside it with a lower one
@@ -65,8 +65,8 @@ impl ReplicaMetadata {
 
     /// The regions that a replica may lack by what is said beside it.
     pub fn may_lack(&self, slot: usize) -> RegionSet {
-        let mut regions = self.marked.clone();
-        regions.add(&self.lacking[slot]);
+        let mut regions = self.dirty.clone();
+        regions.add(&self.out_of_sync[slot]);
         regions
     }
 
@@ -90,8 +90,8 @@ impl ReplicaMetadata {
     /// What two accounts of the same epoch say together.
     fn join(mut self, other: ReplicaMetadata) -> ReplicaMetadata {
         self.number = self.number.max(other.number);
-        self.marked.add(&other.marked);
-        self.lacking.iter_mut().zip(&other.lacking).for_each(|(one, other)| one.add(other));
+        self.dirty.add(&other.dirty);
+        self.out_of_sync.iter_mut().zip(&other.out_of_sync).for_each(|(one, other)| one.add(other));
         self.taken.iter_mut().zip(other.taken).for_each(|(one, other)| *one = other.max(*one));
         self
     }
@@ -277,11 +277,11 @@ mod tests {
         EpochRecord { reserved: epoch, known: epoch, is_failed: false }
     }
 
-    fn metadata(epoch: u64, replica_states: [ReplicaState; 4], marked: &[u32]) -> Option<ReplicaMetadata> {
+    fn metadata(epoch: u64, replica_states: [ReplicaState; 4], dirty: &[u32]) -> Option<ReplicaMetadata> {
         Some(ReplicaMetadata {
             epoch,
             replica_states,
-            marked: marked.iter().copied().collect(),
+            dirty: dirty.iter().copied().collect(),
             ..ReplicaMetadata::default()
         })
     }
@@ -293,7 +293,7 @@ mod tests {
         let settled =
             RecoveredExtent::settle([metadata(2, both, &[1]), metadata(2, both, &[7]), None, None], known(0));
         let settled = settled.unwrap();
-        assert_eq!(settled.metadata.marked.iter().collect::<Vec<_>>(), [1, 7]);
+        assert_eq!(settled.metadata.dirty.iter().collect::<Vec<_>>(), [1, 7]);
         assert_eq!(settled.is_there, [true, true, false, false]);
         let stale = [Stale, InSync, Absent, Absent];
         let settled = RecoveredExtent::settle(
@@ -302,7 +302,7 @@ mod tests {
         );
         let settled = settled.unwrap();
         assert_eq!((settled.metadata.epoch, settled.metadata.replica_states), (3, stale));
-        assert_eq!(settled.metadata.marked.iter().collect::<Vec<_>>(), [7]);
+        assert_eq!(settled.metadata.dirty.iter().collect::<Vec<_>>(), [7]);
     }
 
     #[test]
@@ -322,11 +322,11 @@ mod tests {
     fn replica_with_metadata_older_than_it_took_lacks_everything() {
         use ReplicaState::{Absent, InSync};
         let both = [InSync, InSync, Absent, Absent];
-        let numbered = |number, taken, marked| {
+        let numbered = |number, taken, dirty| {
             Some(ReplicaMetadata {
                 number,
                 taken: [taken; REPLICAS_MAX],
-                ..metadata(2, both, marked).unwrap()
+                ..metadata(2, both, dirty).unwrap()
             })
         };
         let lacks = |own: Option<ReplicaMetadata>| {
@@ -351,7 +351,7 @@ mod tests {
             let newest = metadata(9, [Stale, InSync, Absent, Absent], &[]).unwrap();
             let newest = ReplicaMetadata { number: 53, taken: [52, 49, 0, 0], ..newest };
             let mut own = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
-            (own.number, own.lacking[1]) = (number, RegionSet::all());
+            (own.number, own.out_of_sync[1]) = (number, RegionSet::all());
             let recorded = EpochRecord { reserved: 9, known: 8, is_failed: false };
             RecoveredExtent::settle([Some(newest), Some(own), None, None], recorded)
         };
@@ -370,8 +370,8 @@ mod tests {
     #[test]
     fn older_state_is_never_preferred_to_a_replica_that_lacks_some_regions() {
         use ReplicaState::{Absent, InSync, Stale};
-        let numbered = |number, taken, marked: &[u32]| {
-            let metadata = metadata(2, [Stale, InSync, InSync, Absent], marked).unwrap();
+        let numbered = |number, taken, dirty: &[u32]| {
+            let metadata = metadata(2, [Stale, InSync, InSync, Absent], dirty).unwrap();
             Some(ReplicaMetadata { number, taken: [taken; REPLICAS_MAX], ..metadata })
         };
         // The stale one alone took the last write. One of the others is in an older state.
@@ -389,9 +389,9 @@ mod tests {
     fn what_only_the_metadata_of_a_stale_replica_says_is_kept() {
         use ReplicaState::{Absent, InSync, Stale};
         let replica_states = [Stale, InSync, Absent, Absent];
-        let numbered = |epoch, number, lacking: &[u32]| {
+        let numbered = |epoch, number, out_of_sync: &[u32]| {
             let mut metadata = ReplicaMetadata { number, ..metadata(epoch, replica_states, &[]).unwrap() };
-            metadata.lacking[0] = lacking.iter().copied().collect();
+            metadata.out_of_sync[0] = out_of_sync.iter().copied().collect();
             Some(metadata)
         };
         // A start whose metadata only the first took, and another one that did not find it.

@@ -57,8 +57,8 @@ impl Mirror {
             let step = |id: &MirrorId| self.operations[id.0 as usize].and_then(|operation| operation.step);
             steps.filter_map(step).any(|step| step.slot == slot && step.region == *region)
         };
-        let lacking = state.lacks(slot);
-        let region = lacking.iter().find(|region| !is_under_way(region))?;
+        let out_of_sync = state.lacks(slot);
+        let region = out_of_sync.iter().find(|region| !is_under_way(region))?;
         let (offset, length) = (region * REGION_BYTES as u32, REGION_BYTES as u32);
         let request = Request { kind: Kind::Write { is_durable: false }, extent, offset, length };
         let incarnation = state.incarnations[slot];
@@ -81,9 +81,9 @@ impl Mirror {
             let source = sources.iter().find(|source| *source != slot);
             source.is_some_and(|source| is_hole(source, *region) && is_hole(slot, *region))
         };
-        let lacking = state.lacks(slot);
+        let out_of_sync = state.lacks(slot);
         let same: Vec<u32> =
-            lacking.iter().filter(|region| !under_way.contains(*region)).filter(is_same).collect();
+            out_of_sync.iter().filter(|region| !under_way.contains(*region)).filter(is_same).collect();
         same.into_iter().for_each(|region| self.extents[extent as usize].has_again(slot, region));
     }
 
@@ -191,9 +191,11 @@ impl Mirror {
     }
 
     /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something, a start would not look
-    /// for it, or what is said of it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::Stands`].
+    /// for it, or what is said of it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::ReplicaStates`].
     pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
-        if !self.extents[extent as usize].can_be_promoted(slot) || !self.is_unsealed(extent, slot, effects) {
+        if !self.extents[extent as usize].can_be_promoted(slot)
+            || !self.has_no_valid_checksums(extent, slot, effects)
+        {
             return false;
         }
         let version = self.extents[extent as usize].versions[slot];
@@ -204,8 +206,9 @@ impl Mirror {
     /// Whatever the copy could not make stable has made it fall, which is another version of it.
     pub(super) fn promoted(&mut self, index: u32, slot: usize, version: u64, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let is_unsealed = extent.seals.as_ref().is_none_or(|seals| seals.may_be(slot).is_empty());
-        if extent.versions[slot] == version && extent.can_be_promoted(slot) && is_unsealed {
+        let has_no_valid_checksums =
+            extent.checksums.as_ref().is_none_or(|checksums| checksums.may_be(slot).is_empty());
+        if extent.versions[slot] == version && extent.can_be_promoted(slot) && has_no_valid_checksums {
             extent.stand(slot, ReplicaState::InSync);
             self.rely_on(index, slot);
             self.write_metadata(index, effects);
@@ -228,7 +231,7 @@ impl Mirror {
     pub fn tidy(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
-        if extent.changed.is_some() || extent.wanted.marked.is_empty() {
+        if extent.changed.is_some() || extent.wanted.dirty.is_empty() {
             return;
         }
         let mut regions = extent.settled();
@@ -248,8 +251,8 @@ impl Mirror {
     }
 
     /// True if regions of an extent are marked, so that [`Mirror::tidy`] has something to do, now or next time.
-    pub fn is_marked(&self, extent: u32) -> bool {
-        !self.extents[extent as usize].wanted.marked.is_empty()
+    pub fn is_dirty(&self, extent: u32) -> bool {
+        !self.extents[extent as usize].wanted.dirty.is_empty()
     }
 
     /// The copies of an extent that can be brought up to date, or counted as in sync.
@@ -280,12 +283,12 @@ impl Mirror {
         if extent.in_sync().is_empty() {
             return;
         }
-        let mut leaving = regions.clone();
-        leaving.subtract(&changed);
-        leaving.subtract(&under_way);
+        let mut settling = regions.clone();
+        settling.subtract(&changed);
+        settling.subtract(&under_way);
         let settled = extent.settled();
-        let leaving: RegionSet = leaving.iter().filter(|region| settled.contains(*region)).collect();
-        extent.wanted.marked.subtract(&leaving);
+        let settling: RegionSet = settling.iter().filter(|region| settled.contains(*region)).collect();
+        extent.wanted.dirty.subtract(&settling);
         self.write_metadata(index, effects);
     }
 
@@ -313,13 +316,13 @@ impl Mirror {
         extent.incarnations[slot] += 1;
         extent.taken[slot] = 0;
         extent.unconfirmed.insert(slot);
-        extent.seals.iter_mut().for_each(|seals| seals.distrust(slot));
+        extent.checksums.iter_mut().for_each(|checksums| checksums.distrust(slot));
         extent.stand(slot, ReplicaState::Stale);
-        extent.wanted.lacking[slot] = RegionSet::all();
+        extent.wanted.out_of_sync[slot] = RegionSet::all();
         self.replicas[slot].renew(index);
-        self.fallen.retain(|fallen| *fallen != (slot, index));
+        self.failed_replicas.retain(|failed_replicas| *failed_replicas != (slot, index));
         self.write_metadata(index, effects);
-        self.note_seals(index, effects);
+        self.write_checksum_headers(index, effects);
     }
 
     /// A replica that was added is durably recorded where a start looks for replicas: it may count as in sync.
@@ -374,24 +377,24 @@ impl Mirror {
         let extent = &mut self.extents[index as usize];
         extent.degrade(slot);
         // What left the account since may not be in what lies there now.
-        extent.wanted.lacking[slot].add(&found.may_lack(slot));
+        extent.wanted.out_of_sync[slot].add(&found.may_lack(slot));
         if extent.is_foreign(slot, found) {
             extent.lack(slot, &RegionSet::all());
         }
         extent.rejoin(slot);
         self.replicas[slot].renew(index);
-        self.fallen.retain(|fallen| *fallen != (slot, index));
+        self.failed_replicas.retain(|failed_replicas| *failed_replicas != (slot, index));
         // Reads that it failed before may come to it once more.
         let reads = self.operations.iter_mut().flatten();
         let reads = reads.filter(|one| one.request.extent == index && one.request.kind == Kind::Read);
         reads.for_each(|read| read.failed.remove(slot));
         self.write_metadata(index, effects);
-        self.note_seals(index, effects);
+        self.write_checksum_headers(index, effects);
         true
     }
 
     /// Gives up a copy of an extent; false if it is the last that has everything. Its files must stay until
-    /// [`Effect::Stands`] says so and [`Mirror::has_answered`]: if power fails before, it may still be the one that counts.
+    /// [`Effect::ReplicaStates`] says so and [`Mirror::has_answered`]: if power fails before, it may still be the one that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
         if !extent.in_sync().has_other(slot) {
@@ -437,7 +440,7 @@ mod tests {
 
         fn carry_out_one(&mut self, effect: Effect, effects: &mut Vec<Effect>) {
             let (slot, answer) = match effect {
-                Effect::Note(request) => {
+                Effect::WriteMetadata(request) => {
                     let written = Written { is_committed: true, has_begun: true, ..Written::default() };
                     return self.mirror.metadata_written(request.extent, written, effects);
                 }
@@ -498,7 +501,7 @@ mod tests {
             ReplicaState::InSync,
             ReplicaState::Stale,
         ]);
-        recovered_extent.metadata.lacking[2] = RegionSet::all();
+        recovered_extent.metadata.out_of_sync[2] = RegionSet::all();
         recovered_extent.is_there[..3].fill(true);
         for costs in [[9, 1], [1, 9]] {
             let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![recovered_extent.clone()]);

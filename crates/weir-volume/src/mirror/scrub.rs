@@ -10,14 +10,14 @@
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
 
+use super::checksum_state::{ChecksumHeaders, Damaged, ExtentChecksums};
 use super::extent::MirroredExtent;
-use super::seals::{Damaged, ExtentSeals, SealsByReplica};
 use super::section::{Move, PIECE_BLOCKS, PIECES, Piece, Progress, Repair, SECTIONS, SectionScrub};
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, OperationId, Request};
 /// What the executor must do with the files of checksums → [`Mirror::kept`]; of one extent at most one of each at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Keep {
+pub enum ChecksumWork {
     /// Read the checksums of a section beside these copies.
     Load {
         /// Which section.
@@ -32,15 +32,15 @@ pub enum Keep {
         /// Beside which copies.
         slots: Slots,
         /// One for each block.
-        sums: Vec<u32>,
+        block_checksums: Vec<u32>,
     },
     /// Write the seals beside these copies, durably. Where there is no file and nothing is to be said, none is made.
-    Seal(SealsByReplica),
+    WriteHeaders(ChecksumHeaders),
 }
 
-/// How the executor answers a [`Keep`].
+/// How the executor answers a [`ChecksumWork`].
 #[derive(Clone, Debug)]
-pub enum Kept {
+pub enum ChecksumResult {
     /// By copy the checksums of the section, where they are whole.
     Loaded([Option<Vec<u32>>; REPLICAS_MAX]),
     /// They were written, but not beside these copies.
@@ -49,7 +49,7 @@ pub enum Kept {
         failed: Slots,
     },
     /// The seals were written.
-    Sealed {
+    HeadersWritten {
         /// Copies beside which they could not be, which may have them all the same.
         failed: Slots,
         /// Copies beside which they could not be, whose checksums were durably dropped instead.
@@ -60,43 +60,51 @@ pub enum Kept {
 impl Mirror {
     /// Tells what was found beside a copy of an extent; `None` if that could not be read. To be called before
     /// [`Mirror::begin`].
-    pub fn set_seals(&mut self, extent: u32, slot: usize, seals: Option<super::Seals>) {
+    pub fn set_checksum_header(
+        &mut self,
+        extent: u32,
+        slot: usize,
+        checksums: Option<super::ChecksumHeader>,
+    ) {
         let Some(state) = self.extents.get_mut(extent as usize) else { return };
         let is_in_sync = state.in_sync().contains(slot);
-        let known = state.seals.get_or_insert_default();
-        match seals {
-            Some(seals) => known.found(slot, seals, is_in_sync),
+        let known = state.checksums.get_or_insert_default();
+        match checksums {
+            Some(checksums) => known.found(slot, checksums, is_in_sync),
             None => known.distrust(slot),
         }
     }
 
     /// Takes back what is said of an extent from an offset on, because that is changed by somebody else, who sees to the
     /// files of checksums, while nothing is under way.
-    pub fn unseal_from(&mut self, index: u32, offset: u32) {
-        let Some(seals) = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut())
+    pub fn invalidate_checksums_from(&mut self, index: u32, offset: u32) {
+        let Some(checksums) =
+            self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
         else {
             return;
         };
         let length = EXTENT_BYTES as u32 - offset;
         if length > 0 {
-            seals.change(&Request { kind: Kind::Release, extent: index, offset, length });
-            seals.distrust_damage();
+            checksums.change(&Request { kind: Kind::Release, extent: index, offset, length });
+            checksums.distrust_damage();
         }
     }
 
     /// Number of sections of an extent that are sealed beside any copy.
-    pub fn sealed_sections(&self, extent: u32) -> u32 {
-        let Some(seals) = self.extents.get(extent as usize).and_then(|state| state.seals.as_ref()) else {
+    pub fn valid_sections(&self, extent: u32) -> u32 {
+        let Some(checksums) = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref())
+        else {
             return 0;
         };
-        let is_sealed = |section: &u32| (0..self.replicas.len()).any(|slot| seals.is_sealed(slot, *section));
-        (0..SECTIONS).filter(is_sealed).count() as u32
+        let is_valid =
+            |section: &u32| (0..self.replicas.len()).any(|slot| checksums.is_valid(slot, *section));
+        (0..SECTIONS).filter(is_valid).count() as u32
     }
 
     /// Blocks of an extent that are known to be damaged in all copies, in order.
     pub fn damaged(&self, extent: u32) -> &[Damaged] {
-        let seals = self.extents.get(extent as usize).and_then(|state| state.seals.as_ref());
-        seals.map_or(&[], |seals| seals.damaged())
+        let checksums = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref());
+        checksums.map_or(&[], |checksums| checksums.damaged())
     }
 
     /// Begins to scrub a section of an extent; it ends with [`Effect::Scrubbed`]. One at a time of each extent; false
@@ -110,23 +118,26 @@ impl Mirror {
     ) -> bool {
         let Some(extent) = self.extents.get_mut(index as usize) else { return false };
         let slots = extent.in_sync();
-        let seals = extent.seals.get_or_insert_default();
-        if slots.is_empty() || seals.scrub.is_some() {
+        let checksums = extent.checksums.get_or_insert_default();
+        if slots.is_empty() || checksums.scrub.is_some() {
             return false;
         }
-        let sealed: Slots = slots.iter().filter(|slot| seals.is_sealed(*slot, section)).collect();
-        seals.scrub = Some(Box::new(SectionScrub::new(section, slots, zero_sum)));
-        match sealed.is_empty() {
+        let valid: Slots = slots.iter().filter(|slot| checksums.is_valid(*slot, section)).collect();
+        checksums.scrub = Some(Box::new(SectionScrub::new(section, slots, zero_sum)));
+        match valid.is_empty() {
             true => self.scrub_of(index).progress = Progress::Examining,
-            false => effects
-                .push(Effect::Keep { extent: index, work: Box::new(Keep::Load { section, slots: sealed }) }),
+            false => effects.push(Effect::ChecksumWork {
+                extent: index,
+                work: Box::new(ChecksumWork::Load { section, slots: valid }),
+            }),
         }
         true
     }
 
     /// True if an extent has a section of which pieces are to be examined now.
     pub fn has_piece(&self, index: u32) -> bool {
-        let scrub = self.extents.get(index as usize).and_then(|extent| extent.seals.as_ref()?.scrub.as_ref());
+        let scrub =
+            self.extents.get(index as usize).and_then(|extent| extent.checksums.as_ref()?.scrub.as_ref());
         scrub.is_some_and(|scrub| scrub.progress == Progress::Examining && scrub.next_piece < PIECES)
     }
 
@@ -162,11 +173,12 @@ impl Mirror {
 
     /// Gives up the section that is being scrubbed: no more of it is examined, and it is not sealed.
     pub fn abandon_section(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let Some(seals) = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut())
+        let Some(checksums) =
+            self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
         else {
             return;
         };
-        if let Some(scrub) = &mut seals.scrub {
+        if let Some(scrub) = &mut checksums.scrub {
             scrub.next_piece = PIECES;
             scrub.is_decided = false;
             self.go_on_scrubbing(index, effects);
@@ -177,7 +189,9 @@ impl Mirror {
     fn is_untouched(&self, request: &Request) -> bool {
         let Request { extent: index, offset, length, .. } = *request;
         let extent = &self.extents[index as usize];
-        let Some(scrub) = extent.seals.as_ref().and_then(|seals| seals.scrub.as_ref()) else { return false };
+        let Some(scrub) = extent.checksums.as_ref().and_then(|checksums| checksums.scrub.as_ref()) else {
+            return false;
+        };
         let is_kept = scrub.loaded.iter().any(Option::is_some);
         let readable = extent.readable(offset, length);
         let is_hole = |slot: usize| self.replicas[slot].is_hole(index, offset, length);
@@ -186,12 +200,12 @@ impl Mirror {
         !is_kept && is_nothing && !extent.is_open(request) && !self.is_busy(request)
     }
 
-    fn seals_of(&mut self, index: u32) -> &mut ExtentSeals {
-        self.extents[index as usize].seals.as_mut().expect("an extent that is scrubbed has seals")
+    fn checksums_of(&mut self, index: u32) -> &mut ExtentChecksums {
+        self.extents[index as usize].checksums.as_mut().expect("an extent that is scrubbed has seals")
     }
 
     fn scrub_of(&mut self, index: u32) -> &mut SectionScrub {
-        self.seals_of(index).scrub.as_mut().expect("a section is known until it is scrubbed")
+        self.checksums_of(index).scrub.as_mut().expect("a section is known until it is scrubbed")
     }
 
     /// Reads the next copy of a piece, or decides once all were.
@@ -272,7 +286,7 @@ impl Mirror {
     }
 
     /// The executor has looked at what was read: these are the checksums of its blocks.
-    pub fn examined(&mut self, id: MirrorId, sums: &[u32], effects: &mut Vec<Effect>) {
+    pub fn examined(&mut self, id: MirrorId, block_checksums: &[u32], effects: &mut Vec<Effect>) {
         let Operation { request, source, content, .. } = *self.operation(id);
         let (slot, operation) = source.expect("what is examined was read");
         self.forget_read(id, (slot, operation), effects);
@@ -280,11 +294,11 @@ impl Mirror {
         let piece = scrub.pieces.iter_mut().find(|piece| piece.id == id);
         let piece = piece.expect("a piece is known until it ends");
         if piece.move_ == Move::Read {
-            piece.found[piece.slot] = Some(sums.to_vec());
+            piece.found[piece.slot] = Some(block_checksums.to_vec());
             return self.examine(id, effects);
         }
         let repair = *piece.repairs.last().expect("a repair is known until it is made");
-        match scrub.sums[repair.first..repair.first + repair.count] == *sums {
+        match scrub.block_checksums[repair.first..repair.first + repair.count] == *block_checksums {
             true => {
                 if content == Content::Hole {
                     effects.push(Effect::Zeroes { id });
@@ -311,19 +325,19 @@ impl Mirror {
     /// All copies of a piece were read: decides what is good, and has the rest repaired.
     fn decide(&mut self, id: MirrorId, readable: Slots, effects: &mut Vec<Effect>) {
         let index = self.operation(id).request.extent;
-        let seals = self.seals_of(index);
-        let mut scrub = seals.scrub.take().expect("a section is known until it is scrubbed");
+        let checksums = self.checksums_of(index);
+        let mut scrub = checksums.scrub.take().expect("a section is known until it is scrubbed");
         let place = scrub.pieces.iter().position(|piece| piece.id == id);
         let mut piece = scrub.pieces.swap_remove(place.expect("a piece is known until it ends"));
         let seen: Slots = readable.iter().filter(|slot| piece.found[*slot].is_some()).collect();
         let missed: Vec<usize> = scrub.examined.iter().filter(|slot| !seen.contains(*slot)).collect();
         missed.into_iter().for_each(|slot| scrub.examined.remove(slot));
         if !seen.is_empty() {
-            (0..PIECE_BLOCKS).for_each(|block| scrub.judge(&mut piece, block, seen, seals));
+            (0..PIECE_BLOCKS).for_each(|block| scrub.judge(&mut piece, block, seen, checksums));
             scrub.has_data = true;
         }
         scrub.pieces.push(piece);
-        seals.scrub = Some(scrub);
+        checksums.scrub = Some(scrub);
         self.repair(id, effects);
     }
 
@@ -365,23 +379,26 @@ impl Mirror {
 
     /// Takes the section on that is being scrubbed, as far as it goes now.
     pub(super) fn go_on_scrubbing(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let Some(seals) = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut())
+        let Some(checksums) =
+            self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
         else {
             return;
         };
-        let Some(scrub) = &seals.scrub else { return };
-        let (can_seal, section) = (scrub.can_seal(), scrub.report.section);
-        let is_sealed = |slot: usize| seals.is_sealed(slot, section);
+        let Some(scrub) = &checksums.scrub else { return };
+        let (can_validate, section) = (scrub.can_validate(), scrub.report.section);
+        let is_valid = |slot: usize| checksums.is_valid(slot, section);
         match scrub.progress {
-            Progress::Examining if scrub.next_piece == PIECES && scrub.pieces.is_empty() => match can_seal {
-                true => {
-                    self.scrub_of(index).progress = Progress::Flushing;
-                    self.flush_for(Purpose::Seal(index), effects);
+            Progress::Examining if scrub.next_piece == PIECES && scrub.pieces.is_empty() => {
+                match can_validate {
+                    true => {
+                        self.scrub_of(index).progress = Progress::Flushing;
+                        self.flush_for(Purpose::WriteHeaders(index), effects);
+                    }
+                    false => self.section_scrubbed(index, effects),
                 }
-                false => self.section_scrubbed(index, effects),
-            },
-            Progress::Unsealing => self.store_sums(index, effects),
-            Progress::Sealing if !can_seal || scrub.storing.iter().all(is_sealed) => {
+            }
+            Progress::Invalidating => self.store_block_checksums(index, effects),
+            Progress::Validating if !can_validate || scrub.storing.iter().all(is_valid) => {
                 self.section_scrubbed(index, effects);
             }
             _ => {}
@@ -389,95 +406,108 @@ impl Mirror {
     }
 
     /// What was read is stable now: a copy that could not make it so fell.
-    pub(super) fn flushed_for_seal(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let seals = self.extents.get_mut(index as usize).and_then(|extent| extent.seals.as_mut());
-        let Some(seals) = seals else { return };
-        let Some(mut scrub) = seals.scrub.take_if(|scrub| scrub.progress == Progress::Flushing) else {
+    pub(super) fn flushed_for_checksums(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let checksums = self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut());
+        let Some(checksums) = checksums else { return };
+        let Some(mut scrub) = checksums.scrub.take_if(|scrub| scrub.progress == Progress::Flushing) else {
             return;
         };
-        scrub.progress = Progress::Unsealing;
+        scrub.progress = Progress::Invalidating;
         let section = scrub.report.section;
-        let is_other = |slot: &usize| scrub.loaded[*slot].as_ref() != Some(&scrub.sums);
+        let is_other = |slot: &usize| scrub.loaded[*slot].as_ref() != Some(&scrub.block_checksums);
         scrub.storing = scrub.examined.iter().filter(is_other).collect();
-        scrub.storing.iter().for_each(|slot| seals.want(slot, section, false));
-        seals.scrub = Some(scrub);
-        self.note_seals(index, effects);
-        self.store_sums(index, effects);
+        scrub.storing.iter().for_each(|slot| checksums.want(slot, section, false));
+        checksums.scrub = Some(scrub);
+        self.write_checksum_headers(index, effects);
+        self.store_block_checksums(index, effects);
     }
 
     /// Has the checksums written, once none count that they take the place of.
-    fn store_sums(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let seals = self.seals_of(index);
-        let Some(scrub) = &seals.scrub else { return };
+    fn store_block_checksums(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let checksums = self.checksums_of(index);
+        let Some(scrub) = &checksums.scrub else { return };
         let (section, mut slots) = (scrub.report.section, scrub.storing);
         slots.iter().filter(|slot| !scrub.examined.contains(*slot)).for_each(|slot| slots.remove(slot));
-        if !scrub.can_seal() || slots.is_empty() {
+        if !scrub.can_validate() || slots.is_empty() {
             return self.section_scrubbed(index, effects);
         }
         let one = super::Sections::one(section);
-        if slots.iter().any(|slot| seals.may_be(slot).meets(one)) {
+        if slots.iter().any(|slot| checksums.may_be(slot).meets(one)) {
             return;
         }
         let scrub = self.scrub_of(index);
         (scrub.progress, scrub.storing) = (Progress::Storing, slots);
-        let work = Keep::Store { section, slots, sums: scrub.sums.clone() };
-        effects.push(Effect::Keep { extent: index, work: Box::new(work) });
+        let work = ChecksumWork::Store { section, slots, block_checksums: scrub.block_checksums.clone() };
+        effects.push(Effect::ChecksumWork { extent: index, work: Box::new(work) });
     }
 
     /// The executor has done something with the files of checksums.
-    pub fn kept(&mut self, index: u32, kept: Kept, effects: &mut Vec<Effect>) {
+    pub fn kept(&mut self, index: u32, kept: ChecksumResult, effects: &mut Vec<Effect>) {
         match kept {
-            Kept::Loaded(sums) => {
+            ChecksumResult::Loaded(block_checksums) => {
                 let scrub = self.scrub_of(index);
-                (scrub.loaded, scrub.progress) = (sums, Progress::Examining);
+                (scrub.loaded, scrub.progress) = (block_checksums, Progress::Examining);
             }
-            Kept::Stored { failed } => self.sums_stored(index, failed, effects),
-            Kept::Sealed { failed, dropped } => self.seals_noted(index, failed, dropped, effects),
+            ChecksumResult::Stored { failed } => self.block_checksums_stored(index, failed, effects),
+            ChecksumResult::HeadersWritten { failed, dropped } => {
+                self.checksum_headers_written(index, failed, dropped, effects)
+            }
         }
         self.go_on_scrubbing(index, effects);
     }
 
-    fn sums_stored(&mut self, index: u32, failed: Slots, effects: &mut Vec<Effect>) {
-        let seals = self.seals_of(index);
-        let mut scrub = seals.scrub.take().expect("a section is known until it is scrubbed");
+    fn block_checksums_stored(&mut self, index: u32, failed: Slots, effects: &mut Vec<Effect>) {
+        let checksums = self.checksums_of(index);
+        let mut scrub = checksums.scrub.take().expect("a section is known until it is scrubbed");
         let slots = scrub.storing.iter().filter(|slot| !failed.contains(*slot));
         scrub.storing = slots.filter(|slot| scrub.examined.contains(*slot)).collect();
-        scrub.progress = Progress::Sealing;
-        if scrub.can_seal() {
-            scrub.storing.iter().for_each(|slot| seals.want(slot, scrub.report.section, true));
+        scrub.progress = Progress::Validating;
+        if scrub.can_validate() {
+            scrub.storing.iter().for_each(|slot| checksums.want(slot, scrub.report.section, true));
         }
-        seals.scrub = Some(scrub);
-        self.note_seals(index, effects);
+        checksums.scrub = Some(scrub);
+        self.write_checksum_headers(index, effects);
     }
 
     fn section_scrubbed(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let seals = self.seals_of(index);
-        let Some(mut scrub) = seals.scrub.take() else { return };
+        let checksums = self.checksums_of(index);
+        let Some(mut scrub) = checksums.scrub.take() else { return };
         let section = scrub.report.section;
-        scrub.report.is_sealed = (0..REPLICAS_MAX).any(|slot| seals.is_sealed(slot, section));
+        scrub.report.is_valid = (0..REPLICAS_MAX).any(|slot| checksums.is_valid(slot, section));
         effects.push(Effect::Scrubbed { extent: index, report: Box::new(scrub.report) });
-        self.note_seals(index, effects);
+        self.write_checksum_headers(index, effects);
     }
 
     /// Writes the seals if they are not as they should be, one writing at a time.
-    pub(super) fn note_seals(&mut self, index: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn write_checksum_headers(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let (in_sync, stale) = (extent.in_sync(), extent.with(super::ReplicaState::Stale));
-        if let Some(seals) = extent.seals.as_mut().and_then(|seals| seals.next_note(in_sync, stale)) {
-            effects.push(Effect::Keep { extent: index, work: Box::new(Keep::Seal(seals)) });
+        if let Some(checksums) =
+            extent.checksums.as_mut().and_then(|checksums| checksums.next_header_write(in_sync, stale))
+        {
+            effects.push(Effect::ChecksumWork {
+                extent: index,
+                work: Box::new(ChecksumWork::WriteHeaders(checksums)),
+            });
         }
     }
 
     /// Seals were written, but not beside some copies: those are failed if one is left in sync that has what is said of
     /// it. Otherwise none is failed: changes that wait for them fail, and they are written again by
     /// [`Mirror::retry_refused`] and before the next change that needs it.
-    fn seals_noted(&mut self, index: u32, failed: Slots, dropped: Slots, effects: &mut Vec<Effect>) {
+    fn checksum_headers_written(
+        &mut self,
+        index: u32,
+        failed: Slots,
+        dropped: Slots,
+        effects: &mut Vec<Effect>,
+    ) {
         let extent = &self.extents[index as usize];
         let is_refused = !failed.is_empty() && extent.in_sync().without(failed).is_empty();
-        self.seals_of(index).noted(failed, dropped);
+        self.checksums_of(index).header_written(failed, dropped);
         if is_refused {
-            self.refused_seals.insert(index);
-            self.fail_unsealing(index, effects);
+            self.refused_headers.insert(index);
+            self.fail_invalidating(index, effects);
         }
         for slot in failed.iter().filter(|_| !is_refused) {
             let mut actions = Vec::new();
@@ -485,73 +515,79 @@ impl Mirror {
             self.take(slot, actions, effects);
         }
         if !is_refused {
-            self.refused_seals.remove(&index);
-            self.note_seals(index, effects);
+            self.refused_headers.remove(&index);
+            self.write_checksum_headers(index, effects);
         }
-        self.go_on_unsealing(index, effects);
+        self.go_on_invalidating(index, effects);
     }
 
     /// Fails changes that wait for what is said of their ranges.
-    fn fail_unsealing(&mut self, index: u32, effects: &mut Vec<Effect>) {
+    fn fail_invalidating(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let running = self.extents[index as usize].running.iter().copied();
         let waits = |id: &MirrorId| {
-            self.operations[id.0 as usize].is_some_and(|operation| operation.stage == Stage::Unsealing)
+            self.operations[id.0 as usize].is_some_and(|operation| operation.stage == Stage::Invalidating)
         };
         let waiting: Vec<MirrorId> = running.filter(waits).collect();
         waiting.into_iter().for_each(|id| self.conclude(id, Err(Fault::Broken), effects));
     }
 
     /// Writes seals again that could not be written beside any copy in sync.
-    pub(super) fn retry_seals(&mut self, effects: &mut Vec<Effect>) {
-        for index in std::mem::take(&mut self.refused_seals) {
-            if self.extents.get(index as usize).is_some_and(|extent| extent.seals.is_some()) {
-                self.note_seals(index, effects);
+    pub(super) fn retry_checksum_headers(&mut self, effects: &mut Vec<Effect>) {
+        for index in std::mem::take(&mut self.refused_headers) {
+            if self.extents.get(index as usize).is_some_and(|extent| extent.checksums.is_some()) {
+                self.write_checksum_headers(index, effects);
             }
         }
     }
 
     /// Lets changes go on that waited for what is said of their ranges.
-    pub(super) fn go_on_unsealing(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        if self.extents[index as usize].seals.is_none() {
+    pub(super) fn go_on_invalidating(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        if self.extents[index as usize].checksums.is_none() {
             return;
         }
         for id in self.extents[index as usize].running.clone() {
-            if self.operations[id.0 as usize].is_some_and(|operation| operation.stage == Stage::Unsealing) {
-                self.unseal(id, effects);
+            if self.operations[id.0 as usize].is_some_and(|operation| operation.stage == Stage::Invalidating)
+            {
+                self.invalidate_checksums(id, effects);
             }
         }
     }
 
     /// Has a change begin once nothing is said any more of what it changes.
-    pub(super) fn unseal(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+    pub(super) fn invalidate_checksums(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let request = self.operation(id).request;
         let extent = self.extent_of(id);
         let in_sync = extent.in_sync();
-        let is_free = extent.seals.as_mut().is_none_or(|seals| {
-            seals.change(&request);
-            seals.is_free(&request, in_sync)
+        let is_free = extent.checksums.as_mut().is_none_or(|checksums| {
+            checksums.change(&request);
+            checksums.is_free(&request, in_sync)
         });
         if is_free {
             return self.begin_change(id, effects);
         }
-        self.operation(id).stage = Stage::Unsealing;
-        self.note_seals(request.extent, effects);
+        self.operation(id).stage = Stage::Invalidating;
+        self.write_checksum_headers(request.extent, effects);
     }
 
     /// True if nothing is said any more beside a copy that is to count again; else that is seen to.
-    pub(super) fn is_unsealed(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
-        let seals = self.extents[index as usize].seals.as_ref();
-        let is_unsealed = seals.is_none_or(|seals| seals.may_be(slot).is_empty());
-        if !is_unsealed {
-            self.note_seals(index, effects);
+    pub(super) fn has_no_valid_checksums(
+        &mut self,
+        index: u32,
+        slot: usize,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let checksums = self.extents[index as usize].checksums.as_ref();
+        let has_no_valid_checksums = checksums.is_none_or(|checksums| checksums.may_be(slot).is_empty());
+        if !has_no_valid_checksums {
+            self.write_checksum_headers(index, effects);
         }
-        is_unsealed
+        has_no_valid_checksums
     }
 }
 
 impl MirroredExtent {
     /// True if a section of the extent is being scrubbed: changes have to look out for its pieces.
     pub(super) fn is_scrubbed(&self) -> bool {
-        self.seals.as_ref().is_some_and(|seals| seals.scrub.is_some())
+        self.checksums.as_ref().is_some_and(|checksums| checksums.scrub.is_some())
     }
 }

@@ -3,7 +3,7 @@
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX, SECTION_BYTES};
 
-use super::seals::{Damaged, ExtentSeals};
+use super::checksum_state::{Damaged, ExtentChecksums};
 use super::verdict::{Past, Sighting, Verdict, verdict};
 use super::{MirrorId, Slots};
 
@@ -34,7 +34,7 @@ pub struct SectionReport {
     /// The first block of these.
     pub first_damaged: Option<u32>,
     /// True if any copy is sealed now.
-    pub is_sealed: bool,
+    pub is_valid: bool,
 }
 
 /// Where the scrubbing of a section stands.
@@ -47,11 +47,11 @@ pub(super) enum Progress {
     /// What was read is being made stable.
     Flushing,
     /// Checksums that others take the place of have to cease to count.
-    Unsealing,
+    Invalidating,
     /// Checksums are being written.
     Storing,
     /// They are about to count.
-    Sealing,
+    Validating,
 }
 
 /// A section that is being scrubbed.
@@ -64,7 +64,7 @@ pub(super) struct SectionScrub {
     /// By copy, the checksums that are kept beside it and count.
     pub loaded: [Option<Vec<u32>>; REPLICAS_MAX],
     /// The checksums that blocks should have, as far as they were examined.
-    pub sums: Vec<u32>,
+    pub block_checksums: Vec<u32>,
     /// Copies that could be read in all pieces so far.
     pub examined: Slots,
     /// Copies beside which checksums are being written.
@@ -84,7 +84,7 @@ impl SectionScrub {
             next_piece: 0,
             pieces: Vec::new(),
             loaded: Default::default(),
-            sums: vec![zero_sum; SECTION_BLOCKS],
+            block_checksums: vec![zero_sum; SECTION_BLOCKS],
             examined: slots,
             storing: Slots::default(),
             changed: 0,
@@ -109,11 +109,14 @@ impl SectionScrub {
     /// The checksum kept beside a copy for a block of the section, unless that may have changed since.
     fn kept(&self, slot: usize, block: usize) -> Option<u32> {
         let is_changed = self.changed & (1 << (block / PIECE_BLOCKS)) != 0;
-        self.loaded[slot].as_ref().filter(|_| !is_changed).and_then(|sums| sums.get(block).copied())
+        self.loaded[slot]
+            .as_ref()
+            .filter(|_| !is_changed)
+            .and_then(|block_checksums| block_checksums.get(block).copied())
     }
 
     /// True if nothing stands against sealing it.
-    pub fn can_seal(&self) -> bool {
+    pub fn can_validate(&self) -> bool {
         self.changed == 0 && self.has_data && self.is_decided && !self.examined.is_empty()
     }
 
@@ -160,15 +163,15 @@ pub(super) struct Repair {
 
 impl SectionScrub {
     /// Decides about one block of a piece that these copies were seen of.
-    pub fn judge(&mut self, piece: &mut Piece, block: usize, seen: Slots, seals: &mut ExtentSeals) {
+    pub fn judge(&mut self, piece: &mut Piece, block: usize, seen: Slots, checksums: &mut ExtentChecksums) {
         let place = piece.first + block;
         let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;
         let sighting = |slot: usize| {
-            let found = piece.found[slot].as_ref().and_then(|sums| sums.get(block))?;
+            let found = piece.found[slot].as_ref().and_then(|block_checksums| block_checksums.get(block))?;
             Some(Sighting { slot, found: *found, kept: self.kept(slot, place) })
         };
         let sightings: Vec<Sighting> = seen.iter().filter_map(sighting).collect();
-        let past = match seals.listed(number) {
+        let past = match checksums.listed(number) {
             None => Past::Sound,
             Some(Damaged { expected: Some(expected), .. }) => Past::Expected(expected),
             Some(Damaged { expected: None, .. }) => Past::Undecided,
@@ -176,29 +179,29 @@ impl SectionScrub {
         self.report.checked += sightings.len() as u64;
         match verdict(&sightings, past) {
             Verdict::Good(checksum) => {
-                self.sums[place] = checksum;
-                seals.forget_damage(number);
+                self.block_checksums[place] = checksum;
+                checksums.forget_damage(number);
             }
             Verdict::Repair { checksum, good } => {
-                self.sums[place] = checksum;
-                seals.forget_damage(number);
+                self.block_checksums[place] = checksum;
+                checksums.forget_damage(number);
                 self.order_repairs(piece, place, seen, good);
             }
             Verdict::Damaged(expected) => {
-                self.sums[place] = expected;
-                self.note_damage(Damaged { block: number, expected: Some(expected) }, seals);
+                self.block_checksums[place] = expected;
+                self.note_damage(Damaged { block: number, expected: Some(expected) }, checksums);
             }
             Verdict::Undecided => {
                 self.is_decided = false;
-                self.note_damage(Damaged { block: number, expected: None }, seals);
+                self.note_damage(Damaged { block: number, expected: None }, checksums);
             }
         }
     }
 
-    fn note_damage(&mut self, damaged: Damaged, seals: &mut ExtentSeals) {
+    fn note_damage(&mut self, damaged: Damaged, checksums: &mut ExtentChecksums) {
         self.report.damaged += 1;
         self.report.first_damaged.get_or_insert(damaged.block);
-        seals.note_damage(damaged);
+        checksums.note_damage(damaged);
     }
 
     /// Has all copies of a block that are not good get it from the first that is.

@@ -81,7 +81,7 @@ impl From<VolumeView> for Volume {
             unique_bytes: view.unique_bytes,
             snapshots: view.snapshots,
             cloned_from: record.cloned_from,
-            bytes_to_capture: view.bytes_to_capture,
+            snapshot_bytes_left: view.snapshot_bytes_left,
             drives: view.drives.into_iter().map(VolumeDrive::from).collect(),
             replicas: record.replicas,
             placement: (0..)
@@ -135,8 +135,8 @@ impl From<MoveView> for VolumeMoving {
             MoveState::Resyncing => VolumeMoveState::Resyncing,
             MoveState::RemovingJournals => VolumeMoveState::RemovingJournals,
         };
-        let MoveView { extents_left, extents_resyncing, stuck } = view;
-        VolumeMoving { state, extents_left, extents_resyncing, stuck }
+        let MoveView { extents_left, extents_resyncing, blocked_reason } = view;
+        VolumeMoving { state, extents_left, extents_resyncing, blocked_reason }
     }
 }
 

@@ -56,7 +56,7 @@ pub use token::{Token, TokenError, read_token};
 
 use crate::control::Control;
 use crate::control::bounds::{
-    API_BODY_BYTES_MAX, API_CAPTURES_MAX, API_POLICIES_BYTES_MAX, API_READERS_MAX, API_WORKERS_MAX,
+    API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_READERS_MAX, API_SNAPSHOTS_MAX, API_WORKERS_MAX,
 };
 use answer::ApiError;
 
@@ -187,7 +187,7 @@ fn operations() -> OpenApiRouter<Context> {
 pub fn router(control: Arc<Control>, facts: Facts) -> Router {
     let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
     let readers = Arc::new(Semaphore::new(API_READERS_MAX));
-    let capturers = Arc::new(Semaphore::new(API_CAPTURES_MAX));
+    let capturers = Arc::new(Semaphore::new(API_SNAPSHOTS_MAX));
     let (router, _) = operations().split_for_parts();
     router
         .fallback(answer::no_such_path)
@@ -217,7 +217,7 @@ async fn tell_reads(request: Request, next: Next) -> Response {
 }
 
 impl Context {
-    /// The same for what may take long: it runs beside what does not, and at most [`API_CAPTURES_MAX`] do at a time.
+    /// The same for what may take long: it runs beside what does not, and at most [`API_SNAPSHOTS_MAX`] do at a time.
     fn for_long_work(self) -> Context {
         Context { workers: self.capturers.clone(), readers: self.capturers.clone(), ..self }
     }

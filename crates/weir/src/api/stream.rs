@@ -151,8 +151,8 @@ impl Context {
             Footprint::Pieces => self.streams.lists.clone(),
             Footprint::Whole => self.streams.scrapes.clone(),
         };
-        let patience = Duration::from_secs(API_ANSWER_WAIT_SECONDS_MAX);
-        let Ok(place) = timeout(patience, places.acquire_owned()).await else {
+        let longest = Duration::from_secs(API_ANSWER_WAIT_SECONDS_MAX);
+        let Ok(place) = timeout(longest, places.acquire_owned()).await else {
             let message = "too many answers of this kind are being read already; ask again in some seconds";
             return Err(ApiError::busy(message));
         };

@@ -158,26 +158,26 @@ fn call_drives(api: &mut World) {
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";
     assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
-    let leaving = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
+    let drain = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
     let left = |drive: &Value| {
-        let leaving = &drive["leaving"];
-        json!([leaving["extents_left"], leaving["journals_left"], leaving["deletions_left"]])
+        let drain = &drive["drain"];
+        json!([drain["extents_left"], drain["journals_left"], drain["deletions_left"]])
     };
-    assert_eq!(left(&leaving), json!([1, 0, 0]));
+    assert_eq!(left(&drain), json!([1, 0, 0]));
     let kept = api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
-    assert_eq!(kept.get("leaving"), None);
+    assert_eq!(kept.get("drain"), None);
     api.call("DELETE", "/v1/drives/{name}/removal", "none-such", None, 404);
     api.call("DELETE", VOLUME, "x", None, 204);
     let jobs = api.call("GET", "/v1/background", "", None, 200)["jobs"].clone();
     assert_eq!(
         (&jobs[0]["id"], &jobs[0]["drive"], &jobs[0]["kind"]),
-        (&volume["id"], &json!("slow"), &json!("cleanup"))
+        (&volume["id"], &json!("slow"), &json!("reclaim"))
     );
     let metrics = api.call("GET", "/metrics", "", None, 200);
-    let series = "weir_background_jobs{kind=\"cleanup\",drive=\"slow\"} 1.0";
+    let series = "weir_background_jobs{kind=\"reclaim\",drive=\"slow\"} 1.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
-    let leaving = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
-    assert_eq!(left(&leaving), json!([0, 0, 1]));
+    let drain = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
+    assert_eq!(left(&drain), json!([0, 0, 1]));
     api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
     crate::control::tests::settle(&api.control);
     assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
@@ -222,22 +222,22 @@ fn call_background_policies(api: &mut World) {
     let built_in = list(api);
     assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&json!(10), &json!(true)));
     let change = json!({"weight": 7, "ceiling": {"iops": 100}, "deadline_seconds": 60});
-    let changed = api.call("PATCH", POLICY, "cleanup", Some(change), 200);
+    let changed = api.call("PATCH", POLICY, "reclaim", Some(change), 200);
     assert_eq!((&changed, &changed["deadline_seconds"]), (&list(api), &json!(60)));
     let none = json!({"ceiling": {}, "deadline_seconds": 0});
-    let changed = api.call("PATCH", POLICY, "cleanup", Some(none), 200);
+    let changed = api.call("PATCH", POLICY, "reclaim", Some(none), 200);
     assert_eq!((&changed["weight"], changed.get("deadline_seconds")), (&json!(7), None));
     for (kind, body, status, words) in [
-        ("backup", json!({"weight": 7}), 404, "there are: cleanup"),
-        ("cleanup", json!({"weight": 0}), 400, "weight 0 is not accepted; 1 to 10000 is"),
-        ("cleanup", json!({"deadline_seconds": 2_592_001}), 400, "1 to 2592000 seconds"),
-        ("cleanup", json!({"ceiling": {"iops": 0}}), 400, "rate 0IOPS is not accepted"),
-        ("cleanup", json!({"floor": {"iops": 10}}), 422, "unknown field `floor`"),
+        ("backup", json!({"weight": 7}), 404, "there are: reclaim"),
+        ("reclaim", json!({"weight": 0}), 400, "weight 0 is not accepted; 1 to 10000 is"),
+        ("reclaim", json!({"deadline_seconds": 2_592_001}), 400, "1 to 2592000 seconds"),
+        ("reclaim", json!({"ceiling": {"iops": 0}}), 400, "rate 0IOPS is not accepted"),
+        ("reclaim", json!({"floor": {"iops": 10}}), 422, "unknown field `floor`"),
     ] {
         let answer = api.call("PATCH", POLICY, kind, Some(body), status);
         assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
     }
-    api.call("DELETE", POLICY, "cleanup", None, 204);
+    api.call("DELETE", POLICY, "reclaim", None, 204);
     assert_eq!(list(api), built_in);
 }
 

@@ -12,15 +12,15 @@ use tokio::time::Sleep;
 /// A stream whose writing may wait for so long at most.
 pub struct Timed<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     /// Until when the write that waits may wait.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Timed<S> {
     /// Wraps a stream.
-    pub fn new(stream: S, patience: Duration) -> Timed<S> {
-        Timed { stream, patience, until: None }
+    pub fn new(stream: S, timeout: Duration) -> Timed<S> {
+        Timed { stream, timeout, until: None }
     }
 
     fn judge(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -28,8 +28,8 @@ impl<S> Timed<S> {
             self.until = None;
             return poll;
         }
-        let patience = self.patience;
-        let until = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = self.timeout;
+        let until = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         until.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }

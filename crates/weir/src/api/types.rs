@@ -27,8 +27,8 @@ pub use background::{
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
 };
 pub use drives::{
-    Drive, DriveCreate, DriveDevice, DriveEmulation, DriveEmulationCreate, DriveLeaving, DriveList,
-    DriveState, VolumeDrive,
+    Drive, DriveCreate, DriveDevice, DriveDrain, DriveEmulation, DriveEmulationCreate, DriveList, DriveState,
+    VolumeDrive,
 };
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
@@ -221,7 +221,7 @@ pub struct Volume {
     pub cloned_from: Option<String>,
     /// Bytes that are left to go over for a snapshot or clone that is being made of it; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes_to_capture: Option<u64>,
+    pub snapshot_bytes_left: Option<u64>,
     /// The drives that hold it.
     pub drives: Vec<VolumeDrive>,
     /// Copies of each extent that it should have, on different drives.
@@ -331,7 +331,7 @@ pub struct VolumeMoving {
     pub extents_resyncing: u64,
     /// Why it cannot go on, in words; it is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stuck: Option<String>,
+    pub blocked_reason: Option<String>,
 }
 
 /// True for nothing, which need not be told.

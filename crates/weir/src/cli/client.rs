@@ -298,11 +298,11 @@ impl Client {
     }
 
     /// What it means that there is no answer.
-    fn no_answer(&self, error: &reqwest::Error, patience: Duration) -> CommandError {
+    fn no_answer(&self, error: &reqwest::Error, timeout: Duration) -> CommandError {
         let server = self.server.clone();
         match (error.is_connect(), error.is_timeout()) {
             (true, _) => CommandError::Unreachable { server, reason: chain(error) },
-            (false, true) => CommandError::TimedOut { server, seconds: patience.as_secs() },
+            (false, true) => CommandError::TimedOut { server, seconds: timeout.as_secs() },
             (false, false) => CommandError::Failed(format!(
                 "the daemon at {server} took the request, and the connection ended before its answer: {}; \
                  whether it was done is not known",
@@ -311,8 +311,8 @@ impl Client {
         }
     }
 
-    fn send(&self, request: RequestBuilder, patience: Duration) -> Result<Response, CommandError> {
-        let response = request.timeout(patience).send().map_err(|error| self.no_answer(&error, patience))?;
+    fn send(&self, request: RequestBuilder, timeout: Duration) -> Result<Response, CommandError> {
+        let response = request.timeout(timeout).send().map_err(|error| self.no_answer(&error, timeout))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -373,13 +373,13 @@ mod tests {
     use super::*;
 
     /// What a client is told by a daemon that takes one request and does this with the connection, if it waits so long.
-    fn told(patience: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> CommandError {
+    fn told(timeout: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> CommandError {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("api.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let served = std::thread::spawn(move || serve(listener.accept().unwrap().0));
         let client = Client::new(Some(&format!("unix:{}", path.display())), None).unwrap();
-        let error = client.send(client.request(Method::GET, "/v1/status", &[]), patience).unwrap_err();
+        let error = client.send(client.request(Method::GET, "/v1/status", &[]), timeout).unwrap_err();
         drop(client);
         served.join().unwrap();
         error

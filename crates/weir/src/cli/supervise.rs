@@ -17,7 +17,7 @@ use crate::control::Control;
 use crate::processor;
 
 /// How long a failed thread rests before it is started again.
-const REST: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the extent files are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is seen what drives hold.
@@ -131,7 +131,7 @@ fn serve_until_stopped(
         };
         control
             .raise_alarm(format!("the API failed and was started again; volumes were served on: {failure}"));
-        std::thread::sleep(REST);
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
@@ -143,7 +143,7 @@ fn serve_api(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(listeners.serve(api::router(control, facts), stop));
-    runtime.shutdown_timeout(REST);
+    runtime.shutdown_timeout(RETRY_INTERVAL);
     served
 }
 

@@ -17,13 +17,13 @@ use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names, refuse_other_version};
 use super::records::{VolumeRecord, VolumeState, keys};
-use crate::dataplane::{CleanupSpec, JobProgress, ProgressSnapshot};
+use crate::dataplane::{JobProgress, ProgressSnapshot, ReclaimSpec};
 use crate::statistics::ReplicationStatistics;
 use crate::store::Store;
 
 /// Something whose space is to be given back.
 #[derive(Clone, Debug)]
-pub struct Cleanup {
+pub struct Reclaim {
     /// The drive that it lies on.
     pub drive: DriveId,
     /// What it is, in words.
@@ -90,11 +90,11 @@ impl BackgroundPolicyChange {
     }
 }
 
-impl Cleanup {
+impl Reclaim {
     /// What is left on a drive of a volume that was deleted, or was never finished.
-    pub fn of_volume(record: &VolumeRecord, drive: DriveId) -> Cleanup {
+    pub fn of_volume(record: &VolumeRecord, drive: DriveId) -> Reclaim {
         let extents = record.placement.extents_on(drive, record.size_bytes).count();
-        Cleanup {
+        Reclaim {
             drive,
             what: format!("deleted volume {}", record.export_name()),
             begun_at: record.deleted_at.unwrap_or_else(Timestamp::now),
@@ -141,25 +141,25 @@ impl Model {
 
     /// The kinds of background work that go on on a drive, with their policies.
     pub fn background_on(&self, drive: DriveId) -> Vec<(BackgroundKind, BackgroundPolicy)> {
-        let is_going_on = |cleanup: &Cleanup| {
-            let progress = cleanup.progress.as_ref().map(|progress| progress.counters());
+        let is_going_on = |reclaim: &Reclaim| {
+            let progress = reclaim.progress.as_ref().map(|progress| progress.counters());
             progress.is_some_and(|progress| progress.elapsed_ns.is_some() && progress.fault.is_none())
         };
-        let kind = BackgroundKind::Cleanup;
-        let is_cleaned = self.cleanups_on(drive).any(|(_, cleanup)| is_going_on(cleanup));
+        let kind = BackgroundKind::Reclaim;
+        let is_cleaned = self.reclaims_on(drive).any(|(_, reclaim)| is_going_on(reclaim));
         is_cleaned.then(|| (kind, self.background_policy(kind))).into_iter().collect()
     }
 
     /// What is still to be given back on a drive.
-    pub fn cleanups_on(&self, drive: DriveId) -> impl Iterator<Item = (VolumeId, &Cleanup)> {
-        let all = self.cleanups.iter().map(|(key, cleanup)| (key.0, cleanup));
-        all.filter(move |(_, cleanup)| cleanup.drive == drive)
+    pub fn reclaims_on(&self, drive: DriveId) -> impl Iterator<Item = (VolumeId, &Reclaim)> {
+        let all = self.reclaims.iter().map(|(key, reclaim)| (key.0, reclaim));
+        all.filter(move |(_, reclaim)| reclaim.drive == drive)
     }
 
     /// What is to be given back on this drive and on no other.
     pub fn cleaned_up_only_on(&self, drive: DriveId) -> Vec<VolumeId> {
-        let is_elsewhere = |id: VolumeId| self.cleanups.keys().any(|key| key.0 == id && key.1 != drive);
-        self.cleanups_on(drive).map(|(id, _)| id).filter(|id| !is_elsewhere(*id)).collect()
+        let is_elsewhere = |id: VolumeId| self.reclaims.keys().any(|key| key.0 == id && key.1 != drive);
+        self.reclaims_on(drive).map(|(id, _)| id).filter(|id| !is_elsewhere(*id)).collect()
     }
 }
 
@@ -240,21 +240,19 @@ impl Control {
         let model = self.model();
         let drive = |id: DriveId| model.drives.get(&id).map(|drive| drive.record.name.to_string());
         let mut jobs: Vec<_> = model
-            .cleanups
+            .reclaims
             .iter()
-            .map(|((id, _), cleanup)| BackgroundJob {
+            .map(|((id, _), reclaim)| BackgroundJob {
                 id: *id,
-                kind: BackgroundKind::Cleanup,
-                drive: drive(cleanup.drive).unwrap_or_default(),
-                what: cleanup.what.clone(),
-                begun_at: cleanup.begun_at,
-                deadline_seconds: model.background_policy(BackgroundKind::Cleanup).deadline_seconds,
-                progress: cleanup.progress.as_ref().map(|progress| progress.counters()),
+                kind: BackgroundKind::Reclaim,
+                drive: drive(reclaim.drive).unwrap_or_default(),
+                what: reclaim.what.clone(),
+                begun_at: reclaim.begun_at,
+                deadline_seconds: model.background_policy(BackgroundKind::Reclaim).deadline_seconds,
+                progress: reclaim.progress.as_ref().map(|progress| progress.counters()),
             })
             .collect();
-        jobs.extend(
-            model.open.iter().filter_map(|(id, open)| resynchronisation(&model, *id, &open.replication)),
-        );
+        jobs.extend(model.open.iter().filter_map(|(id, open)| resync(&model, *id, &open.replication)));
         jobs.extend(self.scrub_jobs(&model));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs
@@ -262,43 +260,43 @@ impl Control {
 
     /// Has the space of something given back. A deleted volume's folder is condemned now if that can be done, so that a
     /// lost catalogue does not bring it back; else before anything is given back.
-    pub(super) fn begin_cleanup(&self, id: VolumeId, mut cleanup: Cleanup) {
-        let drive = self.model().drives.get(&cleanup.drive).map(|drive| drive.record.spec());
-        if let (Ok(store), Some(drive)) = (self.store(cleanup.drive), drive) {
-            if cleanup.volume_extents.is_some()
-                && let Err(error) = store.condemn(id)
+    pub(super) fn begin_reclaim(&self, id: VolumeId, mut reclaim: Reclaim) {
+        let drive = self.model().drives.get(&reclaim.drive).map(|drive| drive.record.spec());
+        if let (Ok(store), Some(drive)) = (self.store(reclaim.drive), drive) {
+            if reclaim.volume_extents.is_some()
+                && let Err(error) = store.begin_deletion(id)
             {
                 tracing::warn!(volume = %id, %error, "the folder of a deleted volume could not be moved yet");
             }
-            let (condemned, extents) = match cleanup.volume_extents {
+            let (pending_deletion, extents) = match reclaim.volume_extents {
                 Some(extents) => (store.deleted(id), extents),
                 None => (store.leftover(id), 1),
             };
             let progress = Arc::new(JobProgress::expecting(extents));
-            cleanup.progress = Some(progress.clone());
-            self.data_plane.clean_up(CleanupSpec {
+            reclaim.progress = Some(progress.clone());
+            self.data_plane.clean_up(ReclaimSpec {
                 id,
                 drive,
-                condemned,
-                age_ns: age_ns(cleanup.begun_at),
+                pending_deletion,
+                age_ns: age_ns(reclaim.begun_at),
                 progress,
             });
         }
-        self.update(|model| model.cleanups.insert((id, cleanup.drive), cleanup));
+        self.update(|model| model.reclaims.insert((id, reclaim.drive), reclaim));
     }
 
     /// Begins what has waited for a drive that was missing.
-    pub(super) fn begin_waiting_cleanups(&self, drive: DriveId) {
-        let waiting: Vec<(VolumeId, Cleanup)> = {
+    pub(super) fn begin_waiting_reclaims(&self, drive: DriveId) {
+        let waiting: Vec<(VolumeId, Reclaim)> = {
             let model = self.model();
-            let waiting = model.cleanups_on(drive).filter(|(_, cleanup)| cleanup.progress.is_none());
-            waiting.map(|(id, cleanup)| (id, cleanup.clone())).collect()
+            let waiting = model.reclaims_on(drive).filter(|(_, reclaim)| reclaim.progress.is_none());
+            waiting.map(|(id, reclaim)| (id, reclaim.clone())).collect()
         };
-        waiting.into_iter().for_each(|(id, cleanup)| self.begin_cleanup(id, cleanup));
+        waiting.into_iter().for_each(|(id, reclaim)| self.begin_reclaim(id, reclaim));
     }
 
     /// Goes on with what a daemon before this one has left: volumes in deletion, and those that were never finished.
-    pub(super) fn resume_cleanups(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
+    pub(super) fn resume_reclaims(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
         for record in interrupted {
             // Without any of its drives nothing more is known of it, and the next start asks again.
             let is_possible = record.placement.drives().into_iter().any(|drive| self.store(drive).is_ok());
@@ -307,7 +305,7 @@ impl Control {
                 _ => record.clone(),
             };
             tracing::info!(volume = %record.id, name = %record.name, "its space is given back");
-            self.begin_cleanups(&record);
+            self.begin_reclaims(&record);
         }
         self.stores().into_iter().try_for_each(|(drive, store)| self.clean_up_leftovers(drive, &store))
     }
@@ -316,10 +314,10 @@ impl Control {
     pub(super) fn clean_up_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
         // What is being captured is half made on purpose.
         let leftovers = store.scan()?.leftovers;
-        for id in leftovers.into_iter().filter(|id| !self.captures.concern(*id)) {
+        for id in leftovers.into_iter().filter(|id| !self.snapshots_in_progress.concern(*id)) {
             let (is_volume, is_known) = {
                 let model = self.model();
-                (model.volumes.contains_key(&id), model.cleanups.contains_key(&(id, drive)))
+                (model.volumes.contains_key(&id), model.reclaims.contains_key(&(id, drive)))
             };
             if is_volume {
                 self.alarms.raise(format!(
@@ -328,8 +326,8 @@ impl Control {
                 ));
             } else if !is_known {
                 let (what, begun_at) = (format!("leftover {id}"), Timestamp::now());
-                let cleanup = Cleanup { drive, what, begun_at, volume_extents: None, progress: None };
-                self.begin_cleanup(id, cleanup);
+                let reclaim = Reclaim { drive, what, begun_at, volume_extents: None, progress: None };
+                self.begin_reclaim(id, reclaim);
             }
         }
         Ok(())
@@ -339,10 +337,10 @@ impl Control {
     pub fn settle_background(&self) {
         let running: Vec<(VolumeId, DriveId, String, Arc<JobProgress>)> = {
             let model = self.model();
-            let job = |(key, cleanup): (&(VolumeId, DriveId), &Cleanup)| {
-                Some((key.0, key.1, cleanup.what.clone(), cleanup.progress.clone()?))
+            let job = |(key, reclaim): (&(VolumeId, DriveId), &Reclaim)| {
+                Some((key.0, key.1, reclaim.what.clone(), reclaim.progress.clone()?))
             };
-            model.cleanups.iter().filter_map(job).collect()
+            model.reclaims.iter().filter_map(job).collect()
         };
         // What stands of a volume is the first fault of its drives.
         let mut faults: BTreeMap<VolumeId, Option<String>> = BTreeMap::new();
@@ -366,7 +364,7 @@ impl Control {
     /// Raises the fault of a pending deletion, unless the deletion ended, or its drive was removed, since the fault was read.
     fn raise_while_pending(&self, id: VolumeId, fault: String) {
         let _change = self.begin_change();
-        if self.model().cleanups.keys().any(|key| key.0 == id) {
+        if self.model().reclaims.keys().any(|key| key.0 == id) {
             self.alarms.set_volume(id, Some(fault));
         }
     }
@@ -377,14 +375,14 @@ impl Control {
         let is_last = {
             let model = self.model();
             let is_other = |key: &&(VolumeId, DriveId)| key.0 == id && key.1 != drive;
-            !model.cleanups.keys().any(|key| is_other(&key)) && !model.volumes.contains_key(&id)
+            !model.reclaims.keys().any(|key| is_other(&key)) && !model.volumes.contains_key(&id)
         };
         let forgotten = Transaction::freeing_space().delete(keys::volume(id));
         if is_last && let Err(error) = self.catalogue.commit(forgotten) {
             let message = format!("the {what} is gone, but the catalogue cannot note it yet: {error}");
             return self.alarms.set_volume(id, Some(message));
         }
-        self.update(|model| model.cleanups.remove(&(id, drive)));
+        self.update(|model| model.reclaims.remove(&(id, drive)));
         if is_last {
             self.alarms.forget(id);
         }
@@ -396,7 +394,7 @@ fn age_ns(since: Timestamp) -> u64 {
     u64::try_from(Timestamp::now().as_nanosecond() - since.as_nanosecond()).unwrap_or(0)
 }
 /// Bringing copies of a volume up to date, if there is anything left of that.
-fn resynchronisation(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Option<BackgroundJob> {
+fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Option<BackgroundJob> {
     let (begun_at, bytes_done) = replicas.episode()?;
     let volume = &model.volumes.get(&id)?.record;
     let counters = replicas.counters();
@@ -415,7 +413,7 @@ fn resynchronisation(model: &Model, id: VolumeId, replicas: &ReplicationStatisti
     let elapsed_ns = u64::try_from(Timestamp::now().duration_since(begun_at).as_nanos()).unwrap_or(0);
     Some(BackgroundJob {
         id,
-        kind: BackgroundKind::Resynchronisation,
+        kind: BackgroundKind::Resync,
         drive: list_names(drives.into_iter()),
         what: format!("copies of volume {}", volume.export_name()),
         begun_at,
@@ -433,7 +431,7 @@ fn resynchronisation(model: &Model, id: VolumeId, replicas: &ReplicationStatisti
 
 /// Only giving back space has a deadline: how much there is to copy, or to examine, is not known before it is looked at.
 pub(super) fn refuse_deadline(kind: BackgroundKind, policy: &BackgroundPolicy) -> Outcome<()> {
-    if kind != BackgroundKind::Cleanup && policy.deadline_seconds.is_some() {
+    if kind != BackgroundKind::Reclaim && policy.deadline_seconds.is_some() {
         return Err(ControlError::invalid(format!(
             "{kind} takes no deadline, because what there is to do is known only when it is done; a weight and a ceiling \
              are accepted"

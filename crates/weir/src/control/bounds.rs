@@ -146,7 +146,7 @@ pub const DRIVE_CHANGES_MAX: usize = API_WORKERS_MAX / 4;
 
 /// Snapshots, clones and restorings that are made at a time; further ones wait. Where filesystems cannot share each may
 /// take hours.
-pub const API_CAPTURES_MAX: usize = 8;
+pub const API_SNAPSHOTS_MAX: usize = 8;
 
 /// Alarms that one answer shows; the number of all of them is always told.
 pub const ALARMS_SHOWN_MAX: usize = 256;

@@ -171,7 +171,7 @@ pub(super) fn class_policy(asked: Option<Class>, policy: Option<ClassPolicy>) ->
 /// The drives of a pool that are there and stay, with their space.
 fn usable(pool: &Pool<'_>, usages: &Usages) -> Vec<(DriveId, DriveUsage)> {
     let usage = |drive: DriveId| usages.get(&drive)?.as_ref().ok().copied();
-    let staying = pool.drives.iter().filter(|drive| !drive.is_leaving);
+    let staying = pool.drives.iter().filter(|drive| !drive.is_draining);
     staying.filter_map(|drive| Some((drive.id, usage(drive.id)?))).collect()
 }
 
@@ -238,9 +238,9 @@ impl Model {
         let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
         let limit = |percent: u32| together.size_bytes / 100 * u64::from(percent);
         // What has to leave a drive comes to the others.
-        let leaving = pool.drives.iter().filter(|drive| drive.is_leaving);
-        let leaving: u64 = leaving.map(|drive| self.provisioned_bytes(drive.id)).sum();
-        let provisioned = leaving + rooms.iter().map(|room| room.provisioned_bytes).sum::<u64>();
+        let drain = pool.drives.iter().filter(|drive| drive.is_draining);
+        let drain: u64 = drain.map(|drive| self.provisioned_bytes(drive.id)).sum();
+        let provisioned = drain + rooms.iter().map(|room| room.provisioned_bytes).sum::<u64>();
         Offer {
             pool: pool.name.clone(),
             class: pool.class,
@@ -331,7 +331,7 @@ impl Control {
         let usages = self.usages();
         let model = self.model();
         let homes = volume.placement.holders(from_bytes);
-        let home = homes.iter().copied().find(|drive| !model.is_leaving(*drive)).unwrap_or(homes[0]);
+        let home = homes.iter().copied().find(|drive| !model.is_draining(*drive)).unwrap_or(homes[0]);
         let pool = model.pool_of(home).ok_or_else(|| ControlError::internal("a volume is on no pool"))?;
         let offer = model.offer(&pool, &usages);
         let wish = Wish {

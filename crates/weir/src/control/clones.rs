@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use weir_types::{Name, VolumeId};
 
 use super::Control;
-use super::captures::{Pair, placement_like};
 use super::error::Outcome;
-use super::outlook::Proposal;
+use super::projected_state::Proposal;
 use super::records::{VolumeRecord, VolumeState};
 use super::snapshots::online;
+use super::snapshots_in_progress::{Pair, placement_like};
 use super::volumes::{PolicyChange, VolumeView, refuse_more, refuse_taken};
 
 /// What clone should be made.
@@ -37,12 +37,12 @@ impl Control {
     /// many volumes, too little space to copy what cannot be shared, or the pool may have no more provisioned; refused if
     /// its policy has floors that are not to be had, unless it is forced, or the volume cannot be captured now.
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
-        let begun = self.begin_captures(&[], || {
+        let begun = self.begin_snapshots(&[], || {
             let pair = self.clone_pair(request)?;
             self.admit_clone(&pair.target, request.force)?;
             Ok(vec![pair])
         })?;
-        let record = self.finish_captures(begun, |change, pairs| {
+        let record = self.finish_snapshots(begun, |change, pairs| {
             let mut record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
             // Somebody may have taken the name meanwhile, or what its policy needs.
             refuse_taken(&self.model(), &record.tenant, &record.name)?;

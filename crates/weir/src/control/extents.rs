@@ -7,7 +7,7 @@ use weir_qos::MediaModel;
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
-use super::background::Cleanup;
+use super::background::Reclaim;
 use super::error::{ControlError, Outcome};
 use super::records::{RecordCopy, VolumeRecord, VolumeState};
 use super::replicas::first_metadata;
@@ -98,8 +98,8 @@ impl Control {
             store.grow(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
         let new = extent_count(old.size_bytes)..extent_count(volume.size_bytes);
-        let seats = self.put_behind_journals(volume, new.clone(), metadata.as_ref())?;
-        self.begin_epoch_records(volume, new.start, epoch).map(|()| seats)
+        let bindings = self.put_behind_journals(volume, new.clone(), metadata.as_ref())?;
+        self.begin_epoch_records(volume, new.start, epoch).map(|()| bindings)
     }
 
     /// Takes from a volume what it holds beyond a size, on all its drives that are there, and has the space given back.
@@ -127,7 +127,7 @@ impl Control {
 
     /// Gives back what a volume has on drives that its record does not name: a change that did not come to its end
     /// has left it there. It stays where the catalogue may be the one that is out of date.
-    pub(super) fn cast_off_strays(&self, volume: &VolumeRecord) -> Outcome<()> {
+    pub(super) fn delete_strays(&self, volume: &VolumeRecord) -> Outcome<()> {
         for (drive, store) in self.stores() {
             if volume.placement.names(drive) || !store.folder(volume.id).exists() {
                 continue;
@@ -139,7 +139,7 @@ impl Control {
                 // It is told as a folder that the catalogue does not know there.
                 continue;
             }
-            if let Some(id) = store.cast_off(volume.id)? {
+            if let Some(id) = store.delete_extents(volume.id)? {
                 self.give_back_part(id, drive, "stray extents of", volume);
             }
         }
@@ -148,7 +148,7 @@ impl Control {
 
     /// Has the space of one extent given back that is no part of a volume any more, or was not yet.
     pub(super) fn give_back_extent(&self, volume: &VolumeRecord, drive: DriveId, extent: u32) -> Outcome<()> {
-        if let Some(id) = self.store(drive)?.cut_out(volume.id, &[extent])? {
+        if let Some(id) = self.store(drive)?.delete_extents_at(volume.id, &[extent])? {
             self.give_back_part(id, drive, "a copy of an extent of", volume);
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Control {
         for (drive, store) in self.stores_there(volume) {
             let own: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             let strays = store.strays(volume.id, &own)?;
-            if let Some(id) = store.cut_out(volume.id, &strays)? {
+            if let Some(id) = store.delete_extents_at(volume.id, &strays)? {
                 self.give_back_part(id, drive, "stray extents of", volume);
             }
         }
@@ -173,7 +173,7 @@ impl Control {
     pub(super) fn give_back_part(&self, id: VolumeId, drive: DriveId, what: &str, volume: &VolumeRecord) {
         let what = format!("{what} volume {}", volume.export_name());
         let begun_at = Timestamp::now();
-        self.begin_cleanup(id, Cleanup { drive, what, begun_at, volume_extents: None, progress: None });
+        self.begin_reclaim(id, Reclaim { drive, what, begun_at, volume_extents: None, progress: None });
     }
 
     /// Extent files of a volume that are not as they must be. That a drive is missing is an alarm of its own.
@@ -197,7 +197,7 @@ impl Control {
     }
 
     /// Has the space of a deleted volume given back on all its drives.
-    pub(super) fn begin_cleanups(&self, volume: &VolumeRecord) {
+    pub(super) fn begin_reclaims(&self, volume: &VolumeRecord) {
         if let Err(error) = epoch_record::remove(&self.epoch_records(volume.id)) {
             tracing::warn!(volume = %volume.id, %error, "the witnesses of a deleted volume stay");
         }
@@ -205,7 +205,7 @@ impl Control {
         // One that was removed meanwhile has nothing of it.
         let is_known = |drive: &DriveId| self.model().drives.contains_key(drive);
         for drive in volume.placement.drives().into_iter().filter(is_known) {
-            self.begin_cleanup(volume.id, Cleanup::of_volume(volume, drive));
+            self.begin_reclaim(volume.id, Reclaim::of_volume(volume, drive));
         }
     }
 }

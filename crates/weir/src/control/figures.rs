@@ -19,7 +19,7 @@ use super::model::Model;
 use super::records::VolumeRecord;
 use crate::processor;
 use crate::statistics::VolumeStatistics;
-use crate::store::capture::Occupied;
+use crate::store::snapshot::Occupied;
 use crate::store::{DriveUsage, Store, extent_count};
 
 /// How long reads, and changes elsewhere, wait for a new look at drives. One that did not answer in time once is not
@@ -234,8 +234,8 @@ impl Figures {
     }
 
     /// Asks for looks at drives and waits for them for a bounded time, all together.
-    fn look(&self, drives: &[(DriveId, Store)], due: &Due, patience: Duration) {
-        let until = Instant::now() + patience;
+    fn look(&self, drives: &[(DriveId, Store)], due: &Due, timeout: Duration) {
+        let until = Instant::now() + timeout;
         let ask = |(drive, store): &(DriveId, Store)| {
             let gauge = self.gauge(*drive);
             let asked = gauge.ask(store, due);
@@ -349,9 +349,9 @@ impl Control {
         self.known_used_bytes(&self.model(), volume)
     }
 
-    fn look_at_used(&self, volume: &VolumeRecord, patience: Duration) {
+    fn look_at_used(&self, volume: &VolumeRecord, timeout: Duration) {
         let due = Due { used: BTreeSet::from([volume.id]), ..Due::default() };
-        self.figures.look(&self.stores_there(volume), &due, patience);
+        self.figures.look(&self.stores_there(volume), &due, timeout);
     }
 
     /// The same, as it was seen last.

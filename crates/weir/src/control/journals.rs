@@ -42,7 +42,7 @@ struct VolumeJournals {
     /// Those that can be used.
     ready: BTreeMap<DriveId, JournalId>,
     /// The copies behind them, with the drive of the journal.
-    seats: BTreeMap<ExtentReplica, DriveId>,
+    bindings: BTreeMap<ExtentReplica, DriveId>,
 }
 
 /// What can be said of a copy as to journals.
@@ -86,22 +86,22 @@ impl Journals {
     }
 
     /// The drive of the journal that each copy of a volume is behind.
-    pub fn seats(&self, volume: VolumeId) -> BTreeMap<ExtentReplica, DriveId> {
-        self.of(volume).seats
+    pub fn bindings(&self, volume: VolumeId) -> BTreeMap<ExtentReplica, DriveId> {
+        self.of(volume).bindings
     }
 
     /// A copy is behind the journal on a drive, or behind none any more.
     pub fn note(&self, volume: VolumeId, replica: ExtentReplica, drive: Option<DriveId>) {
         self.change(volume, |journals| match drive {
-            Some(drive) => _ = journals.seats.insert(replica, drive),
-            None => _ = journals.seats.remove(&replica),
+            Some(drive) => _ = journals.bindings.insert(replica, drive),
+            None => _ = journals.bindings.remove(&replica),
         });
     }
 
     /// The volumes with a journal on a drive.
     pub fn volumes_on(&self, drive: DriveId) -> Vec<VolumeId> {
         let has_one = |journals: &VolumeJournals| {
-            journals.ready.contains_key(&drive) || journals.seats.values().any(|on| *on == drive)
+            journals.ready.contains_key(&drive) || journals.bindings.values().any(|on| *on == drive)
         };
         let volumes = self.volumes();
         volumes.iter().filter(|(_, journals)| has_one(journals)).map(|(volume, _)| *volume).collect()
@@ -109,12 +109,12 @@ impl Journals {
 
     /// The drive of the journal that a copy is behind, if it is behind one.
     pub fn drive_of(&self, volume: VolumeId, replica: ExtentReplica) -> Option<DriveId> {
-        self.volumes().get(&volume)?.seats.get(&replica).copied()
+        self.volumes().get(&volume)?.bindings.get(&replica).copied()
     }
 
     /// A volume has no extents from this one on.
     pub fn cut(&self, volume: VolumeId, first: u64) {
-        self.change(volume, |journals| journals.seats.retain(|(extent, _), _| u64::from(*extent) < first));
+        self.change(volume, |journals| journals.bindings.retain(|(extent, _), _| u64::from(*extent) < first));
     }
 }
 
@@ -142,7 +142,7 @@ impl Model {
             return Vec::new();
         }
         let suits =
-            |drive: &&DriveRecord| drive.class == fastest && !drive.is_leaving && self.is_there(drive.id);
+            |drive: &&DriveRecord| drive.class == fastest && !drive.is_draining && self.is_there(drive.id);
         let mut drives: Vec<&DriveRecord> =
             self.drives.values().map(|drive| &drive.record).filter(suits).collect();
         let zone = |drive: &DriveRecord| self.domain_of(drive).zone;
@@ -159,7 +159,7 @@ impl Control {
         &self,
         volume: &VolumeRecord,
         (extent, slot): ExtentReplica,
-        seats: &BTreeMap<ExtentReplica, DriveId>,
+        bindings: &BTreeMap<ExtentReplica, DriveId>,
         going: &[DriveId],
     ) -> Option<DriveId> {
         let model = self.model();
@@ -167,7 +167,7 @@ impl Control {
         let (_, slow) = replicas.iter().find(|(other, _)| *other == slot)?;
         let is_near = |drive: DriveId| {
             let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
-            let mut others = seats.iter().filter(|((of, other), _)| *of == extent && *other != slot);
+            let mut others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
             has_replica || others.any(|(_, on)| *on == drive)
         };
         let has_failed = |drive: DriveId| {
@@ -177,7 +177,7 @@ impl Control {
         let drives = model.journal_drives(volume, *slow);
         let free =
             drives.iter().map(|drive| drive.id).filter(|drive| !is_near(*drive) && !has_failed(*drive));
-        free.min_by_key(|drive| seats.values().filter(|on| *on == drive).count())
+        free.min_by_key(|drive| bindings.values().filter(|on| *on == drive).count())
     }
 
     /// Puts new copies of a volume, whose files were just made and hold nothing, behind journals, as far as there are
@@ -188,14 +188,14 @@ impl Control {
         extents: Range<u64>,
         metadata: Option<&ReplicaMetadata>,
     ) -> Outcome<Vec<(ExtentReplica, DriveId)>> {
-        let mut seats = self.journals.seats(volume.id);
+        let mut bindings = self.journals.bindings(volume.id);
         let mut chosen: Vec<(ExtentReplica, DriveId, Behind)> = Vec::new();
         for extent in extents {
             for (slot, slow) in volume.placement.replicas_of(extent) {
                 let replica = (u32::try_from(extent).expect("a volume's size is bounded"), slot);
-                let Some(drive) = self.choose_journal(volume, replica, &seats, &[]) else { continue };
+                let Some(drive) = self.choose_journal(volume, replica, &bindings, &[]) else { continue };
                 let Some(behind) = self.ready_journal(volume, drive)? else { continue };
-                seats.insert(replica, drive);
+                bindings.insert(replica, drive);
                 chosen.push((replica, slow, behind));
             }
         }
@@ -254,8 +254,8 @@ impl Control {
             let ReadyJournal { core, file, size_bytes, .. } = store.open_journal(volume.id)?;
             let home = self.journal_home(volume, drive)?;
             let directory = store.journal(volume.id);
-            let (seats, keeps) = (Vec::new(), Vec::new());
-            let spec = JournalSpec { home, directory, core, file, size_bytes, seats, keeps };
+            let (bindings, keeps) = (Vec::new(), Vec::new());
+            let spec = JournalSpec { home, directory, core, file, size_bytes, bindings, keeps };
             self.data_plane.add_journal(volume.id, spec)?;
         }
         self.journals.change(volume.id, |journals| journals.ready.insert(drive, journal));
@@ -271,8 +271,8 @@ impl Control {
         slow: DriveId,
         going: &[DriveId],
     ) -> Outcome<Option<DriveId>> {
-        let seats = self.journals.seats(volume.id);
-        let Some(drive) = self.choose_journal(volume, replica, &seats, going) else { return Ok(None) };
+        let bindings = self.journals.bindings(volume.id);
+        let Some(drive) = self.choose_journal(volume, replica, &bindings, going) else { return Ok(None) };
         let Some(behind) = self.ready_journal(volume, drive)? else { return Ok(None) };
         self.forget_metadata(volume.id, replica, drive)?;
         self.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?;
@@ -281,7 +281,7 @@ impl Control {
 
     /// A copy of an extent is no more.
     pub(super) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
-        let drive = self.journals.seats(volume).get(&replica).copied();
+        let drive = self.journals.bindings(volume).get(&replica).copied();
         self.journals.note(volume, replica, None);
         drive
             .filter(|drive| self.store(*drive).is_ok())
@@ -359,31 +359,31 @@ impl Control {
         let behind = Behind { drive, journal: id };
         let held: BTreeSet<ExtentReplica> =
             core.files().map(|(key, _)| (key.extent, usize::from(key.replica))).collect();
-        let (mut seats, mut keeps) = (Vec::new(), Vec::new());
+        let (mut bindings, mut keeps) = (Vec::new(), Vec::new());
         for (replica, sign) in signs {
             match sign {
                 Sign::Behind(slow, other) if *other == behind && held.contains(replica) => {
                     match Descriptor::open_direct(slow) {
-                        Ok(file) => seats.push((*replica, Some(file))),
+                        Ok(file) => bindings.push((*replica, Some(file))),
                         // It is taken back like one that could not be reached.
                         Err(_) => keeps.push(*replica),
                     }
                 }
-                Sign::Behind(_, other) if *other == behind => seats.push((*replica, None)),
+                Sign::Behind(_, other) if *other == behind => bindings.push((*replica, None)),
                 Sign::Unknown => keeps.push(*replica),
                 Sign::Behind(..) | Sign::Direct => {}
             }
         }
-        if seats.is_empty() && keeps.is_empty() {
+        if bindings.is_empty() && keeps.is_empty() {
             store.remove_journal(volume.id)?;
             return Ok(None);
         }
         self.journals.change(volume.id, |journals| {
             journals.ready.insert(drive, id);
-            journals.seats.extend(seats.iter().map(|(replica, _)| (*replica, drive)));
+            journals.bindings.extend(bindings.iter().map(|(replica, _)| (*replica, drive)));
         });
         let (home, directory) = (self.journal_home(volume, drive)?, store.journal(volume.id));
-        Ok(Some(JournalSpec { home, directory, core, file, size_bytes, seats, keeps }))
+        Ok(Some(JournalSpec { home, directory, core, file, size_bytes, bindings, keeps }))
     }
 
     /// What is known of all copies of a volume as to journals. What is not known for certain is never taken for none: what
@@ -438,7 +438,7 @@ impl Control {
         let is_ready = self.journals.of(volume).ready.get(&behind.drive) == Some(&behind.journal);
         let open = self.model().open.get(&volume).cloned();
         let is_lost = open.is_some_and(|open| {
-            open.journals.is_spent(extent, slot) || open.journals.has_failed(behind.drive)
+            open.journals.is_invalidated(extent, slot) || open.journals.has_failed(behind.drive)
         });
         let metadata = journaled_metadata_path(&fast.journal(volume), extent, slot);
         if is_ready && !is_lost { Place::Journaled(behind.drive, metadata) } else { Place::Lost }
@@ -454,9 +454,9 @@ impl Control {
 
     /// Gives up journals of a volume that nothing is behind any more. False if one is still in use for a moment.
     pub(super) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
-        let VolumeJournals { ready, seats } = self.journals.of(volume.id);
+        let VolumeJournals { ready, bindings } = self.journals.of(volume.id);
         let unused: Vec<DriveId> =
-            ready.into_keys().filter(|drive| seats.values().all(|other| other != drive)).collect();
+            ready.into_keys().filter(|drive| bindings.values().all(|other| other != drive)).collect();
         if unused.is_empty() || self.signs(volume).values().any(|sign| matches!(sign, Sign::Unknown)) {
             return Ok(true);
         }
@@ -487,7 +487,7 @@ impl Control {
         let all = self.journals.volumes().clone();
         let model = self.model();
         let mut views = Vec::new();
-        for (id, VolumeJournals { seats, .. }) in all {
+        for (id, VolumeJournals { bindings, .. }) in all {
             let record = model.volumes.get(&id).map(|volume| &volume.record);
             let Some(record) = record.filter(|record| tenant.is_none_or(|tenant| record.tenant == *tenant))
             else {
@@ -496,7 +496,7 @@ impl Control {
             let usages = model.open.get(&id).map(|open| open.journals.usages()).unwrap_or_default();
             for (drive, usage) in usages {
                 let Some(on) = model.drives.get(&drive) else { continue };
-                let replicas = seats.values().filter(|other| **other == drive).count() as u64;
+                let replicas = bindings.values().filter(|other| **other == drive).count() as u64;
                 views.push(JournalView {
                     volume: record.clone(),
                     drive: on.record.name.clone(),

@@ -7,7 +7,7 @@ use super::Control;
 use super::built_in::is_built_in;
 use super::error::Outcome;
 use super::model::Model;
-use super::outlook::Outlook;
+use super::projected_state::ProjectedState;
 use super::records::{PolicyGroupRecord, VolumeRecord};
 use crate::dataplane::PolicyLevel;
 
@@ -56,16 +56,16 @@ impl Model {
 
     /// A group and those that it stands under, from below to the top.
     fn upwards(&self, group: PolicyGroupId) -> Vec<&PolicyGroupRecord> {
-        Outlook::now(self).upwards(group)
+        ProjectedState::now(self).upwards(group)
     }
 
-    /// The levels of a volume; see [`Outlook::levels`].
+    /// The levels of a volume; see [`ProjectedState::levels`].
     pub fn levels(&self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
-        Outlook::now(self).levels(volume, used_bytes)
+        ProjectedState::now(self).levels(volume, used_bytes)
     }
 
     fn own_level(&self, volume: &VolumeRecord, used_bytes: u64) -> Level {
-        Outlook::now(self).own_level(volume, used_bytes)
+        ProjectedState::now(self).own_level(volume, used_bytes)
     }
 
     /// True if the volume's own terms follow what it occupies.
@@ -75,7 +75,7 @@ impl Model {
     }
 }
 
-impl<'a> Outlook<'a> {
+impl<'a> ProjectedState<'a> {
     /// A group and those that it stands under, from below to the top.
     fn upwards(self, group: PolicyGroupId) -> Vec<&'a PolicyGroupRecord> {
         let mut path: Vec<&'a PolicyGroupRecord> = Vec::new();

@@ -143,8 +143,8 @@ impl Locks {
     }
 
     /// Takes volumes and drives together; when that was tells the change from others.
-    fn take(&self, volumes: &[VolumeId], drives: &[DriveId], patience: Duration) -> Result<Instant, Busy> {
-        let until = Instant::now() + patience;
+    fn take(&self, volumes: &[VolumeId], drives: &[DriveId], timeout: Duration) -> Result<Instant, Busy> {
+        let until = Instant::now() + timeout;
         let mut held = self.held();
         while let Some(busy) = held.busy(volumes, drives) {
             let left = until.saturating_duration_since(Instant::now());

@@ -22,7 +22,6 @@ mod attached;
 mod background;
 pub mod bounds;
 mod built_in;
-mod captures;
 pub mod catalogue;
 mod changes;
 mod classes;
@@ -41,10 +40,10 @@ mod levels;
 mod locks;
 mod model;
 mod moves;
-mod outlook;
 mod placement;
 mod policies;
 mod pools;
+mod projected_state;
 pub mod reasons;
 mod rebuild;
 mod record_copies;
@@ -54,6 +53,7 @@ mod replicas;
 mod scrubs;
 mod shared;
 mod snapshots;
+mod snapshots_in_progress;
 mod space;
 mod spread;
 mod startup;
@@ -79,12 +79,11 @@ pub use apply::{
 };
 pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
 use bounds::DRIVE_CHANGES_MAX;
-use captures::Captures;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
-use drives::{Absences, Formats, Leaving, ListCopy, Measurements};
-pub use drives::{AddDrive, ClassChange, DriveView, LeavingView, ModifyDrive};
+use drives::{Absences, Drains, Formats, ListCopy, Measurements};
+pub use drives::{AddDrive, ClassChange, DrainView, DriveView, ModifyDrive};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use figures::DatedUsage;
@@ -109,6 +108,7 @@ use scrubs::Scrubs;
 pub use scrubs::{ScrubState, ScrubView, offset_of};
 use shared::Shared;
 pub use snapshots::{CreateSnapshots, SnapshotView};
+use snapshots_in_progress::SnapshotsInProgress;
 use space::StateFilesystem;
 pub use startup::ControlConfig;
 pub use statistics::{PolicyGroupSample, VolumeSample};
@@ -148,9 +148,9 @@ pub struct Control {
     measurements: Measurements,
     moves: Moves,
     journals: Journals,
-    captures: Captures,
+    snapshots_in_progress: SnapshotsInProgress,
     scrubs: Scrubs,
-    leaving: Leaving,
+    drain: Drains,
     formats: Formats,
     absences: Absences,
     node: uuid::Uuid,
@@ -283,7 +283,7 @@ impl Control {
             layout: self.layout(volume)?,
             recovered_extents: self.recovered_extents(volume)?,
             epoch_records: self.epoch_records(volume.id),
-            seals: self.seals(volume),
+            headers: self.headers(volume),
         };
         let statistics = self.data_plane.open(spec, journals)?;
         self.update(|model| model.open.insert(volume.id, statistics));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId};
 
-use super::background::Cleanup;
+use super::background::Reclaim;
 use super::bounds::NAMES_IN_ERROR_MAX;
 use super::built_in::BuiltInGroups;
 use super::drives::Drive;
@@ -66,7 +66,7 @@ pub struct Model {
     /// Volumes by identity, and snapshots, which are volumes that nobody can write to.
     pub volumes: BTreeMap<VolumeId, Arc<Versioned<VolumeRecord>>>,
     /// What is no volume any more, and whose space is still to be given back.
-    pub cleanups: BTreeMap<(VolumeId, DriveId), Cleanup>,
+    pub reclaims: BTreeMap<(VolumeId, DriveId), Reclaim>,
     /// The policies of background work that are not the built-in ones.
     pub background: BTreeMap<BackgroundKind, Versioned<BackgroundPolicy>>,
     /// The zone of the node, in which drives are of which nothing else is said.

@@ -9,7 +9,7 @@ use super::catalogue::Transaction;
 use super::changes::{AdaptiveChange, TermsChange};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
-use super::outlook::Proposal;
+use super::projected_state::Proposal;
 use super::records::{PolicyGroupRecord, VolumeRecord, keys};
 use super::{Change, Control};
 

@@ -18,7 +18,7 @@ use super::drives::DriveView;
 use super::error::{ControlError, Outcome};
 use super::ledger::{Amount, Claim, Ledger, Measure};
 use super::model::{Model, list_names, refuse_other_version};
-use super::outlook::{Outlook, Proposal};
+use super::projected_state::{ProjectedState, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
 use super::{Control, DatedUsage};
 use crate::dataplane::{DriveSpec, PoolDepth};
@@ -67,7 +67,7 @@ pub struct PoolView {
 impl PoolView {
     /// Space on its drives, as far as they are there and stay.
     pub fn usage(&self) -> DriveUsage {
-        let staying = self.drives.iter().filter(|drive| !drive.record.is_leaving);
+        let staying = self.drives.iter().filter(|drive| !drive.record.is_draining);
         DriveUsage::together(staying.filter_map(|drive| drive.usage.as_ref().ok()))
     }
 
@@ -120,16 +120,18 @@ impl<'a> Pool<'a> {
         volume.state != VolumeState::Deleting && is_there()
     }
 
-    fn ledger(&self, outlook: Outlook<'_>) -> Ledger {
-        let settings = outlook.settings(&self.name, self.settings);
+    fn ledger(&self, projected_state: ProjectedState<'_>) -> Ledger {
+        let settings = projected_state.settings(&self.name, self.settings);
         let measure = Measure {
             capacity: self.capacity(),
             over_commit_percent: settings.over_commit_percent,
             reserve_percent: settings.reserve_percent,
         };
-        let volumes = outlook.volumes().filter(|volume| self.holds(volume) && outlook.may_claim(volume));
+        let volumes = projected_state
+            .volumes()
+            .filter(|volume| self.holds(volume) && projected_state.may_claim(volume));
         // What they occupy only matters to adaptive policies, which have no floors.
-        Ledger::new(measure, volumes.map(|volume| (volume.tenant.clone(), outlook.levels(volume, 0))))
+        Ledger::new(measure, volumes.map(|volume| (volume.tenant.clone(), projected_state.levels(volume, 0))))
     }
 }
 
@@ -222,11 +224,11 @@ impl Model {
     /// The pools of which a change would have floors claim more than there is, and more than now.
     pub(super) fn shortfalls(&self, proposal: &Proposal) -> Vec<Shortfall> {
         let shortfall = |pool: Pool<'_>| {
-            let after = pool.ledger(Outlook::after(self, proposal));
+            let after = pool.ledger(ProjectedState::after(self, proposal));
             if after.fits() {
                 return None;
             }
-            let before = pool.ledger(Outlook::now(self));
+            let before = pool.ledger(ProjectedState::now(self));
             let is_admissible = after.is_admissible_after(&before);
             (!is_admissible).then(|| Shortfall { pool: pool.name.clone(), before, after })
         };
@@ -351,7 +353,7 @@ impl Control {
             class: pool.class,
             settings: pool.settings,
             version: model.pool_version(pool),
-            ledger: pool.ledger(Outlook::now(model)),
+            ledger: pool.ledger(ProjectedState::now(model)),
             depth: pool.drives.iter().find_map(|drive| self.data_plane.depth(drive.id)),
             drives: drives.map(|drive| model.drive_view(drive, usages)).collect(),
         }
@@ -426,7 +428,7 @@ impl Control {
     pub(super) fn over_commit_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let pools = model.pools();
-        let ledgers = pools.iter().map(|pool| (&pool.name, pool.ledger(Outlook::now(&model))));
+        let ledgers = pools.iter().map(|pool| (&pool.name, pool.ledger(ProjectedState::now(&model))));
         let alarm = |(name, ledger): (&Name, Ledger)| ActiveAlarm {
             source: AlarmSource::Ledger,
             drive: None,

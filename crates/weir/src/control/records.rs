@@ -118,7 +118,7 @@ pub struct DriveRecord {
     pub measured: Measured,
     /// It is being emptied, and takes nothing more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_leaving: bool,
+    pub is_draining: bool,
     /// How its pool is used. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,

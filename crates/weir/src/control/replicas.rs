@@ -205,11 +205,11 @@ impl Control {
     /// The accounts of a volume's copies that are behind journals, as far as those are ready.
     fn journaled_metadata(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Option<PathBuf>> {
         // What was decided when they were made ready counts, and not what a second look says.
-        let seats = self.journals.seats(volume.id);
+        let bindings = self.journals.bindings(volume.id);
         let metadata = |extent: u32, slot: usize, drive: DriveId| {
             let metadata = match self.journal_of(volume.id, drive, (extent, slot)) {
                 Place::Direct => return None,
-                Place::Journaled(_, path) if seats.contains_key(&(extent, slot)) => Some(path),
+                Place::Journaled(_, path) if bindings.contains_key(&(extent, slot)) => Some(path),
                 Place::Journaled(..) | Place::Waiting | Place::Lost => None,
             };
             Some(((extent, slot), metadata))

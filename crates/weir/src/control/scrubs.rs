@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, EXTENT_BYTES, SECTION_BYTES};
 use weir_types::{BackgroundKind, Name, VolumeId};
-use weir_volume::mirror::{Damaged, Seals};
+use weir_volume::mirror::{ChecksumHeader, Damaged};
 
 use super::Control;
 use super::alarms::{ActiveAlarm, AlarmSource};
@@ -21,11 +21,11 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, keys};
 use crate::dataplane::{ProgressSnapshot, ScrubEnd, ScrubProgress, ScrubSnapshot};
-use crate::statistics::RestCounters;
-use crate::store::sums::{self, sums_file_name};
+use crate::statistics::ChecksumCounters;
+use crate::store::checksums::{self, checksum_file_name};
 
 /// How long whoever gives up a scrub waits until it has ended: what is under way comes to its end first.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 const END_PAUSE: Duration = Duration::from_millis(10);
 
 /// How the last scrub of a volume ended, as the catalogue keeps it.
@@ -84,7 +84,7 @@ pub struct ScrubView {
     /// What it has counted.
     pub counted: ScrubSnapshot,
     /// What is known of the volume at rest, whoever found it.
-    pub rest: RestCounters,
+    pub checksums: ChecksumCounters,
 }
 
 /// A scrub that goes on.
@@ -143,7 +143,7 @@ impl ScrubRecord {
 }
 
 impl ScrubView {
-    fn never(volume: &VolumeRecord, rest: RestCounters) -> ScrubView {
+    fn never(volume: &VolumeRecord, checksums: ChecksumCounters) -> ScrubView {
         ScrubView {
             volume: volume.id,
             tenant: volume.tenant.clone(),
@@ -152,12 +152,12 @@ impl ScrubView {
             begun_at: None,
             ended_at: None,
             counted: ScrubSnapshot::default(),
-            rest,
+            checksums,
         }
     }
 
-    fn of(volume: &VolumeRecord, scrubs: &Scrubs, rest: RestCounters) -> ScrubView {
-        let view = ScrubView::never(volume, rest);
+    fn of(volume: &VolumeRecord, scrubs: &Scrubs, checksums: ChecksumCounters) -> ScrubView {
+        let view = ScrubView::never(volume, checksums);
         if let Some(RunningScrub { begun_at, progress }) = scrubs.running().get(&volume.id).cloned() {
             let counted = progress.counters();
             let state = if counted.elapsed_ns.is_some() { ScrubState::Running } else { ScrubState::Waiting };
@@ -172,22 +172,22 @@ impl ScrubView {
 impl Control {
     /// What is said beside the copies of a volume at rest, by extent and copy; `None` where it cannot be read. Of volumes
     /// that were never scrubbed there is nothing to read.
-    pub(super) fn seals(&self, volume: &VolumeRecord) -> Vec<(u32, usize, Option<Seals>)> {
+    pub(super) fn headers(&self, volume: &VolumeRecord) -> Vec<(u32, usize, Option<ChecksumHeader>)> {
         let mut found = Vec::new();
         for (drive, store) in self.stores_there(volume) {
             let folder = store.extents(volume.id);
-            let extents = sums::extents_with_sums(&folder).unwrap_or_else(|error| {
+            let extents = checksums::extents_with_checksums(&folder).unwrap_or_else(|error| {
                 tracing::warn!(volume = %volume.id, %error, "cannot look for checksums in {}", folder.display());
                 Vec::new()
             });
             for extent in extents {
                 let mut replicas = volume.placement.replicas_of(extent.into());
                 let Some((slot, _)) = replicas.find(|(_, home)| *home == drive) else { continue };
-                let path = folder.join(sums_file_name(extent.into()));
-                let seals = sums::read_seals(&path).inspect_err(|error| {
+                let path = folder.join(checksum_file_name(extent.into()));
+                let headers = checksums::read_header(&path).inspect_err(|error| {
                     tracing::warn!(volume = %volume.id, extent, %error, "cannot read {}", path.display());
                 });
-                found.push((extent, slot, seals.ok()));
+                found.push((extent, slot, headers.ok()));
             }
         }
         found
@@ -237,7 +237,7 @@ impl Control {
         let running = self.scrubs.running().get(&record.id).cloned();
         if let Some(scrub) = running {
             self.data_plane.end_scrub(record.id)?;
-            let deadline = Instant::now() + END_PATIENCE;
+            let deadline = Instant::now() + END_TIMEOUT;
             while scrub.progress.end().is_none() && Instant::now() < deadline {
                 std::thread::sleep(END_PAUSE);
             }
@@ -254,22 +254,22 @@ impl Control {
         let model = self.model();
         tenant.map(|tenant| model.tenant(Some(tenant)).map(|_| ())).transpose()?;
         let own = model.plain_volumes().filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
-        let view = |volume| ScrubView::of(volume, &self.scrubs, rest_of(&model, volume));
+        let view = |volume| ScrubView::of(volume, &self.scrubs, checksums_of(&model, volume));
         let mut views: Vec<_> = own.map(view).collect();
         views.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
         Ok(views)
     }
 
     fn view_of_scrub(&self, volume: &VolumeRecord) -> ScrubView {
-        let rest = rest_of(&self.model(), volume);
+        let rest = checksums_of(&self.model(), volume);
         ScrubView::of(volume, &self.scrubs, rest)
     }
 
     /// What is known of a volume at rest; `None` if it was never scrubbed.
     pub(super) fn scrub_of(&self, volume: &VolumeRecord) -> Option<ScrubView> {
         let view = self.view_of_scrub(volume);
-        let is_known = view.state != ScrubState::Never || !view.rest.damaged.is_empty();
-        (is_known || view.rest.sealed_bytes > 0).then_some(view)
+        let is_known = view.state != ScrubState::Never || !view.checksums.damaged.is_empty();
+        (is_known || view.checksums.checksummed_bytes > 0).then_some(view)
     }
 
     /// A volume is no more.
@@ -351,14 +351,14 @@ impl Control {
                 extent: Some(extent.into()),
                 message: damage_words(extent, &damaged),
             };
-            open.rest.counters().damaged.into_iter().map(alarm)
+            open.checksums.counters().damaged.into_iter().map(alarm)
         };
         model.open.iter().flat_map(of_volume).collect()
     }
 }
 
-fn rest_of(model: &Model, volume: &VolumeRecord) -> RestCounters {
-    model.open.get(&volume.id).map(|open| open.rest.counters()).unwrap_or_default()
+fn checksums_of(model: &Model, volume: &VolumeRecord) -> ChecksumCounters {
+    model.open.get(&volume.id).map(|open| open.checksums.counters()).unwrap_or_default()
 }
 
 /// Where a block of an extent lies in its volume, in bytes.

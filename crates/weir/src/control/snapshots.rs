@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use weir_types::units::Size;
 use weir_types::{Name, VolumeId};
 
-use super::captures::{Pair, placement_like};
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
 use super::records::{SnapshotOf, VolumeRecord, VolumeState, keys};
+use super::snapshots_in_progress::{Pair, placement_like};
 use super::volumes::{VolumeView, refuse_more};
 use super::{Change, Control};
-use crate::store::capture::Occupied;
+use crate::store::snapshot::Occupied;
 
 /// What snapshots should be made.
 #[derive(Clone, Debug)]
@@ -103,8 +103,8 @@ impl Control {
     /// Invalid for no volume, or one named twice; not found for an unknown one; conflict if one has such a snapshot; full if
     /// there is no space to copy what cannot be shared; refused if a volume cannot be captured now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
-        let begun = self.begin_captures(&[], || self.snapshot_pairs(request))?;
-        let records = self.finish_captures(begun, |change, pairs| {
+        let begun = self.begin_snapshots(&[], || self.snapshot_pairs(request))?;
+        let records = self.finish_snapshots(begun, |change, pairs| {
             // A volume may have got another name meanwhile.
             let online = |pair: &Pair| -> Outcome<VolumeRecord> {
                 let of = snapshot_of(&self.model().volume_by_id(pair.source.id)?.record);
@@ -245,7 +245,7 @@ impl Control {
         // Its snapshots become those of the clone.
         let mut others: Vec<VolumeId> = self.model().snapshots_of(id).map(|snapshot| snapshot.id).collect();
         others.push(id);
-        let begun = self.begin_captures(&others, || {
+        let begun = self.begin_snapshots(&others, || {
             let model = self.model();
             let snapshot = model.snapshots_of(id).find(|snapshot| snapshot.name == *name);
             let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id)).map(Arc::as_ref);
@@ -256,7 +256,7 @@ impl Control {
             let new = VolumeId(uuid::Uuid::new_v4());
             Ok(vec![Pair { source: source.clone(), target: restored(now, source, new) }])
         })?;
-        let restored = self.finish_captures(begun, |change, pairs| {
+        let restored = self.finish_snapshots(begun, |change, pairs| {
             let Pair { source, target } = &pairs[0];
             let now = self.model().volume_by_id(id)?.record.clone();
             if !force {

@@ -12,9 +12,8 @@ use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 
 use super::alarms::{Alarms, Since};
 use super::background::load_policies;
-use super::captures::Captures;
 use super::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
-use super::drives::{Absences, Drive, Formats, Leaving, ListCopy, Measurements};
+use super::drives::{Absences, Drains, Drive, Formats, ListCopy, Measurements};
 use super::error::{ControlError, Outcome};
 use super::figures::Figures;
 use super::journals::Journals;
@@ -25,6 +24,7 @@ use super::record_copies::RecordCopies;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::scrubs::Scrubs;
 use super::shared::Shared;
+use super::snapshots_in_progress::SnapshotsInProgress;
 use super::space::StateFilesystem;
 use super::{Change, Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
@@ -98,9 +98,9 @@ impl Control {
             measurements: Measurements::default(),
             moves: Moves::default(),
             journals: Journals::new(config.journal_bytes),
-            captures: Captures::default(),
+            snapshots_in_progress: SnapshotsInProgress::default(),
             scrubs: Scrubs::default(),
-            leaving: Leaving::default(),
+            drain: Drains::default(),
             formats: Formats::default(),
             absences: Absences::default(),
             started: Instant::now(),
@@ -114,7 +114,7 @@ impl Control {
         control.load_scrubs()?;
         control.serve_all();
         control.begin_all_moves();
-        control.resume_cleanups(&interrupted)?;
+        control.resume_reclaims(&interrupted)?;
         let alarms = control.over_commit_alarms().into_iter().chain(control.measurement_alarms());
         alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
         for (drive, store) in control.stores() {
@@ -149,7 +149,7 @@ impl Control {
 
     /// Finishes an interrupted resize.
     pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.cast_off_strays(record)?;
+        self.delete_strays(record)?;
         self.trim(record, record.size_bytes)?;
         self.cut_out_strays(record)
     }
@@ -161,7 +161,7 @@ impl Control {
         let mut known: BTreeSet<VolumeId> =
             self.records().into_iter().filter(|volume| volume.placement.names(drive)).map(|v| v.id).collect();
         // A deleted volume's folder may still have to be moved.
-        known.extend(self.model().cleanups_on(drive).map(|(id, _)| id));
+        known.extend(self.model().reclaims_on(drive).map(|(id, _)| id));
         let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
         if let Some(first) = unknown.first() {
             self.alarms.raise(format!(

@@ -10,8 +10,8 @@ use super::bounds::TENANTS_MAX;
 use super::catalogue::Transaction;
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned, list_names};
-use super::outlook::Proposal;
 use super::policies::GroupKind;
+use super::projected_state::Proposal;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord, keys};
 
 /// What should become different about a tenant; what is `None` stays.

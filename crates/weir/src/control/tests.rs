@@ -3,9 +3,9 @@
 mod apply;
 mod background;
 mod classes;
+mod drain;
 mod formats;
 mod journal_drives;
-mod leaving;
 mod lost_writes;
 mod measurements;
 mod policies;

@@ -16,8 +16,8 @@ use super::health::{FailedExtents, VolumeHealth};
 use super::levels::{EffectiveField, Level, effective};
 use super::model::{Model, Versioned, refuse_other_version};
 use super::moves::MoveView;
-use super::outlook::Proposal;
 use super::policies::GroupKind;
+use super::projected_state::Proposal;
 use super::records::{
     DEFAULT_CLASS, DriveRecord, PolicyGroupRecord, TemplateRecord, VolumeRecord, VolumeState, keys,
 };
@@ -25,7 +25,7 @@ use super::scrubs::ScrubView;
 use super::{Change, Control};
 use crate::statistics::{ReplicationCounters, VolumeCounters};
 use crate::store::extent_count;
-use refusals::{refuse_floor, refuse_more_cleanups, refuse_other_kind};
+use refusals::{refuse_floor, refuse_more_reclaims, refuse_other_kind};
 pub(super) use refusals::{refuse_more, refuse_taken};
 
 /// What a new volume should be.
@@ -118,7 +118,7 @@ pub struct VolumeView {
     /// Number of its snapshots.
     pub snapshots: u64,
     /// Bytes that are left to go over for a capture of it, if one is under way.
-    pub bytes_to_capture: Option<u64>,
+    pub snapshot_bytes_left: Option<u64>,
     /// What was counted so far; `None` if the data plane does not serve it.
     pub counters: Option<VolumeCounters>,
 }
@@ -140,7 +140,7 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         used_bytes: None,
         unique_bytes: None,
         snapshots: 0,
-        bytes_to_capture: None,
+        snapshot_bytes_left: None,
         counters: model.open.get(&record.id).map(|statistics| statistics.counters()),
     }
 }
@@ -269,7 +269,7 @@ impl Control {
     /// Adds what is known elsewhere than in the records.
     fn complete(&self, model: &Model, view: &mut VolumeView) {
         view.used_bytes = self.known_used_bytes(model, &view.record);
-        view.bytes_to_capture = self.bytes_to_capture(view.record.id);
+        view.snapshot_bytes_left = self.snapshot_bytes_left(view.record.id);
         view.moves = self.moves_of(view.record.id);
         view.scrub = self.scrub_of(&view.record);
     }
@@ -297,7 +297,7 @@ impl Control {
     /// One volume with everything about it; that takes a look at each piece of its files, unless it is being captured.
     pub fn inspect_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
         let mut view = self.volume(tenant, name)?;
-        if view.bytes_to_capture.is_none() {
+        if view.snapshot_bytes_left.is_none() {
             let occupied = self.occupied(std::slice::from_ref(&view.record)).remove(0);
             view.unique_bytes = occupied.map(|occupied| occupied.unique_bytes);
         }
@@ -314,7 +314,7 @@ impl Control {
             VolumeView { snapshots, ..view(&model, record, &failed) }
         };
         view.used_bytes = self.used_bytes_to_show(&view.record);
-        view.bytes_to_capture = self.bytes_to_capture(view.record.id);
+        view.snapshot_bytes_left = self.snapshot_bytes_left(view.record.id);
         view.moves = self.moves_of(view.record.id);
         view.scrub = self.scrub_of(&view.record);
         Ok(view)
@@ -448,7 +448,7 @@ impl Control {
 
     fn refuse_resize(&self, volume: &VolumeRecord, size_bytes: u64, force: bool) -> Outcome<()> {
         self.refuse_missing(volume)?;
-        self.refuse_captured(volume)?;
+        self.refuse_snapshot_in_progress(volume)?;
         if size_bytes >= volume.size_bytes {
             return Ok(());
         }
@@ -461,7 +461,7 @@ impl Control {
                 Size(size_bytes)
             )));
         }
-        refuse_more_cleanups(&self.model())
+        refuse_more_reclaims(&self.model())
     }
 
     /// Gives a volume another size, which nothing speaks against.
@@ -477,10 +477,11 @@ impl Control {
         self.place_resized(&mut record, old_bytes)?;
         let old_count = extent_count(old_bytes);
         let epoch = change.beside(|| self.first_epoch(&record, old_count))?;
-        let seats = change.beside(|| self.save_resized(old, &record, revision, epoch))?;
+        let bindings = change.beside(|| self.save_resized(old, &record, revision, epoch))?;
         let recovered_extents = self.new_recovered_extents(&record, old_count, epoch);
-        let (layout, noted) = (self.layout(&record)?, seats.clone());
-        change.beside(|| self.data_plane.resize(record.id, size_bytes, layout, recovered_extents, seats))?;
+        let (layout, noted) = (self.layout(&record)?, bindings.clone());
+        change
+            .beside(|| self.data_plane.resize(record.id, size_bytes, layout, recovered_extents, bindings))?;
         self.journals.cut(record.id, extent_count(size_bytes));
         noted.into_iter().for_each(|(replica, drive)| self.journals.note(record.id, replica, Some(drive)));
         if self.model().adapted.contains_key(&record.id) {
@@ -507,10 +508,10 @@ impl Control {
         self.trim(old, old.size_bytes)?;
         let is_growing = new.size_bytes > old.size_bytes;
         let made = if is_growing { self.grow_files(new, old, epoch) } else { Ok(Vec::new()) };
-        let saved = made.and_then(|seats| self.save_volume(new, revision).map(|_| seats));
+        let saved = made.and_then(|bindings| self.save_volume(new, revision).map(|_| bindings));
         if saved.is_err() {
             // New extent files that no record names must not stay.
-            self.cast_off_strays(old)?;
+            self.delete_strays(old)?;
             self.trim(old, old.size_bytes)?;
         }
         saved
@@ -548,7 +549,7 @@ impl Control {
         }
         if new.is_read_only && !old.is_read_only {
             // It would wait for what is being captured.
-            self.refuse_captured(&old)?;
+            self.refuse_snapshot_in_progress(&old)?;
             if !force {
                 self.refuse_attached_now(&old)?;
             }
@@ -691,7 +692,7 @@ impl Control {
     /// Refuses before anything is begun what could not be finished.
     fn refuse_deletion(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
         self.refuse_missing(record)?;
-        self.refuse_captured(record)?;
+        self.refuse_snapshot_in_progress(record)?;
         if force { Ok(()) } else { self.refuse_attached_now(record) }
     }
 
@@ -716,7 +717,7 @@ impl Control {
         self.update(|model| model.remove_volume(record.id));
         self.alarms.forget(record.id);
         self.forget_scrub(record.id);
-        change.beside(|| self.begin_cleanups(record));
+        change.beside(|| self.begin_reclaims(record));
         Ok(())
     }
 

@@ -8,8 +8,7 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::RecoveredExtent;
 
 use super::VolumeSpec;
-use super::background::NewCleanup;
-use super::capture::NewCapture;
+use super::background::NewReclaim;
 use super::connection::NewConnection;
 use super::emulation::SharedMedia;
 use super::journals::NewJournal;
@@ -17,14 +16,15 @@ use super::recording::Tap;
 use super::refusals::OpenFile;
 use super::replicas::{ChangeAnswer, ReplicaChange};
 use super::scrubbing::ScrubProgress;
-use super::sharing::{Domain, PolicyLevel, SharedPool};
+use super::sharing::{PolicyLevel, PolicyTree, SharedPool};
+use super::snapshot::NewSnapshot;
 use super::space::IsCounted;
 use crate::statistics::VolumeStatistics;
 
 /// What a volume is to be under: all levels from the top, and the tree of its ceilings if it has any.
-pub(super) struct Binding {
+pub(super) struct PolicyBinding {
     pub path: Vec<PolicyLevel>,
-    pub domain: Option<Arc<Domain>>,
+    pub policy_tree: Option<Arc<PolicyTree>>,
 }
 
 /// A drive that a volume is on, with what volumes share there.
@@ -47,7 +47,7 @@ pub(super) struct NewSize {
     /// How extents begin that are new.
     pub recovered_extents: Vec<RecoveredExtent>,
     /// Which copies of them are behind the journals on which drives.
-    pub seats: Vec<((u32, usize), DriveId)>,
+    pub bindings: Vec<((u32, usize), DriveId)>,
 }
 
 /// One order to a reactor. Those with a `done` are answered once they hold.
@@ -75,11 +75,11 @@ pub(super) enum Command {
     },
     Bind {
         volume: VolumeId,
-        binding: Binding,
+        binding: PolicyBinding,
         done: SyncSender<()>,
     },
     /// Terms were changed where they stand: what may go now is let go.
-    LookAtDomains {
+    LookAtPolicyTrees {
         done: SyncSender<()>,
     },
     /// Begin to record a volume, or end it.
@@ -89,7 +89,7 @@ pub(super) enum Command {
         done: SyncSender<()>,
     },
     /// Give back the space of what was condemned.
-    CleanUp(Box<NewCleanup>),
+    CleanUp(Box<NewReclaim>),
     ChangeBackground {
         kind: BackgroundKind,
         policy: BackgroundPolicy,
@@ -126,13 +126,13 @@ pub(super) enum Command {
         done: SyncSender<()>,
     },
     /// Begin no change of a volume for a moment; false if it cannot be captured now.
-    Hold {
+    Quiesce {
         volume: VolumeId,
         done: SyncSender<bool>,
     },
     /// Capture what a volume holds.
-    Capture(Box<NewCapture>),
-    AbandonCapture {
+    Snapshot(Box<NewSnapshot>),
+    AbandonSnapshot {
         volume: VolumeId,
     },
     /// Scrub a volume; false if it cannot be now.

@@ -11,7 +11,7 @@ use weir_reactor::{Buffer, Descriptor, SendBatch, Unfilled};
 use weir_types::bounds::RECEIVE_BUFFER_BYTES;
 use weir_volume::geometry::Part;
 
-use super::pace::Pace;
+use super::receive_coalescing::ReceiveCoalescing;
 use super::served_volume::Spent;
 use super::token::VolumeIndex;
 
@@ -137,7 +137,7 @@ pub(super) struct Connection {
     pub is_receiving: bool,
     /// When to take input again, in nanoseconds, while it is left to gather.
     pub rests_until_ns: Option<u64>,
-    pub pace: Pace,
+    pub coalescing: ReceiveCoalescing,
     /// Its place before the ceilings of its volume, if that has any.
     pub shaping_leaf: Option<NodeId>,
     /// Its places in line for the drives of its volume, by home.
@@ -155,7 +155,7 @@ pub(super) struct Connection {
     /// Reads that had their turn and are not answered.
     pub reads_under_way: usize,
     /// The read whose answer of several pieces goes out; nothing else may until its end.
-    pub speaker: Option<usize>,
+    pub streaming_read: Option<usize>,
     /// Answers to others that are kept until then. They hold no pooled buffers.
     pub kept: VecDeque<Outgoing>,
     /// It could not take a buffer because it holds as many as it may.
@@ -190,7 +190,7 @@ impl Connection {
             input_end: new.leftover.len(),
             is_receiving: false,
             rests_until_ns: None,
-            pace: Pace::default(),
+            coalescing: ReceiveCoalescing::default(),
             shaping_leaf: None,
             pool_leaves: Vec::new(),
             is_watched: false,
@@ -200,7 +200,7 @@ impl Connection {
             starving: VecDeque::new(),
             held_reads: VecDeque::new(),
             reads_under_way: 0,
-            speaker: None,
+            streaming_read: None,
             kept: VecDeque::new(),
             is_short_of_buffers: false,
             held_bytes: 0,

@@ -44,7 +44,7 @@ impl Reactor {
                 self.queue_for_media(ReplicaIndex { volume: index, slot }, action);
             }
             Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
-            Effect::Note(request) => self.note_metadata(index, *request),
+            Effect::WriteMetadata(request) => self.begin_metadata_write(index, *request),
             Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
                 let owner = self.volumes[index].take_owner(operation, source);
@@ -58,16 +58,18 @@ impl Reactor {
                 self.volumes[index].examine(id, (slot, operation), content);
             }
             Effect::Zeroes { id } => self.volumes[index].zero_memory(id),
-            Effect::Keep { extent, work } => self.keep(index, extent, *work),
+            Effect::ChecksumWork { extent, work } => self.keep(index, extent, *work),
             Effect::Scrubbed { extent, report } => self.section_scrubbed(index, extent, &report),
             Effect::Flushed { flush, result } => self.flushed(index, flush, result),
-            Effect::Capture { extent, slots, offset, length } => {
-                self.capture(index, extent, slots, (offset, length));
+            Effect::Snapshot { extent, slots, offset, length } => {
+                self.snapshot(index, extent, slots, (offset, length));
             }
-            Effect::Captured { replicas } => self.capture_ended(index, replicas),
+            Effect::SnapshotEnded { replicas } => self.snapshot_ended(index, replicas),
             Effect::RecordFailure { extent } => self.record_failure(index, extent),
-            Effect::Fell { slot, extent, .. } => self.fell(index, slot, extent),
-            Effect::Stands { extent, replica_states, .. } => self.stands(index, extent, replica_states),
+            Effect::ReplicaFailed { slot, extent, .. } => self.replica_failed(index, slot, extent),
+            Effect::ReplicaStates { extent, replica_states, .. } => {
+                self.stands(index, extent, replica_states)
+            }
         }
     }
 
@@ -371,7 +373,7 @@ impl Reactor {
                 let file = Descriptor::file(file);
                 volume.set_file(replica.slot, extent, Some(file.clone()));
                 volume.set_file_identity(replica.slot, extent, identity);
-                self.seat_opened(replica.volume, (extent, replica.slot), &file);
+                self.binding_opened(replica.volume, (extent, replica.slot), &file);
                 Ok(map)
             }
             Err(OpenError { message, fault: Fault::Broken }) => {
@@ -398,9 +400,9 @@ impl Reactor {
     }
 
     /// A copy of an extent failed. It is not taken back before whatever was asked of its file has been answered.
-    fn fell(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
+    fn replica_failed(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         self.volumes[index].give_up_asked(slot, extent);
-        self.suspend_seat(index, (extent, slot));
+        self.suspend_binding(index, (extent, slot));
         let volume = &mut self.volumes[index];
         let message = volume.fault_message.take().or_else(|| volume.journal_fault(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());

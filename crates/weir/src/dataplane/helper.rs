@@ -19,12 +19,12 @@ use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 use weir_volume::{AllocationMap, Fault};
 
 use super::background::{Done, Outcome, Step};
+use super::checksums::{ChecksumAnswer, ChecksumJob};
 use super::refusals::FileIdentity;
-use super::rest::{SumsAnswer, SumsJob};
 use super::space::{SpaceAnswer, SpaceJob};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
-use crate::store::{Condemned, capture, epoch_record, replica_metadata};
+use crate::store::{PendingDeletion, epoch_record, replica_metadata, snapshot};
 
 /// How often, and after which pause, an account is written again while the system is short of something.
 const SHORTAGE_TRIES: u32 = 50;
@@ -38,7 +38,7 @@ pub(super) enum Job {
     /// Tell data from holes in a range of an extent.
     Status { number: u64, drive: DriveId, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
-    Background { operation: usize, drive: DriveId, condemned: Condemned, step: Step },
+    Background { operation: usize, drive: DriveId, pending_deletion: PendingDeletion, step: Step },
     /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
     EpochRecord { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
     /// Have the witness of an extent take note that its last copy in sync failed.
@@ -57,7 +57,7 @@ pub(super) enum Job {
     },
     /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file, with
     /// which it can share it, or not.
-    Capture {
+    Snapshot {
         replica: ReplicaIndex,
         number: AskNumber,
         drive: DriveId,
@@ -67,7 +67,7 @@ pub(super) enum Job {
         can_share: bool,
     },
     /// Do something with the file of checksums beside a copy.
-    Sums(Box<SumsJob>),
+    Checksums(Box<ChecksumJob>),
     /// Look whether there is space for an action.
     Space(Box<SpaceJob>),
 }
@@ -145,12 +145,12 @@ pub(super) enum Answer {
         result: Result<(), MetadataError>,
     },
     /// How far in the extent it came.
-    Captured {
+    SnapshotEnded {
         replica: ReplicaIndex,
         number: AskNumber,
         result: Result<u32, String>,
     },
-    Sums(Box<SumsAnswer>),
+    Checksums(Box<ChecksumAnswer>),
     Space(SpaceAnswer),
 }
 
@@ -173,10 +173,10 @@ enum Duty {
     Open,
     Tell,
     Note,
-    Seal,
+    WriteHeaders,
     Survey,
     CleanUp,
-    Capture,
+    Snapshot,
 }
 
 impl Duty {
@@ -185,10 +185,10 @@ impl Duty {
             Duty::Open => "opener",
             Duty::Tell => "teller",
             Duty::Note => "scribe",
-            Duty::Seal => "sealer",
+            Duty::WriteHeaders => "sealer",
             Duty::Survey => "surveyor",
             Duty::CleanUp => "cleaner",
-            Duty::Capture => "copier",
+            Duty::Snapshot => "copier",
         }
     }
 }
@@ -215,9 +215,11 @@ impl Helper {
             Job::EpochRecord { .. } | Job::Failure { .. } => self.epoch_record.submit(job),
             // In order too: one that was given up has ended before the next one of the same file begins.
             Job::ReplicaMetadata { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
-            Job::Capture { drive, .. } => self.of_drive(drive, Duty::Capture).submit(job),
+            Job::Snapshot { drive, .. } => self.of_drive(drive, Duty::Snapshot).submit(job),
             // In the order in which they come: one may take the place of another.
-            Job::Sums(ref sums) => self.of_drive(sums.drive, Duty::Seal).submit(job),
+            Job::Checksums(ref block_checksums) => {
+                self.of_drive(block_checksums.drive, Duty::WriteHeaders).submit(job)
+            }
             Job::Space(ref space) => self.of_drive(space.drive, Duty::Survey).submit(job),
         }
     }
@@ -294,11 +296,11 @@ fn perform(job: Job) -> Answer {
                 .map_err(|error| describe(&path, &error));
             Answer::Status { number, result }
         }
-        Job::Background { operation, condemned, step, .. } => {
+        Job::Background { operation, pending_deletion, step, .. } => {
             let outcome = match step {
-                Step::Survey => condemned.survey().map(Done::Surveyed),
-                Step::GiveBack(extent) => condemned.give_back(extent).map(Done::Given),
-                Step::Conclude => condemned.conclude().map(|()| Done::Concluded),
+                Step::Survey => pending_deletion.survey().map(Done::Surveyed),
+                Step::GiveBack(extent) => pending_deletion.give_back(extent).map(Done::Given),
+                Step::Conclude => pending_deletion.conclude().map(|()| Done::Concluded),
             };
             Answer::Background { operation, outcome: outcome.map_err(|error| error.to_string()) }
         }
@@ -321,12 +323,12 @@ fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| MetadataError::new("replica metadata", &path, &error));
             Answer::WithMetadata { replica, extent, number, due_ns, result }
         }
-        Job::Capture { replica, number, source, target, range, can_share, .. } => {
-            let result = patiently(|| capture::capture(&source, &target, range, can_share));
+        Job::Snapshot { replica, number, source, target, range, can_share, .. } => {
+            let result = patiently(|| snapshot::snapshot(&source, &target, range, can_share));
             let result = result.map_err(|error| format!("capturing {}: {error}", source.display()));
-            Answer::Captured { replica, number, result }
+            Answer::SnapshotEnded { replica, number, result }
         }
-        Job::Sums(job) => Answer::Sums(Box::new(job.perform())),
+        Job::Checksums(job) => Answer::Checksums(Box::new(job.perform())),
         Job::Space(job) => Answer::Space(job.perform()),
     }
 }

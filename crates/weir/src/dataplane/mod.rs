@@ -4,7 +4,8 @@
 //! which limits; it never asks control anything, so a dead control plane stops no I/O.
 
 mod background;
-mod capture;
+mod busy_poll;
+mod checksums;
 mod command;
 mod connection;
 mod disk;
@@ -12,21 +13,22 @@ mod emulation;
 mod helper;
 mod journals;
 mod memory;
-mod pace;
-mod patience;
 mod reactor;
 mod receive;
+mod receive_coalescing;
 mod recording;
 mod refusals;
 mod replica_metadata;
 mod replicas;
-mod rest;
+mod reply_order;
 mod resync;
+mod resync_throttle;
 mod scrubbing;
 mod send;
 mod serve;
 mod served_volume;
 mod sharing;
+mod snapshot;
 mod space;
 mod stalled_clients;
 mod stalls;
@@ -34,8 +36,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod token;
-mod turns;
-mod yielding;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,24 +50,24 @@ use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
 use weir_volume::EmulatedMedia;
-use weir_volume::mirror::{RecoveredExtent, Seals};
+use weir_volume::mirror::{ChecksumHeader, RecoveredExtent};
 
 use crate::statistics::VolumeStatistics;
-use crate::store::Condemned;
-use background::NewCleanup;
+use crate::store::PendingDeletion;
+use background::NewReclaim;
 pub use background::{JobProgress, ProgressSnapshot};
-pub use capture::{CaptureProgress, CaptureSpec};
-use command::{Binding, Command, NewHome, NewSize};
+use command::{Command, NewHome, NewSize, PolicyBinding};
 pub use connection::NewConnection;
 pub use emulation::SharedMedia;
 use helper::Helper;
 pub use journals::JournalSpec;
-use reactor::{Alarms, Reactor, Ties};
+use reactor::{Alarms, Reactor, Surroundings};
 pub use recording::Recording;
 pub use refusals::{Content, FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
-use sharing::{Commons, Domain, PoolState, SharedPool, domain_scope, without_ceilings};
+use sharing::{PolicyTree, PoolState, SharedPool, SharedState, policy_tree_scope, without_ceilings};
+pub use snapshot::{SnapshotProgress, SnapshotSpec};
 use space::IsCounted;
 
 /// How the data plane is set up.
@@ -93,7 +93,7 @@ pub struct VolumeSpec {
     /// The file in which the witnesses of its accounts are kept.
     pub epoch_records: PathBuf,
     /// What is said of copies at rest, by extent and copy; `None` where it could not be read.
-    pub seals: Vec<(u32, usize, Option<Seals>)>,
+    pub headers: Vec<(u32, usize, Option<ChecksumHeader>)>,
 }
 
 /// Where the copies of a volume's extents lie.
@@ -152,13 +152,13 @@ pub struct PoolDepth {
 
 /// The space of something condemned, to be given back in the background.
 #[derive(Clone, Debug)]
-pub struct CleanupSpec {
+pub struct ReclaimSpec {
     /// What it is known by: the volume, or what was cut off from one.
     pub id: VolumeId,
     /// The drive that it lies on.
     pub drive: DriveSpec,
     /// The files.
-    pub condemned: Condemned,
+    pub pending_deletion: PendingDeletion,
     /// Nanoseconds since it was condemned, from which deadlines count.
     pub age_ns: u64,
     /// Where it is noted how far it is.
@@ -195,7 +195,7 @@ pub enum DataPlaneError {
     },
     /// What the volume holds could not be captured.
     #[error("volume {volume} cannot be captured: {reason}")]
-    NotCaptured {
+    SnapshotRefused {
         /// The volume.
         volume: VolumeId,
         /// Why, in words.
@@ -227,10 +227,10 @@ pub struct DataPlane {
     /// What each volume is under.
     paths: Mutex<BTreeMap<VolumeId, Vec<PolicyLevel>>>,
     /// The trees of ceilings that any volume is in, by the topmost level that has any.
-    domains: Mutex<BTreeMap<Scope, Weak<Domain>>>,
+    policy_trees: Mutex<BTreeMap<Scope, Weak<PolicyTree>>>,
     /// The media of drives that any volume was ever opened on, until their drive is forgotten.
     pools: Mutex<BTreeMap<DriveId, SharedPool>>,
-    commons: Arc<Commons>,
+    shared_state: Arc<SharedState>,
     /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
     media: Mutex<BTreeMap<DriveId, SharedMedia>>,
     /// On which drives space is counted, until they are forgotten.
@@ -265,17 +265,17 @@ impl DataPlane {
     pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, DataPlaneError> {
         let alarms = Alarms::default();
         let count = config.reactors.max(1);
-        let commons = Arc::new(Commons::new(count));
+        let shared_state = Arc::new(SharedState::new(count));
         let reactors = (0..count)
-            .map(|index| start_reactor(index, Arc::clone(&alarms), &commons))
+            .map(|index| start_reactor(index, Arc::clone(&alarms), &shared_state))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(DataPlane {
             reactors,
             placements: Mutex::default(),
             paths: Mutex::default(),
-            domains: Mutex::default(),
+            policy_trees: Mutex::default(),
             pools: Mutex::default(),
-            commons,
+            shared_state,
             media: Mutex::default(),
             counted: Mutex::default(),
             recording: Mutex::default(),
@@ -349,13 +349,13 @@ impl DataPlane {
 
     /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
     /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
-    pub fn clean_up(&self, spec: CleanupSpec) {
-        let CleanupSpec { id, drive, condemned, age_ns, progress } = spec;
+    pub fn clean_up(&self, spec: ReclaimSpec) {
+        let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        let new = NewCleanup {
+        let new = NewReclaim {
             id,
             drive: drive.id,
-            condemned,
+            pending_deletion,
             begun_ns: signed(Clock.now_ns()).saturating_sub(signed(age_ns)),
             pool: self.pool_of(drive),
             media: drive.emulation.map(|emulation| self.media_of(drive.id, emulation)),
@@ -443,12 +443,12 @@ impl DataPlane {
         size_bytes: u64,
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
-        seats: Vec<((u32, usize), DriveId)>,
+        bindings: Vec<((u32, usize), DriveId)>,
     ) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         let is_spread = layout.homes.len() > 1;
         let homes = self.new_homes(&layout.homes);
-        let resizing = NewSize { size_bytes, homes, replicas: layout.replicas, recovered_extents, seats };
+        let resizing = NewSize { size_bytes, homes, replicas: layout.replicas, recovered_extents, bindings };
         self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
         // On a drive that is new to it, it does not stand under its policies yet.
         if is_spread { self.bind_again(volume) } else { Ok(()) }
@@ -472,20 +472,24 @@ impl DataPlane {
     pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), DataPlaneError> {
         assert!(path.len() < POLICY_DEPTH_MAX, "control bounds how deep policies are nested");
         let reactor = self.reactor_of(volume)?;
-        let domain = domain_scope(&path).map(|scope| self.domain_of(scope));
+        let policy_tree = policy_tree_scope(&path).map(|scope| self.domain_of(scope));
         locked(&self.paths).insert(volume, path.clone());
-        self.ask(reactor, volume, |done| Command::Bind { volume, binding: Binding { path, domain }, done })
+        self.ask(reactor, volume, |done| Command::Bind {
+            volume,
+            binding: PolicyBinding { path, policy_tree },
+            done,
+        })
     }
 
     /// The one tree of ceilings below a level.
-    fn domain_of(&self, scope: Scope) -> Arc<Domain> {
-        let mut domains = locked(&self.domains);
-        domains.retain(|_, domain| domain.strong_count() > 0);
-        let known = domains.get(&scope).and_then(Weak::upgrade);
+    fn domain_of(&self, scope: Scope) -> Arc<PolicyTree> {
+        let mut policy_trees = locked(&self.policy_trees);
+        policy_trees.retain(|_, policy_tree| policy_tree.strong_count() > 0);
+        let known = policy_trees.get(&scope).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let domain = Arc::new(Domain::new(Arc::clone(&self.commons), Clock.now_ns()));
-            domains.insert(scope, Arc::downgrade(&domain));
-            domain
+            let policy_tree = Arc::new(PolicyTree::new(Arc::clone(&self.shared_state), Clock.now_ns()));
+            policy_trees.insert(scope, Arc::downgrade(&policy_tree));
+            policy_tree
         })
     }
 
@@ -503,15 +507,15 @@ impl DataPlane {
             self.bind(volume, path)?;
         }
         for reactor in 0..self.reactors.len() {
-            self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::LookAtDomains { done })?;
+            self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::LookAtPolicyTrees { done })?;
         }
         Ok(())
     }
 
     fn change_where_it_stands(&self, scope: &Scope, terms: &Terms) {
         let now_ns = Clock.now_ns();
-        for domain in locked(&self.domains).values().filter_map(Weak::upgrade) {
-            domain.change(scope, terms, now_ns);
+        for policy_tree in locked(&self.policy_trees).values().filter_map(Weak::upgrade) {
+            policy_tree.change(scope, terms, now_ns);
         }
         for pool in locked(&self.pools).values() {
             let mut state = locked(pool);
@@ -524,10 +528,10 @@ impl DataPlane {
     fn change_paths(&self, scope: &Scope, terms: Terms) -> Vec<(VolumeId, Vec<PolicyLevel>)> {
         let mut moved = Vec::new();
         for (volume, path) in locked(&self.paths).iter_mut() {
-            let before = domain_scope(path);
+            let before = policy_tree_scope(path);
             let Some(level) = path.iter_mut().find(|level| level.scope == *scope) else { continue };
             level.terms = terms;
-            if domain_scope(path) != before {
+            if policy_tree_scope(path) != before {
                 moved.push((*volume, path.clone()));
             }
         }
@@ -538,11 +542,11 @@ impl DataPlane {
     /// long ago it was that, in nanoseconds (0 while it is in use).
     pub fn credits(&self) -> Vec<(Scope, Credits, u64)> {
         let now_ns = Clock.now_ns();
-        let domains: Vec<_> = locked(&self.domains).values().filter_map(Weak::upgrade).collect();
-        let saved = self.commons.all_saved_credits(now_ns);
+        let policy_trees: Vec<_> = locked(&self.policy_trees).values().filter_map(Weak::upgrade).collect();
+        let saved = self.shared_state.all_saved_credits(now_ns);
         let saved = saved.into_iter().map(|(scope, credits, ago_ns)| (scope, (credits, ago_ns)));
         let mut all: BTreeMap<Scope, (Credits, u64)> = saved.collect();
-        let in_use = domains.iter().flat_map(|domain| domain.credits(now_ns));
+        let in_use = policy_trees.iter().flat_map(|policy_tree| policy_tree.credits(now_ns));
         all.extend(in_use.map(|(scope, credits)| (scope, (credits, 0))));
         all.into_iter().map(|(scope, (credits, ago_ns))| (scope, credits, ago_ns)).collect()
     }
@@ -552,13 +556,13 @@ impl DataPlane {
         let now_ns = i64::try_from(Clock.now_ns()).unwrap_or(i64::MAX);
         for (scope, credits, ago_ns) in credits {
             let ago_ns = i64::try_from(ago_ns).unwrap_or(i64::MAX);
-            self.commons.save_credits(vec![(scope, credits)], now_ns.saturating_sub(ago_ns));
+            self.shared_state.save_credits(vec![(scope, credits)], now_ns.saturating_sub(ago_ns));
         }
     }
 
     /// Forgets the credit of a level that is no more.
     pub fn forget(&self, scope: &Scope) {
-        self.commons.forget_credits(scope);
+        self.shared_state.forget_credits(scope);
     }
 
     /// Takes a copy of an extent out of service because its file was found damaged: if it was the only one, everything
@@ -612,13 +616,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn start_reactor(
     index: usize,
     alarms: Alarms,
-    commons: &Arc<Commons>,
+    shared_state: &Arc<SharedState>,
 ) -> Result<ReactorHandle, DataPlaneError> {
     let start_error = |source| DataPlaneError::Start { index, source };
     let (commands, inbox) = channel();
     let (ready, is_ready) = sync_channel(1);
-    let ties = Ties { index, commands: inbox, commons: Arc::clone(commons), alarms };
-    let work = move || match set_up(ties) {
+    let surroundings =
+        Surroundings { index, commands: inbox, shared_state: Arc::clone(shared_state), alarms };
+    let work = move || match set_up(surroundings) {
         Ok(reactor) => {
             // Whoever starts the reactor waits for this.
             let _ = ready.send(Ok(reactor.ring.waker()));
@@ -637,15 +642,15 @@ fn start_reactor(
     let thread = thread.map_err(start_error)?;
     let waker =
         is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended"))).map_err(start_error)?;
-    commons.introduce(index, waker.clone());
+    shared_state.introduce(index, waker.clone());
     Ok(ReactorHandle { commands, waker, thread: Mutex::new(Some(thread)) })
 }
 
 /// Makes a reactor on the thread that will run it.
-fn set_up(ties: Ties) -> io::Result<Reactor> {
+fn set_up(surroundings: Surroundings) -> io::Result<Reactor> {
     weir_reactor::clock::sharpen_timers();
     let pool = BufferPool::new(BUFFER_POOL_BYTES)?;
     let ring = Ring::new(RingConfig::default(), pool.clone()).map_err(io::Error::other)?;
-    let helper = Helper::start(ties.index, ring.waker())?;
-    Ok(Reactor::new(ring, pool, helper, ties))
+    let helper = Helper::start(surroundings.index, ring.waker())?;
+    Ok(Reactor::new(ring, pool, helper, surroundings))
 }

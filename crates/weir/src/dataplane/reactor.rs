@@ -15,26 +15,26 @@ use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REAC
 use weir_volume::geometry::extent_count;
 
 use super::background::Background;
-use super::command::{Binding, Command, NewHome, NewSize};
+use super::busy_poll::BusyPoll;
+use super::checksums::Keeping;
+use super::command::{Command, NewHome, NewSize, PolicyBinding};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper};
-use super::patience::Patience;
 use super::refusals::Refusals;
-use super::replica_metadata::Notes;
-use super::rest::Keeping;
+use super::replica_metadata::MetadataIo;
+use super::resync_throttle::ResyncThrottle;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
-use super::sharing::{Commons, DomainIndex, DomainUse, MediaGrant, Pending, own_level};
+use super::sharing::{MediaGrant, Pending, PolicyTreeIndex, PolicyTreeUse, SharedState, own_level};
 use super::space::SpaceAtHand;
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
-use super::yielding::Yielding;
 use super::{Alarm, NO_HOME};
 use crate::logging::LineGate;
 
 /// How long clients may take to read the answers that they are owed when the daemon stops.
-const STOP_PATIENCE_NS: u64 = 5_000_000_000;
+const STOP_TIMEOUT_NS: u64 = 5_000_000_000;
 
 /// An instant that is nearer than this is waited for without going to sleep, in nanoseconds: falling asleep and waking up
 /// take longer.
@@ -50,11 +50,11 @@ static REFUSALS: LineGate = LineGate::new();
 pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
 
 /// What ties a reactor to the rest of the daemon.
-pub(super) struct Ties {
+pub(super) struct Surroundings {
     /// Its number.
     pub index: usize,
     pub commands: Receiver<Command>,
-    pub commons: Arc<Commons>,
+    pub shared_state: Arc<SharedState>,
     pub alarms: Alarms,
 }
 
@@ -91,11 +91,11 @@ pub(super) struct Reactor {
     pub by_id: BTreeMap<VolumeId, VolumeIndex>,
     /// The reactor's number.
     pub index: usize,
-    pub commons: Arc<Commons>,
+    pub shared_state: Arc<SharedState>,
     /// The trees of ceilings that volumes of this reactor are under.
-    pub domains: Slab<DomainUse>,
+    pub policy_trees: Slab<PolicyTreeUse>,
     /// When to look at a domain again.
-    pub deadlines: BTreeSet<(u64, DomainIndex)>,
+    pub deadlines: BTreeSet<(u64, PolicyTreeIndex)>,
     /// Operations that wait for media.
     pub pending: Slab<Pending>,
     pub spare_grants: Vec<MediaGrant>,
@@ -106,17 +106,17 @@ pub(super) struct Reactor {
     /// Work for the system itself.
     pub background: Background,
     /// Volumes whose changes are held, and until when.
-    pub holds: BTreeSet<(u64, VolumeIndex)>,
+    pub quiesces: BTreeSet<(u64, VolumeIndex)>,
     /// When to look for drives that do not answer to captures, while there are any.
-    pub capture_look_ns: Option<u64>,
+    pub snapshot_look_ns: Option<u64>,
     /// Questions of clients where volumes hold data.
     pub statuses: Statuses,
     /// Accounts of copies that are being written.
-    pub notes: Notes,
+    pub metadata_io: MetadataIo,
     /// Volumes with several copies, and when to look at those though nothing happened.
     pub resyncing_volumes: BTreeSet<VolumeIndex>,
     pub resync_wake_ns: Option<u64>,
-    pub yielding: Yielding,
+    pub resync_throttle: ResyncThrottle,
     /// Work with files of checksums, and volumes that are scrubbed.
     pub keeping: Keeping,
     pub scrubs: Scrubs,
@@ -126,16 +126,16 @@ pub(super) struct Reactor {
     pub space: Rc<SpaceAtHand>,
     /// The daemon stops, and accounts of copies were brought to their end.
     pub is_tidying_up: bool,
-    patience: Patience,
+    busy_poll: BusyPoll,
     /// When to look at journals, while any holds something.
     pub journals_wake_ns: Option<u64>,
     pub stop_by_ns: Option<u64>,
 }
 
 impl Reactor {
-    pub fn new(ring: Ring<Token>, pool: BufferPool, helper: Helper, ties: Ties) -> Reactor {
-        let Ties { index, commands, commons, alarms } = ties;
-        let space = SpaceAtHand::new(&commons.space);
+    pub fn new(ring: Ring<Token>, pool: BufferPool, helper: Helper, surroundings: Surroundings) -> Reactor {
+        let Surroundings { index, commands, shared_state, alarms } = surroundings;
+        let space = SpaceAtHand::new(&shared_state.space);
         Reactor {
             ring,
             pool,
@@ -156,27 +156,27 @@ impl Reactor {
             alarms,
             by_id: BTreeMap::new(),
             index,
-            commons,
-            domains: Slab::new(),
+            shared_state,
+            policy_trees: Slab::new(),
             deadlines: BTreeSet::new(),
             pending: Slab::new(),
             spare_grants: Vec::new(),
             rests: BTreeSet::new(),
             held: HeldCompletions::default(),
             background: Background::default(),
-            holds: BTreeSet::new(),
-            capture_look_ns: None,
+            quiesces: BTreeSet::new(),
+            snapshot_look_ns: None,
             statuses: Statuses::default(),
-            notes: Notes::default(),
+            metadata_io: MetadataIo::default(),
             resyncing_volumes: BTreeSet::new(),
             resync_wake_ns: None,
-            yielding: Yielding::default(),
+            resync_throttle: ResyncThrottle::default(),
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
             refusals: Refusals::default(),
             space,
             is_tidying_up: false,
-            patience: Patience::default(),
+            busy_poll: BusyPoll::default(),
             journals_wake_ns: None,
             stop_by_ns: None,
         }
@@ -205,16 +205,16 @@ impl Reactor {
         // After the completions, one of which may have been the wake for these.
         self.take_commands();
         self.take_answers();
-        self.take_mail();
+        self.take_messages();
         self.pass_on_refusals();
         self.pass_on_due();
         self.look_at_journals();
         self.look_at_background();
-        self.pass_on_due_notes();
+        self.pass_on_due_metadata();
         self.look_at_resync();
         self.resume_resync();
-        self.end_due_holds();
-        self.look_at_captures();
+        self.end_due_quiesces();
+        self.look_at_snapshots();
         self.look_at_statuses();
         self.pass_on_due_keeps();
         self.look_at_scrubs();
@@ -250,11 +250,11 @@ impl Reactor {
     fn wait(&mut self) {
         let mut timeout_ns = self.timeout_ns();
         let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
-        let look_ns = near_ns.unwrap_or_else(|| self.look_ns().min(timeout_ns.unwrap_or(u64::MAX)));
-        if look_ns > 0 {
-            let is_found = self.ring.look(look_ns);
+        let poll_ns = near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX)));
+        if poll_ns > 0 {
+            let is_found = self.ring.look(poll_ns);
             if near_ns.is_none() {
-                self.patience.looked(is_found);
+                self.busy_poll.polled(is_found);
             }
             timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
         }
@@ -270,10 +270,10 @@ impl Reactor {
     /// How long to look for the next thing before going to sleep. It is worth it only where clients are all
     /// that is waited for: media take longer than a sleep, and where each request waits for them, letting the
     /// client run on this core in the meantime serves it better.
-    fn look_ns(&mut self) -> u64 {
+    fn poll_ns(&mut self) -> u64 {
         let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
         let waits_for_others = self.ring.take_media_use() || waits_for_time;
-        if self.connections.is_empty() || waits_for_others { 0 } else { self.patience.look_ns() }
+        if self.connections.is_empty() || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
     pub(super) fn timeout_ns(&self) -> Option<u64> {
@@ -284,19 +284,19 @@ impl Reactor {
         let instants = [
             self.deadlines.first().map(|&(at_ns, _)| at_ns),
             self.rests.first().map(|&(at_ns, _)| at_ns),
-            self.holds.first().map(|&(at_ns, _)| at_ns),
+            self.quiesces.first().map(|&(at_ns, _)| at_ns),
             self.statuses.next_ns(),
             self.stop_by_ns,
             self.stalled_clients_look_ns,
             self.held.next_ns(),
             self.background.next_ns(),
-            self.notes.next_ns(),
+            self.metadata_io.next_ns(),
             self.resync_wake_ns,
             self.keeping.next_ns(),
             self.scrubs.wake_ns,
-            self.capture_look_ns,
+            self.snapshot_look_ns,
             self.journals_wake_ns,
-            self.yielding.wake_ns(),
+            self.resync_throttle.wake_ns(),
         ];
         let at_ns = instants.into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
@@ -333,15 +333,15 @@ impl Reactor {
                     self.set_read_only(volume, is_read_only, done);
                 }
                 Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
-                Command::LookAtDomains { done } => {
-                    self.look_at_domains();
+                Command::LookAtPolicyTrees { done } => {
+                    self.look_at_policy_trees();
                     answer(done);
                 }
                 Command::Tap { volume, tap, done } => {
                     self.tap(volume, tap);
                     answer(done);
                 }
-                Command::CleanUp(new) => self.begin_cleanup(*new),
+                Command::CleanUp(new) => self.begin_reclaim(*new),
                 Command::ChangeBackground { kind, policy, done } => {
                     self.change_background(kind, policy);
                     answer(done);
@@ -361,9 +361,9 @@ impl Reactor {
                     self.set_read_costs(volume, &read_costs);
                     answer(done);
                 }
-                Command::Hold { volume, done } => self.hold(volume, done),
-                Command::Capture(new) => self.begin_capture(*new),
-                Command::AbandonCapture { volume } => self.abandon_capture(volume),
+                Command::Quiesce { volume, done } => self.quiesce(volume, done),
+                Command::Snapshot(new) => self.begin_snapshot(*new),
+                Command::AbandonSnapshot { volume } => self.abandon_snapshot(volume),
                 Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
                 Command::EndScrub { volume, done } => {
                     self.end_scrub(volume);
@@ -398,10 +398,10 @@ impl Reactor {
                 Answer::WithMetadata { replica, extent, number, due_ns, result } => {
                     self.metadata_answered(due_ns, (replica, extent, number, result));
                 }
-                Answer::Captured { replica, number, result } => {
-                    self.capture_answered(replica, number, result)
+                Answer::SnapshotEnded { replica, number, result } => {
+                    self.snapshot_answered(replica, number, result)
                 }
-                Answer::Sums(answer) => self.sums_answered(*answer),
+                Answer::Checksums(answer) => self.checksums_answered(*answer),
                 Answer::Space(answer) => self.space_seen(answer),
                 Answer::Status { number, result } => self.status_answered(number, result),
             }
@@ -462,7 +462,7 @@ impl Reactor {
     fn close_volume(&mut self, id: VolumeId, done: SyncSender<()>) {
         let Some(volume) = self.by_id.remove(&id) else { return answer(done) };
         self.volumes[volume].closing = Some(done);
-        self.end_capture(volume, "the volume was closed");
+        self.end_snapshot(volume, "the volume was closed");
         self.end_connections(volume);
         self.interrupt_scrub(volume);
         self.settle_volume(volume);
@@ -483,7 +483,7 @@ impl Reactor {
     /// new end, and is answered once they are gone.
     fn resize(&mut self, id: VolumeId, resizing: NewSize, done: SyncSender<()>) {
         let Some(&index) = self.by_id.get(&id) else { return answer(done) };
-        self.end_capture(index, "the volume was resized");
+        self.end_snapshot(index, "the volume was resized");
         let volume = &mut self.volumes[index];
         let size_bytes = resizing.size_bytes;
         volume.resizing_to = Some((resizing, done));
@@ -505,18 +505,18 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    fn bind(&mut self, id: VolumeId, binding: &Binding, done: SyncSender<()>) {
+    fn bind(&mut self, id: VolumeId, binding: &PolicyBinding, done: SyncSender<()>) {
         if let Some(&index) = self.by_id.get(&id) {
-            let Binding { path, domain } = binding;
+            let PolicyBinding { path, policy_tree } = binding;
             if self.is_placed_by(index, path) {
                 self.replant_in_pools(index, path);
             } else {
                 self.replace_in_pools(index, path);
             }
-            if self.is_shaped_by(index, domain.as_ref(), path) {
+            if self.is_shaped_by(index, policy_tree.as_ref(), path) {
                 self.replant(index, path);
             } else {
-                self.reshape(index, domain.clone(), path);
+                self.reshape(index, policy_tree.clone(), path);
             }
         }
         answer(done);
@@ -587,8 +587,8 @@ impl Reactor {
         let (old_bytes, size_bytes) = (volume.size_bytes, resizing.size_bytes);
         let first = extent_count(size_bytes.min(old_bytes));
         if size_bytes < old_bytes && !std::mem::replace(&mut volume.is_cutting, true) {
-            self.leave_seats_from(index, first);
-            self.trim_seats(index, size_bytes);
+            self.detach_replicas_from(index, first);
+            self.trim_bindings(index, size_bytes);
         }
         !self.volumes[index].journals.is_cutting(first)
     }
@@ -599,13 +599,13 @@ impl Reactor {
             *home = places[usize::from(*home)];
         }
         let volume = &mut self.volumes[index];
-        let seats = std::mem::take(&mut resizing.seats);
+        let bindings = std::mem::take(&mut resizing.bindings);
         volume.set_size(resizing);
-        for (replica, drive) in seats {
-            match volume.can_sit(replica, Some(drive)) {
-                true => volume.sit(replica, drive, None),
+        for (replica, drive) in bindings {
+            match volume.can_attach(replica, Some(drive)) {
+                true => volume.attach(replica, drive, None),
                 // Its journal has failed since it was chosen.
-                false => volume.spend(replica.0, replica.1),
+                false => volume.invalidate(replica.0, replica.1),
             }
         }
         volume.is_cutting = false;
@@ -651,9 +651,9 @@ impl Reactor {
 
     /// Answers what was received, refuses what waits, and ends.
     fn stop(&mut self) {
-        self.stop_by_ns = Some(self.now_ns + STOP_PATIENCE_NS);
+        self.stop_by_ns = Some(self.now_ns + STOP_TIMEOUT_NS);
         self.stop_background();
-        self.end_captures();
+        self.end_snapshots();
         self.interrupt_scrubs();
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
         for connection in all {

@@ -100,7 +100,7 @@ impl Reactor {
         let volume = connection.volume;
         let id = connection.requests.insert(ActiveRequest::new(request, self.now_ns));
         if payload_bytes == 0 {
-            connection.pace.requested();
+            connection.coalescing.requested();
         }
         self.volumes[volume].open_requests += 1;
         self.volumes[volume].publish();
@@ -296,11 +296,11 @@ impl Reactor {
     /// Asks for more input now, or leaves it to gather for a while.
     fn receive_paced(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
-        let rest_ns = connection.pace.next_rest_ns(connection.requests.len());
-        if rest_ns == 0 {
+        let gather_ns = connection.coalescing.next_gather_ns(connection.requests.len());
+        if gather_ns == 0 {
             return self.receive_input(index);
         }
-        let until_ns = self.now_ns + rest_ns;
+        let until_ns = self.now_ns + gather_ns;
         connection.rests_until_ns = Some(until_ns);
         self.rests.insert((until_ns, index));
     }

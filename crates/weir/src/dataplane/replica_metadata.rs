@@ -21,7 +21,7 @@ type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
 
 /// A reactor's accounts that drives are asked to write.
 #[derive(Default)]
-pub(super) struct Notes {
+pub(super) struct MetadataIo {
     /// Which answer is waited for, by copy and extent.
     asked: BTreeMap<(VolumeIndex, usize, u32), AskNumber>,
     count: u64,
@@ -29,7 +29,7 @@ pub(super) struct Notes {
     held: BTreeMap<(u64, u64), Answered>,
 }
 
-impl Notes {
+impl MetadataIo {
     /// The next instant at which an emulated drive answers.
     pub fn next_ns(&self) -> Option<u64> {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
@@ -38,7 +38,7 @@ impl Notes {
 
 impl Reactor {
     /// Has an account written beside copies of an extent.
-    pub(super) fn note_metadata(&mut self, index: VolumeIndex, request: MetadataRequest) {
+    pub(super) fn begin_metadata_write(&mut self, index: VolumeIndex, request: MetadataRequest) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
@@ -109,7 +109,7 @@ impl Reactor {
             let due_ns = volume.emulated.note(now_ns, home, extent);
             volume.metadata.expect(extent, now_ns.max(due_ns));
             let number = volume.next_number();
-            self.notes.asked.insert((index, slot, extent), number);
+            self.metadata_io.asked.insert((index, slot, extent), number);
             let (drive, directory) = (volume.homes[home].drive, &volume.homes[home].directory);
             let journaled = volume.journals.metadata_path(extent, slot);
             let path = journaled.unwrap_or_else(|| directory.join(metadata_file_name(extent.into())));
@@ -125,8 +125,8 @@ impl Reactor {
     pub(super) fn metadata_answered(&mut self, due_ns: u64, answered: Answered) {
         let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
         if due_ns > self.now_ns && !is_ending {
-            self.notes.count += 1;
-            self.notes.held.insert((due_ns, self.notes.count), answered);
+            self.metadata_io.count += 1;
+            self.metadata_io.held.insert((due_ns, self.metadata_io.count), answered);
         } else {
             self.metadata_written(answered);
         }
@@ -135,11 +135,11 @@ impl Reactor {
     fn metadata_written(&mut self, (replica, extent, number, result): Answered) {
         let ReplicaIndex { volume: index, slot } = replica;
         let key = (index, slot, extent);
-        if self.notes.asked.get(&key) != Some(&number) {
+        if self.metadata_io.asked.get(&key) != Some(&number) {
             self.is_orphaned(replica, number);
             return;
         }
-        self.notes.asked.remove(&key);
+        self.metadata_io.asked.remove(&key);
         let mut actions = Vec::new();
         let result = self.volumes[index].metadata_result(result);
         self.volumes[index].metadata.written(extent, slot, result, &mut actions);
@@ -159,7 +159,7 @@ impl Reactor {
 
     /// Gives up copies of a volume beside which an account should have been written before an instant, while others
     /// have it.
-    pub(super) fn give_up_notes(&mut self, index: VolumeIndex, before_ns: u64) {
+    pub(super) fn give_up_metadata_io(&mut self, index: VolumeIndex, before_ns: u64) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
         let in_sync = |extent: u32| volume.mirror.in_sync(extent);
@@ -170,7 +170,7 @@ impl Reactor {
     fn give_up_metadata_write(&mut self, index: VolumeIndex, extent: u32, slots: Slots) {
         let volume = &mut self.volumes[index];
         for slot in slots.iter() {
-            let number = self.notes.asked.remove(&(index, slot, extent));
+            let number = self.metadata_io.asked.remove(&(index, slot, extent));
             let number = number.expect("only what a drive was asked for is given up");
             volume.outstanding += 1;
             volume.orphans.add(slot, number, OrphanedIo { extent, media: None, space: None });
@@ -200,9 +200,9 @@ impl Reactor {
     }
 
     /// Passes on what emulated drives answer now; everything, if the daemon is ending.
-    pub(super) fn pass_on_due_notes(&mut self) {
+    pub(super) fn pass_on_due_metadata(&mut self) {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
-        while let Some(first) = self.notes.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
+        while let Some(first) = self.metadata_io.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
             let (_, answered) = first.remove_entry();
             self.metadata_written(answered);
         }

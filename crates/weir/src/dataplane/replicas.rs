@@ -18,7 +18,7 @@ use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
 /// How long control waits until a change is durably known. It holds up all others meanwhile, and a drive that does not
 /// answer, and that no other copy can stand in for, must not do so for ever. Whether the change came about is seen then
 /// from how copies stand.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What becomes of a copy of an extent.
 pub(super) enum ReplicaChange {
@@ -60,7 +60,8 @@ impl Reactor {
     ) {
         let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
         // What is captured is read from the files of copies as they are.
-        let is_busy = self.volumes[index].is_ending() || self.volumes[index].mirror.is_capturing();
+        let is_busy =
+            self.volumes[index].is_ending() || self.volumes[index].mirror.has_snapshot_in_progress();
         if is_busy || self.stop_by_ns.is_some() {
             return tell(done, false);
         }
@@ -90,7 +91,7 @@ impl Reactor {
         }
         match change {
             ReplicaChange::Add { homes, home, journal } => {
-                if !volume.mirror.can_add(extent, slot) || !volume.can_sit((extent, slot), journal) {
+                if !volume.mirror.can_add(extent, slot) || !volume.can_attach((extent, slot), journal) {
                     return false;
                 }
                 let places = self.add_new_homes(index, homes);
@@ -98,7 +99,7 @@ impl Reactor {
                 let volume = &mut self.volumes[index];
                 volume.mirror.add(extent, slot, &mut volume.effects);
                 volume.set_home(extent, slot, home);
-                journal.into_iter().for_each(|drive| volume.sit((extent, slot), drive, None));
+                journal.into_iter().for_each(|drive| volume.attach((extent, slot), drive, None));
                 volume.set_read_costs_of(extent);
                 self.forget_elsewhere(index, (extent, slot));
                 true
@@ -107,24 +108,24 @@ impl Reactor {
             ReplicaChange::Rejoin { found, journal } => {
                 let drive = journal.as_ref().map(|(drive, _)| *drive);
                 let is_foreign = volume.mirror.is_foreign(extent, slot, &found);
-                let is_back = volume.can_sit((extent, slot), drive)
+                let is_back = volume.can_attach((extent, slot), drive)
                     && volume.mirror.rejoin(extent, slot, &found, &mut volume.effects);
                 if is_back {
                     if is_foreign {
                         tracing::warn!(
                             volume = %volume.id, extent, slot, number = found.number,
-                            "replica metadata is not what was last written there: the replica is resynchronised in full"
+                            "replica metadata is not what was last written there: the replica is brought in sync in full"
                         );
                     }
                     journal
                         .into_iter()
-                        .for_each(|(drive, file)| volume.sit((extent, slot), drive, Some(file)));
+                        .for_each(|(drive, file)| volume.attach((extent, slot), drive, Some(file)));
                     volume.set_file(slot, extent, None);
                     volume.publish_away(extent);
                     let size_bytes = volume.size_bytes;
                     self.forget_elsewhere(index, (extent, slot));
-                    self.resume_seat(index, (extent, slot));
-                    self.trim_seats(index, size_bytes);
+                    self.resume_binding(index, (extent, slot));
+                    self.trim_bindings(index, size_bytes);
                 }
                 is_back
             }
@@ -151,7 +152,7 @@ impl Reactor {
     /// asks again.
     pub(super) fn addition_refused(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         if self.volumes[index].journals.knows(extent, slot) {
-            self.leave_seat(index, extent, slot);
+            self.detach_replica(index, extent, slot);
         }
         let volume = &mut self.volumes[index];
         let reason = volume.fault_message.take().unwrap_or_default();
@@ -315,7 +316,7 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         let (done, answer) = std::sync::mpsc::sync_channel(1);
         self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
-        let answer = answer.recv_timeout(PATIENCE).map_err(|error| match error {
+        let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
             RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
         })?;

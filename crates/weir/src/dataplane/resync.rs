@@ -20,7 +20,7 @@ use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
 /// The kind of work that this is.
-const KIND: BackgroundKind = BackgroundKind::Resynchronisation;
+const KIND: BackgroundKind = BackgroundKind::Resync;
 
 /// How often it is looked which regions can leave the accounts, in nanoseconds: what was not changed for this long
 /// need not be copied after a crash.
@@ -28,7 +28,7 @@ const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 
 /// How long a copy rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
 /// again that changes got in the way of.
-const REST_NS: u64 = 1_000_000_000;
+const RETRY_NS: u64 = 1_000_000_000;
 
 /// How long what is copied at a time may keep a drive busy, in nanoseconds. What a shallow client asks for is behind all
 /// of it, because nothing waits in line for a drive that has few operations; and as long as a region is being copied,
@@ -89,7 +89,7 @@ impl Resync {
 
     /// A copy is left alone for a while.
     fn rest(&mut self, replica: ExtentReplica, now_ns: u64) {
-        self.resting.insert(replica, now_ns + REST_NS);
+        self.resting.insert(replica, now_ns + RETRY_NS);
     }
 
     /// What can be done now: first what is left of the first extent, so that it is whole soon.
@@ -161,7 +161,7 @@ impl Reactor {
 
     /// Goes on with what made way for clients.
     pub(super) fn resume_resync(&mut self) {
-        for index in self.yielding.take_due(self.now_ns) {
+        for index in self.resync_throttle.take_due(self.now_ns) {
             if self.volumes.contains(index) {
                 self.go_on_with_resync(index);
             }
@@ -228,9 +228,9 @@ impl Reactor {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
-        let has_clients = self.yielding.has_clients(now_ns);
+        let has_clients = self.resync_throttle.has_clients(now_ns);
         let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
-        if volume.resync.steps_under_way >= steps_max || self.yielding.waits(index, now_ns) {
+        if volume.resync.steps_under_way >= steps_max || self.resync_throttle.waits(index, now_ns) {
             return false;
         }
         let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
@@ -247,7 +247,7 @@ impl Reactor {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
                 volume.set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
                 volume.resync.steps_under_way += 1;
-                self.yielding.step_began(Clock.now_ns());
+                self.resync_throttle.step_began(Clock.now_ns());
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
@@ -270,7 +270,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.resync.steps_under_way -= 1;
         // Much may have been copied in this round.
-        self.yielding.step_ended(Clock.now_ns(), policy.weight);
+        self.resync_throttle.step_ended(Clock.now_ns(), policy.weight);
         match (result, volume.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
@@ -290,7 +290,7 @@ impl Reactor {
             .filter(|(_, replica_state)| **replica_state == ReplicaState::Absent)
         {
             if self.volumes[index].journals.knows(extent, slot) {
-                self.leave_seat(index, extent, slot);
+                self.detach_replica(index, extent, slot);
             }
         }
         let volume = &mut self.volumes[index];
@@ -310,11 +310,11 @@ impl Reactor {
     /// step.
     fn publish_replication(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
-        let lacking = |extent: &u32| {
+        let out_of_sync = |extent: &u32| {
             let slots = volume.mirror.wanting(*extent);
             slots.iter().map(|slot| u64::from(volume.mirror.lacks(*extent, slot))).sum::<u64>()
         };
-        let regions: u64 = volume.resync.wanting.iter().map(lacking).sum();
+        let regions: u64 = volume.resync.wanting.iter().map(out_of_sync).sum();
         volume.statistics.replication.is_left(regions * REGION_BYTES);
     }
 }
@@ -351,7 +351,7 @@ impl ServedVolume {
     /// Has all regions leave the accounts, because nothing more is to come.
     fn tidy_up(&mut self) {
         for extent in 0..self.mirror.extents() {
-            if self.mirror.is_marked(extent) {
+            if self.mirror.is_dirty(extent) {
                 self.mirror.tidy_up(extent, &mut self.effects);
             }
         }
@@ -364,7 +364,7 @@ impl ServedVolume {
         }
         self.resync.tidy_at_ns = now_ns + TIDY_INTERVAL_NS;
         for extent in 0..self.mirror.extents() {
-            if self.mirror.is_marked(extent) {
+            if self.mirror.is_dirty(extent) {
                 self.mirror.tidy(extent, &mut self.effects);
             }
         }

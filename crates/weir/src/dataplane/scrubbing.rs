@@ -30,7 +30,7 @@ use super::{DataPlane, DataPlaneError};
 const KIND: BackgroundKind = BackgroundKind::Scrub;
 
 /// How long a scrub rests that found no buffer, or a volume that somebody waits for to be quiet, in nanoseconds.
-const REST_NS: u64 = 100_000_000;
+const RETRY_NS: u64 = 100_000_000;
 
 /// What a piece costs under a ceiling before it is known how much it moved.
 const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, media_ns: 0 };
@@ -275,7 +275,7 @@ impl Reactor {
         let Some(scrubbing) = &volume.scrubbing else { return false };
         let extent = scrubbing.extent;
         if volume.is_ending() {
-            self.wake_scrubs_at(now_ns + REST_NS);
+            self.wake_scrubs_at(now_ns + RETRY_NS);
             return false;
         }
         let homes = volume.homes_read(extent);
@@ -289,8 +289,8 @@ impl Reactor {
             return false;
         }
         let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
-            scrubbing.rests_until_ns = now_ns + REST_NS;
-            self.wake_scrubs_at(now_ns + REST_NS);
+            scrubbing.rests_until_ns = now_ns + RETRY_NS;
+            self.wake_scrubs_at(now_ns + RETRY_NS);
             return false;
         };
         if let Some(id) = volume.mirror.scrub_piece(extent, &mut volume.effects) {
@@ -323,10 +323,10 @@ impl Reactor {
     pub(super) fn section_scrubbed(&mut self, index: VolumeIndex, extent: u32, report: &SectionReport) {
         let volume = &mut self.volumes[index];
         volume.tell_of(extent, report);
-        volume.publish_rest(extent);
+        volume.publish_checksums(extent);
         if let Some(scrubbing) = &mut volume.scrubbing {
             scrubbing.progress.take(report);
-            volume.statistics.rest.scrubbed(report);
+            volume.statistics.checksums.scrubbed(report);
             scrubbing.section_done();
         }
         self.ask_for_pieces(index);
@@ -399,7 +399,7 @@ impl ServedVolume {
     /// Tells the mirror the checksums of what was read for it.
     pub fn examine(&mut self, id: MirrorId, (slot, operation): (usize, OperationId), content: Content) {
         let (_, blocks) = self.mirror.examining(id);
-        let sums: Vec<u32> = match content {
+        let block_checksums: Vec<u32> = match content {
             Content::Data => {
                 let memory = self.context(slot, operation).memory.as_ref();
                 let read = memory.expect("what was read is there until it ends").filled();
@@ -407,7 +407,7 @@ impl ServedVolume {
             }
             Content::Hole => vec![zero_sum(); blocks],
         };
-        self.mirror.examined(id, &sums, &mut self.effects);
+        self.mirror.examined(id, &block_checksums, &mut self.effects);
     }
 
     /// Logs what was found in a section.

@@ -37,7 +37,7 @@ impl Reactor {
 
     /// The batch for an answer that must not come between the pieces of another one.
     fn outgoing_in_turn(&mut self, index: ConnectionIndex) -> &mut Outgoing {
-        if self.connections[index].speaker.is_none() {
+        if self.connections[index].streaming_read.is_none() {
             return self.outgoing(index);
         }
         roomy_batch(&mut self.connections[index].kept, &mut self.spare_batches)

@@ -106,7 +106,7 @@ impl Reactor {
         let request = &mut connection.requests[id];
         request.parts_left += 1;
         request.position = part.position + u64::from(part.length);
-        self.yielding.client_asked(self.now_ns);
+        self.resync_throttle.client_asked(self.now_ns);
         let volume = &mut self.volumes[connection.volume];
         let Part { extent, offset, length, .. } = part;
         let wanted = weir_volume::Request { kind, extent, offset, length };

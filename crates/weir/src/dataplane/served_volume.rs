@@ -16,7 +16,6 @@ use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorI
 use weir_volume::zeroing::Filesystem;
 use weir_volume::{Generation, Mirror, OperationId};
 
-use super::capture::Capturing;
 use super::command::NewSize;
 use super::emulation::Emulated;
 use super::helper::MetadataError;
@@ -28,6 +27,7 @@ use super::replicas::AwaitedChange;
 use super::resync::Resync;
 use super::scrubbing::Scrubbing;
 use super::sharing::{PoolPlace, Shaping};
+use super::snapshot::VolumeSnapshot;
 use super::space::{IsCounted, TakenSpace};
 use super::stalls::{OrphanedIo, OrphanedIos};
 use super::token::{AskNumber, ConnectionIndex};
@@ -199,7 +199,7 @@ pub(super) struct ServedVolume {
     /// Extents whose accounts could not be written, which an operator was told.
     pub metadata_alarms: BTreeSet<u32>,
     /// Extents of which it is raised that their checksums can be neither written nor removed.
-    pub seal_alarms: BTreeSet<u32>,
+    pub checksum_alarms: BTreeSet<u32>,
     /// Requests that ceilings hold back.
     pub delayed_requests: usize,
     /// What it asked for and nobody has begun to carry out.
@@ -234,7 +234,7 @@ pub(super) struct ServedVolume {
     /// What brings its copies up to date.
     pub resync: Resync,
     /// What is captured of it.
-    pub capturing: Option<Capturing>,
+    pub snapshot: Option<VolumeSnapshot>,
     /// The scrub of it that goes on, or waits for others.
     pub scrubbing: Option<Scrubbing>,
     /// What was given up and has not come back.
@@ -265,7 +265,7 @@ impl ServedVolume {
             epoch_records: spec.epoch_records,
             metadata: MetadataWrites::default(),
             metadata_alarms: BTreeSet::new(),
-            seal_alarms: BTreeSet::new(),
+            checksum_alarms: BTreeSet::new(),
             delayed_requests: 0,
             effects: Vec::new(),
             agenda: Agenda::default(),
@@ -283,7 +283,7 @@ impl ServedVolume {
             journals: VolumeJournals::default(),
             emulated: Emulated::new(spec.id),
             tap: None,
-            capturing: None,
+            snapshot: None,
             orphans: OrphanedIos::default(),
             last_number: 0,
             renewals: 0,
@@ -292,7 +292,7 @@ impl ServedVolume {
             owners: Vec::new(),
         };
         volume.set_layout(spec.layout.replicas);
-        volume.take_seals(spec.seals);
+        volume.take_checksum_headers(spec.headers);
         volume
     }
 
@@ -421,7 +421,7 @@ impl ServedVolume {
     /// Takes over a new size; files beyond the end are closed.
     pub fn set_size(&mut self, resizing: NewSize) {
         let NewSize { size_bytes, replicas, recovered_extents, .. } = resizing;
-        self.unseal_tail(size_bytes);
+        self.invalidate_checksum_tail(size_bytes);
         self.size_bytes = size_bytes;
         self.set_layout(replicas);
         self.mirror.resize(size_bytes, recovered_extents);
@@ -432,7 +432,7 @@ impl ServedVolume {
             replica.identities.retain(|extent, _| (*extent as usize) < count);
         }
         self.resync.look_at_all(&self.mirror);
-        self.publish_rest_of_all();
+        self.publish_all_checksums();
     }
 
     /// What is to be carried out next, if that has not begun already.

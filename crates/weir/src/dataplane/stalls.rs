@@ -65,7 +65,7 @@ impl Reactor {
     /// Gives up copies that do not answer.
     pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
         let before_ns = self.now_ns.saturating_sub(STALL_NS);
-        self.give_up_notes(index, before_ns);
+        self.give_up_metadata_io(index, before_ns);
         self.give_up_keeps(index, before_ns);
         for (slot, extent) in self.volumes[index].stalled(before_ns) {
             if self.volumes[index].mirror.has_other(extent, slot) {

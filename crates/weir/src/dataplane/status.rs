@@ -110,7 +110,7 @@ impl Reactor {
         let (index, part, asked) = (question.volume, question.part, question.asked);
         let volume = &self.volumes[index];
         let readable = volume.mirror.readable(part.extent, part.offset, part.length);
-        let is_direct = |slot: &usize| volume.journals.seat(part.extent, *slot).is_none();
+        let is_direct = |slot: &usize| volume.journals.binding(part.extent, *slot).is_none();
         let drive_of = |slot: usize| volume.home_of(slot, part.extent).map(|home| volume.homes[home].drive);
         let left: Vec<(usize, DriveId)> = (readable.iter().filter(is_direct))
             .filter(|slot| !asked.contains(*slot))

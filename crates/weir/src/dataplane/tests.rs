@@ -15,7 +15,7 @@ use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
 use crate::dataplane::replicas::ReplicaChange;
-use crate::dataplane::sharing::{Mail, MediaGrant, Pending, Waiter};
+use crate::dataplane::sharing::{MediaGrant, Message, Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
 use crate::dataplane::stalls::{OrphanedIo, STALL_NS};
 use crate::dataplane::token::{AskNumber, ReplicaIndex};
@@ -54,10 +54,10 @@ impl World {
         assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
         let helper = Helper::start(0, ring.waker()).unwrap();
         let (orders, commands) = channel();
-        let (alarms, commons) = (Alarms::default(), Arc::new(Commons::new(1)));
-        commons.introduce(0, ring.waker());
-        let ties = Ties { index: 0, commands, commons, alarms: Arc::clone(&alarms) };
-        let reactor = Reactor::new(ring, pool, helper, ties);
+        let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
+        shared_state.introduce(0, ring.waker());
+        let surroundings = Surroundings { index: 0, commands, shared_state, alarms: Arc::clone(&alarms) };
+        let reactor = Reactor::new(ring, pool, helper, surroundings);
         let folder = tempfile::tempdir_in(".").unwrap();
         let mut world = World { reactor, orders, alarms, folder, queue_target };
         world.open(replicas);
@@ -85,7 +85,7 @@ impl World {
             },
             recovered_extents: if replicas > 1 { vec![recovered_extent] } else { Vec::new() },
             epoch_records: self.folder.path().join("epochs"),
-            seals: Vec::new(),
+            headers: Vec::new(),
         };
         let (done, _answer) = sync_channel(1);
         let (journals, statistics) = Default::default();
@@ -347,7 +347,7 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
             let granted = locked(&pool).pool.release(reactor.now_ns).unwrap();
             let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
             let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
-            reactor.commons.post(0, Mail::Granted(grant));
+            reactor.shared_state.post(0, Message::Granted(grant));
         }
     }
 }

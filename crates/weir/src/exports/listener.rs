@@ -214,9 +214,9 @@ impl Stream {
 }
 
 async fn serve_client(stream: Stream, place: &Place, shared: &Shared) {
-    let patience = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
+    let timeout = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
     let outcome = tokio::select! {
-        outcome = tokio::time::timeout(patience, shake_hands(stream, shared)) => outcome,
+        outcome = tokio::time::timeout(timeout, shake_hands(stream, shared)) => outcome,
         () = place.sent_away() => {
             return tracing::debug!("an idle handshake was ended, because others came");
         }

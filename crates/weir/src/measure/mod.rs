@@ -25,7 +25,7 @@ pub use scratch::remove_leftover;
 
 /// How long is waited for a measurement that is told to stop. It stops at once unless the drive does not
 /// answer; then its thread is left behind.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is to be measured.
 #[derive(Clone)]
@@ -196,7 +196,7 @@ impl Measuring {
     /// Tells it to stop and waits for that; false if the drive does not answer.
     pub fn stop_and_wait(&self) -> bool {
         self.stop();
-        self.end.recv_timeout(STOP_PATIENCE) != Err(RecvTimeoutError::Timeout)
+        self.end.recv_timeout(STOP_TIMEOUT) != Err(RecvTimeoutError::Timeout)
     }
 }
 

@@ -13,22 +13,22 @@ type Series = (&'static str, &'static str, fn(&ScrubView) -> Option<u64>);
 
 const COUNTERS: [Series; 3] = [
     ("weir_volume_scrub_checked_blocks", "Blocks of copies that scrubs examined", |view| {
-        Some(view.rest.blocks_checked)
+        Some(view.checksums.blocks_checked)
     }),
     ("weir_volume_scrub_found_blocks", "Blocks of these that were not as they should be", |view| {
-        Some(view.rest.blocks_found)
+        Some(view.checksums.blocks_found)
     }),
     ("weir_volume_scrub_repaired_blocks", "Blocks of those that were repaired", |view| {
-        Some(view.rest.blocks_repaired)
+        Some(view.checksums.blocks_repaired)
     }),
 ];
 
 const GAUGES: [Series; 3] = [
     ("weir_volume_damaged_blocks", "Blocks of which no copy is known to be good", |view| {
-        Some(view.rest.damaged.values().map(|damaged| damaged.len() as u64).sum())
+        Some(view.checksums.damaged.values().map(|damaged| damaged.len() as u64).sum())
     }),
-    ("weir_volume_sealed_bytes", "Bytes for which checksums are kept that count", |view| {
-        Some(view.rest.sealed_bytes)
+    ("weir_volume_checksummed_bytes", "Bytes for which checksums are kept that count", |view| {
+        Some(view.checksums.checksummed_bytes)
     }),
     ("weir_volume_scrub_ended_seconds", "When the last scrub ended, in seconds since 1970", |view| {
         u64::try_from(view.ended_at?.as_second()).ok()

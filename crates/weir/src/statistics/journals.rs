@@ -13,7 +13,7 @@ pub struct JournalStatistics(Mutex<Told>);
 struct Told {
     usages: BTreeMap<DriveId, JournalUsage>,
     /// Copies that lost what their journal held: they are never taken back.
-    spent: BTreeSet<(u32, usize)>,
+    invalidated: BTreeSet<(u32, usize)>,
 }
 
 /// How a journal is used.
@@ -55,27 +55,27 @@ impl JournalStatistics {
     }
 
     /// A copy of an extent lost what its journal held.
-    pub fn spend(&self, extent: u32, slot: usize) {
-        self.told().spent.insert((extent, slot));
+    pub fn invalidate(&self, extent: u32, slot: usize) {
+        self.told().invalidated.insert((extent, slot));
     }
 
     /// That copy is no more.
     pub fn forget(&self, extent: u32, slot: usize) {
-        self.told().spent.remove(&(extent, slot));
+        self.told().invalidated.remove(&(extent, slot));
     }
 
     /// Copies of extents from this one on are no more.
     pub fn forget_from(&self, first: u32) {
-        self.told().spent.retain(|(extent, _)| *extent < first);
+        self.told().invalidated.retain(|(extent, _)| *extent < first);
     }
 
     /// The copies that lost what their journals held, or hold up journals that are full.
-    pub fn spent(&self) -> BTreeSet<(u32, usize)> {
-        self.told().spent.clone()
+    pub fn invalidated(&self) -> BTreeSet<(u32, usize)> {
+        self.told().invalidated.clone()
     }
 
     /// True if a copy of an extent lost what its journal held.
-    pub fn is_spent(&self, extent: u32, slot: usize) -> bool {
-        self.told().spent.contains(&(extent, slot))
+    pub fn is_invalidated(&self, extent: u32, slot: usize) -> bool {
+        self.told().invalidated.contains(&(extent, slot))
     }
 }

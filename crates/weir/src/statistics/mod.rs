@@ -4,20 +4,20 @@
 //! knows how the values are shown.
 
 mod bounds;
+mod checksums;
 mod histogram;
 mod journals;
 mod replication;
-mod rest;
 mod sizes;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use bounds::{BoundTotals, Bounds};
+pub use checksums::{ChecksumCounters, ChecksumStatistics};
 use histogram::add;
 pub use histogram::{Bucket, Histogram, HistogramCounters};
 pub use journals::{JournalStatistics, JournalUsage};
 pub use replication::{ReplicationCounters, ReplicationStatistics};
-pub use rest::{RestCounters, RestStatistics};
 use sizes::Sizes;
 pub use sizes::{SIZES, SIZES_UP_TO_BYTES};
 
@@ -43,7 +43,7 @@ pub struct VolumeStatistics {
     /// How its write journals are.
     pub journals: JournalStatistics,
     /// What is known of it at rest.
-    pub rest: RestStatistics,
+    pub checksums: ChecksumStatistics,
 }
 
 /// Totals of one kind of operation.

@@ -363,7 +363,7 @@ mod tests {
         }
         fs::write(&path, &whole[..10]).unwrap();
         assert!(read_marker(&extents, 3).is_err(), "torn");
-        store.cut_out(VOLUME, &[3]).unwrap();
+        store.delete_extents_at(VOLUME, &[3]).unwrap();
         assert_eq!(read_marker(&extents, 3).unwrap(), None, "it goes with its copy");
     }
 }

@@ -10,19 +10,19 @@
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
 
-pub mod capture;
 mod check;
-mod condemned;
+pub mod checksums;
 mod durability;
 pub mod epoch_record;
 pub mod extent_file;
 pub mod journal;
 mod marker;
+mod pending_deletion;
 mod record;
 pub mod replica_metadata;
 mod sharing;
+pub mod snapshot;
 pub mod space;
-pub mod sums;
 mod usage;
 
 use std::fs::{self, File, OpenOptions};
@@ -38,10 +38,10 @@ use weir_volume::mirror::ReplicaMetadata;
 #[cfg(test)]
 pub use check::check_extents;
 pub use check::{ExtentFault, Faults, extent_fault};
-pub use condemned::{Condemned, Given, Survey};
-use condemned::{index_of, surplus};
 pub use durability::{EarlierWrites, WriteScope};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
+pub use pending_deletion::{Given, PendingDeletion, Survey};
+use pending_deletion::{index_of, surplus};
 pub use record::{RECORD_FILE, RecordUpdate};
 use sharing::Sharing;
 pub use usage::{DriveUsage, FolderScan};
@@ -287,7 +287,7 @@ impl Store {
         let extents = self.extents(volume);
         // An account that is left from an earlier copy says nothing of this one, nor do checksums.
         remove_if_there(&replica_metadata::metadata_path(&extents, index.into()))?;
-        remove_if_there(&sums::sums_path(&extents, index.into()))?;
+        remove_if_there(&checksums::checksum_path(&extents, index.into()))?;
         remove_if_there(&journal::marker_path(&extents, index.into()))?;
         let writes = self.begin_writes()?;
         let made = create_extents(&extents, &[index], None)
@@ -304,12 +304,12 @@ impl Store {
     /// nothing to take, so it is also what repairs an interrupted resize. Answers the identity under which surplus
     /// files were condemned, if there were any: giving back their space is left to do.
     pub fn trim_to_size(&self, volume: VolumeId, size_bytes: u64) -> Result<Option<VolumeId>, StoreError> {
-        let condemned = self.cut_off(volume, extent_count(size_bytes))?;
+        let pending_deletion = self.delete_extents_from(volume, extent_count(size_bytes))?;
         let tail = size_bytes % EXTENT_BYTES;
         if tail != 0 {
             punch_tail(&self.extents(volume), extent_count(size_bytes) - 1, tail)?;
         }
-        Ok(condemned)
+        Ok(pending_deletion)
     }
 
     /// Bytes that a volume's extent files occupy.
@@ -400,8 +400,8 @@ fn punch_tail(extents: &Path, index: u64, offset: u64) -> Result<(), StoreError>
     if extent_file::next_data(&file, offset).context("look for data in", path)?.is_none() {
         return Ok(());
     }
-    let sums = sums::sums_path(extents, index);
-    sums::remove(&sums).context("remove", &sums)?;
+    let checksums = checksums::checksum_path(extents, index);
+    checksums::remove(&checksums).context("remove", &checksums)?;
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, flags, offset, EXTENT_BYTES - offset).context("free the tail of", path)?;
     file.sync_all().context("make durable", path)

@@ -97,7 +97,7 @@ pub fn encode(metadata: &ReplicaMetadata, sequence: u64) -> Block {
     put(NUMBER_START, &metadata.number.to_le_bytes());
     let taken = metadata.taken.iter().enumerate();
     taken.for_each(|(slot, number)| put(TAKEN_START + slot * size_of::<u64>(), &number.to_le_bytes()));
-    let sets = std::iter::once(&metadata.marked).chain(&metadata.lacking);
+    let sets = std::iter::once(&metadata.dirty).chain(&metadata.out_of_sync);
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact_mut(SET_BYTES)) {
         set.iter().for_each(|region| bytes[region as usize / 8] |= 1 << (region % 8));
     }
@@ -135,7 +135,7 @@ pub fn decode(block: &Block) -> Result<(ReplicaMetadata, u64), BlockFault> {
     for (slot, taken) in metadata.taken.iter_mut().enumerate() {
         *taken = u64::from_le_bytes(array(block, TAKEN_START + slot * size_of::<u64>()));
     }
-    let sets = std::iter::once(&mut metadata.marked).chain(&mut metadata.lacking);
+    let sets = std::iter::once(&mut metadata.dirty).chain(&mut metadata.out_of_sync);
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact(SET_BYTES)) {
         *set = regions_in(bytes);
     }
@@ -316,13 +316,13 @@ mod tests {
 
     fn all_metadata() -> impl Strategy<Value = ReplicaMetadata> {
         let replica_states = prop::array::uniform4(0u8..3);
-        let lacking = prop::array::uniform4(regions());
+        let out_of_sync = prop::array::uniform4(regions());
         let numbers = (any::<u64>(), any::<u64>(), any::<[u64; REPLICAS_MAX]>());
-        (numbers, replica_states, regions(), lacking).prop_map(
-            |(numbers, replica_states, marked, lacking)| {
+        (numbers, replica_states, regions(), out_of_sync).prop_map(
+            |(numbers, replica_states, dirty, out_of_sync)| {
                 let (epoch, number, taken) = numbers;
                 let replica_states = replica_states.map(|value| replica_state_of(value).unwrap());
-                ReplicaMetadata { epoch, replica_states, marked, lacking, number, taken }
+                ReplicaMetadata { epoch, replica_states, dirty, out_of_sync, number, taken }
             },
         )
     }

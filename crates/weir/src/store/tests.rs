@@ -25,18 +25,18 @@ fn extent_files(store: &Store, volume: VolumeId) -> Vec<String> {
 }
 
 /// Gives back what was condemned; operations that it took, and bytes that it gave.
-fn give_back(condemned: &Condemned) -> (u64, u64) {
-    let survey = condemned.survey().unwrap();
+fn give_back(pending_deletion: &PendingDeletion) -> (u64, u64) {
+    let survey = pending_deletion.survey().unwrap();
     let (mut operations, mut bytes) = (0, 0);
     for extent in (survey.first..survey.end).rev() {
         let mut is_gone = false;
         while !is_gone {
-            let given = condemned.give_back(extent).unwrap();
-            assert!(given.bytes <= weir_types::bounds::CLEANUP_STEP_BYTES);
+            let given = pending_deletion.give_back(extent).unwrap();
+            assert!(given.bytes <= weir_types::bounds::RECLAIM_STEP_BYTES);
             (operations, bytes, is_gone) = (operations + 1, bytes + given.bytes, given.is_gone);
         }
     }
-    condemned.conclude().unwrap();
+    pending_deletion.conclude().unwrap();
     assert_eq!((survey.operations, survey.bytes), (operations, bytes));
     (operations, bytes)
 }
@@ -103,11 +103,11 @@ fn a_large_extent_is_given_back_in_pieces() {
     store.create(volume, &all(2 * GIB), b"{}", None).unwrap();
     let path = store.extents(volume).join("00000001");
     let file = OpenOptions::new().write(true).open(path).unwrap();
-    let (step, hole) = (weir_types::bounds::CLEANUP_STEP_BYTES, 256 << 20);
+    let (step, hole) = (weir_types::bounds::RECLAIM_STEP_BYTES, 256 << 20);
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, step / 2).unwrap();
     rustix::fs::fallocate(&file, FallocateFlags::empty(), hole, 2 * step).unwrap();
     drop(file);
-    store.condemn(volume).unwrap();
+    store.begin_deletion(volume).unwrap();
     let (operations, bytes) = give_back(&store.deleted(volume));
     // One for the empty extent, three for the other, of which the last has no more than a part.
     assert_eq!(operations, 4);
@@ -119,17 +119,17 @@ fn a_large_extent_is_given_back_in_pieces() {
 fn giving_back_can_be_interrupted_and_repeated_anywhere() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(3 * GIB), b"{}", None).unwrap();
-    let condemned = store.deleted(volume);
-    assert_eq!(condemned.survey().unwrap().end, 3, "it is condemned by looking at it");
+    let pending_deletion = store.deleted(volume);
+    assert_eq!(pending_deletion.survey().unwrap().end, 3, "it is condemned by looking at it");
     assert!(!store.folder(volume).exists());
-    assert!(condemned.give_back(2).unwrap().is_gone && condemned.give_back(2).unwrap().is_gone);
-    assert_eq!(condemned.survey().unwrap(), Survey { first: 0, end: 2, operations: 2, bytes: 0 });
+    assert!(pending_deletion.give_back(2).unwrap().is_gone && pending_deletion.give_back(2).unwrap().is_gone);
+    assert_eq!(pending_deletion.survey().unwrap(), Survey { first: 0, end: 2, operations: 2, bytes: 0 });
     // A crash of the machine may bring any of the files back.
     fs::remove_file(store.folder_with(volume, DELETED_SUFFIX).join("extents/00000000")).unwrap();
-    assert_eq!(condemned.survey().unwrap(), Survey { first: 1, end: 2, operations: 1, bytes: 0 });
-    condemned.conclude().unwrap();
-    assert_eq!(condemned.survey().unwrap(), Survey::default());
-    condemned.conclude().unwrap();
+    assert_eq!(pending_deletion.survey().unwrap(), Survey { first: 1, end: 2, operations: 1, bytes: 0 });
+    pending_deletion.conclude().unwrap();
+    assert_eq!(pending_deletion.survey().unwrap(), Survey::default());
+    pending_deletion.conclude().unwrap();
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn a_volume_may_have_some_of_its_extents_here() {
     store.grow(other, &[], b"", None).unwrap();
     assert!(store.trim_to_size(other, 4 * GIB).unwrap().is_some());
     assert_eq!(extent_files(&store, other), ["00000003"]);
-    let cast_off = store.cast_off(other).unwrap().unwrap();
-    assert_eq!((store.scan().unwrap().volumes, store.cast_off(other).unwrap()), (vec![volume], None));
-    assert!(store.scan().unwrap().leftovers.contains(&cast_off));
+    let delete_extents = store.delete_extents(other).unwrap().unwrap();
+    assert_eq!((store.scan().unwrap().volumes, store.delete_extents(other).unwrap()), (vec![volume], None));
+    assert!(store.scan().unwrap().leftovers.contains(&delete_extents));
 }
 
 #[test]
@@ -260,9 +260,9 @@ fn nothing_is_made_where_the_drive_is_not_any_more() {
         refused(store.add_extent(volume, 1, b"{}"));
         refused(store.create_journal(new, weir_types::bounds::JOURNAL_BYTES_MIN).map(drop));
         let captured = store.begin_writes().and_then(|writes| {
-            store.begin_capture(new, &[0])?;
-            store.complete_capture(new, &[], &[], b"{}")?;
-            store.adopt_captures(&writes, &[new])
+            store.begin_snapshot(new, &[0])?;
+            store.complete_snapshot(new, &[], &[], b"{}")?;
+            store.adopt_snapshots(&writes, &[new])
         });
         refused(captured);
     };

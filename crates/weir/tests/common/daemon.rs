@@ -165,7 +165,7 @@ impl Daemon {
 
     /// What the API answers to a GET.
     pub fn get_text(&self, path: &str) -> String {
-        let client = reqwest::blocking::Client::builder().no_proxy().timeout(super::PATIENCE);
+        let client = reqwest::blocking::Client::builder().no_proxy().timeout(super::TIMEOUT);
         let client = client.unix_socket(self.state.path().join("api.sock")).build().unwrap();
         client.get(format!("http://localhost{path}")).send().unwrap().text().unwrap()
     }

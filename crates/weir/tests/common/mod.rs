@@ -18,7 +18,7 @@ pub mod random;
 pub mod rates;
 pub mod wait;
 
-pub use wait::{PATIENCE, wait_until};
+pub use wait::{TIMEOUT, wait_until};
 
 /// Waits until a daemon has made so many calls more, whatever the time is: for tests that choose the instant of a crash.
 /// Waits no longer once there is nothing more to come.
@@ -30,7 +30,7 @@ pub fn wait_for_calls(daemon: &daemon::Daemon, calls: u64, is_over: impl Fn() ->
 /// Waits for a value.
 ///
 /// # Panics
-/// If there is none within [`PATIENCE`].
+/// If there is none within [`TIMEOUT`].
 pub fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     wait_until(what, || {

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 /// How long a condition may take to become true before a test gives up: minutes, because the machine may be busy with
 /// other things.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until a condition holds.
 ///
 /// # Panics
-/// If it does not hold within [`PATIENCE`].
+/// If it does not hold within [`TIMEOUT`].
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "gave up waiting until {what}");
         std::thread::sleep(PAUSE);

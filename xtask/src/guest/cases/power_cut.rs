@@ -135,7 +135,7 @@ impl<'a> History<'a> {
         self.mark()?;
         self.force(3)?;
         self.mark()?;
-        self.capture()?;
+        self.snapshot()?;
         self.mark()?;
         self.write(|client, block| client.write(place(block), &[4; BLOCK_BYTES]).map(|()| Some(4)))?;
         self.mark()?;
@@ -178,7 +178,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    fn capture(&mut self) -> Result<()> {
+    fn snapshot(&mut self) -> Result<()> {
         for (name, _) in VOLUMES {
             let snapshot = format!("{name}@then");
             self.daemon.run(&format!("snapshot create {snapshot}"))?;

@@ -46,7 +46,7 @@ pub(in crate::mirrored) struct Journaling {
     asked: BTreeMap<Ticket, Asked>,
     last_ticket: u64,
     /// Extents whose copies have lost what was acknowledged.
-    spent: BTreeSet<u32>,
+    invalidated: BTreeSet<u32>,
     /// Extents that the journal was told to forget.
     forgetting: BTreeSet<u32>,
     /// What keeps what reads were told, by number.
@@ -90,7 +90,7 @@ pub(in crate::mirrored) enum Work {
         block: u32,
         sources: Vec<(u32, u32)>,
     },
-    Bring {
+    Destage {
         operation: DestageId,
         extent: u32,
         block: u32,
@@ -148,7 +148,7 @@ impl Work {
     fn slow_extent(&self) -> Option<u32> {
         match self {
             Work::Fetch { extent, .. }
-            | Work::Bring { extent, .. }
+            | Work::Destage { extent, .. }
             | Work::Place { extent, .. }
             | Work::PassBy { extent, .. }
             | Work::SyncSlow { extent, .. } => Some(*extent),
@@ -174,7 +174,7 @@ impl Journaling {
             is_slow_found: true,
             asked: BTreeMap::new(),
             last_ticket: 0,
-            spent: BTreeSet::new(),
+            invalidated: BTreeSet::new(),
             forgetting: BTreeSet::new(),
             pins: BTreeMap::new(),
             last_pin: 0,
@@ -208,7 +208,7 @@ impl Journaling {
 
     /// True if a copy of an extent can be behind it.
     fn has_room_for(&self, extent: u32) -> bool {
-        !self.is_away && !self.spent.contains(&extent) && !self.forgetting.contains(&extent)
+        !self.is_away && !self.invalidated.contains(&extent) && !self.forgetting.contains(&extent)
     }
 
     /// Blocks of a file of which it has data.
@@ -265,7 +265,7 @@ impl Journaling {
             }
             DestageContent::Zeroes => {
                 let contents = vec![Block::default(); (length / BLOCK) as usize];
-                Work::Bring { operation, extent, block, contents }
+                Work::Destage { operation, extent, block, contents }
             }
             DestageContent::Zero => Work::Place { operation, extent, range: (offset, length), is_zero: true },
             DestageContent::Release => {
@@ -300,13 +300,13 @@ impl World {
     }
 
     /// True if a copy of an extent is behind no journal, or could be behind the one that there is.
-    pub(in crate::mirrored) fn can_sit(&self, (slot, extent): ExtentReplica) -> bool {
+    pub(in crate::mirrored) fn can_attach(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| journal.has_room_for(extent))
     }
 
     /// True if a copy of an extent could be made there: what a journal has of one before it is forgotten.
-    pub(in crate::mirrored) fn can_sit_anew(&self, (slot, extent): ExtentReplica) -> bool {
+    pub(in crate::mirrored) fn can_attach_anew(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| !journal.is_away && journal.known(extent).is_none())
     }
@@ -356,7 +356,7 @@ impl World {
         if self.settings.breaks_per_ten_thousand > 0 && self.random.chance(1, 300) {
             self.lose_path()?;
         }
-        if self.random.chance(1, 50) { self.renew_spent() } else { Ok(()) }
+        if self.random.chance(1, 50) { self.renew_invalidated() } else { Ok(()) }
     }
 
     /// True if nobody writes for now.
@@ -382,23 +382,24 @@ impl World {
     /// failed, and has no room beside that.
     pub(in crate::mirrored) fn is_journal_jammed(&self) -> bool {
         let Some(journal) = &self.journaling else { return false };
-        journal.core.usage().waiting > 0 && journal.spent.iter().any(|extent| self.mirror.is_lost(*extent))
+        journal.core.usage().waiting > 0
+            && journal.invalidated.iter().any(|extent| self.mirror.is_lost(*extent))
     }
 
     /// Copies that have lost what was acknowledged are made anew: what the journal holds of them may fill it, and others
     /// behind it wait for its space. So are those out of service that are in the way.
-    pub(in crate::mirrored) fn renew_spent(&mut self) -> Result<(), String> {
+    pub(in crate::mirrored) fn renew_invalidated(&mut self) -> Result<(), String> {
         let Some(journal) = &self.journaling else { return Ok(()) };
         let slot = journal.slot;
         let in_the_way: Vec<u32> = journal.core.in_the_way().into_iter().map(|key| key.extent).collect();
         for extent in in_the_way {
-            if self.mirror.has_other(extent, slot) && !self.journal().spent.contains(&extent) {
-                self.spend(extent)?;
+            if self.mirror.has_other(extent, slot) && !self.journal().invalidated.contains(&extent) {
+                self.invalidate(extent)?;
             }
         }
-        let spent = self.journal().spent.clone();
+        let invalidated = self.journal().invalidated.clone();
         let mut effects = Vec::new();
-        for extent in spent {
+        for extent in invalidated {
             match self.mirror.replica_states(extent)[slot] {
                 ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
                 _ if self.mirror.has_other(extent, slot) => {
@@ -422,10 +423,10 @@ impl World {
     }
 
     /// The file of a copy of an extent is there, as it was or made anew.
-    pub(in crate::mirrored) fn sit_down(&mut self, (slot, extent): ExtentReplica) {
+    pub(in crate::mirrored) fn attach_at(&mut self, (slot, extent): ExtentReplica) {
         if let Some(journal) = self.journaling.as_mut().filter(|journal| journal.slot == slot) {
             journal.is_slow_found = true;
-            journal.spent.remove(&extent);
+            journal.invalidated.remove(&extent);
         }
     }
 
@@ -485,7 +486,7 @@ impl World {
         let Some(journal) = &mut self.journaling else { return Ok(()) };
         journal.asked.clear();
         journal.pins.clear();
-        journal.spent.clear();
+        journal.invalidated.clear();
         journal.forgetting.clear();
         (journal.is_away, journal.is_slow_found) = (is_away, reachable[journal.slot]);
         if is_away {

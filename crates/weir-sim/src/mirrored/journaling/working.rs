@@ -17,7 +17,7 @@ impl World {
                 JournalAction::Forgotten { file } => _ = self.journal().forgetting.remove(&file.extent),
                 JournalAction::FileFailed { file } => {
                     let extent = self.journal().extent_of(file);
-                    self.spend(extent)?;
+                    self.invalidate(extent)?;
                 }
                 JournalAction::JournalFailed => {
                     if !self.drives[JOURNAL_DRIVE].has_failed {
@@ -25,7 +25,7 @@ impl World {
                     }
                     self.report.journals_failed += 1;
                     self.journal().is_away = true;
-                    (0..EXTENTS).try_for_each(|extent| self.spend(extent))?;
+                    (0..EXTENTS).try_for_each(|extent| self.invalidate(extent))?;
                 }
                 action => {
                     let journal = self.journaling.as_ref().expect("it wants something");
@@ -39,10 +39,10 @@ impl World {
     }
 
     /// A copy has lost with its journal what was acknowledged: it is out of service, and never taken back.
-    pub(super) fn spend(&mut self, extent: u32) -> Result<(), String> {
-        self.report.spent += 1;
+    pub(super) fn invalidate(&mut self, extent: u32) -> Result<(), String> {
+        self.report.invalidated += 1;
         let journal = self.journal();
-        journal.spent.insert(extent);
+        journal.invalidated.insert(extent);
         let slot = journal.slot;
         let mut effects = Vec::new();
         if self.mirror.is_there(extent, slot) {
@@ -90,7 +90,7 @@ impl World {
             Work::Fetch { operation, extent, block, sources } => {
                 let blocks = sources.into_iter().flat_map(|(block, blocks)| block..block + blocks);
                 let contents = blocks.map(|block| self.journal().content(block)).collect();
-                self.pending.push(Pending::Journal(Work::Bring { operation, extent, block, contents }));
+                self.pending.push(Pending::Journal(Work::Destage { operation, extent, block, contents }));
             }
             Work::Read(reading) => return self.read_on(reading),
             Work::Answer { ticket, result } => return self.end_asked(ticket, result),
@@ -106,7 +106,7 @@ impl World {
             _ => SlowFault::Broken,
         });
         match work {
-            Work::Bring { operation, extent, block, contents } => {
+            Work::Destage { operation, extent, block, contents } => {
                 let fault = self.note_spending(fault);
                 self.report.brought += 1;
                 self.write_slow((extent, block), &contents, false, fault.is_some());
@@ -188,7 +188,7 @@ impl World {
                 let cell = if is_part { Cell::torn() } else { cell };
                 self.journal().file.write(block, cell, false);
             }
-            Work::Bring { extent, block, contents, .. } | Work::PassBy { extent, block, contents, .. } => {
+            Work::Destage { extent, block, contents, .. } | Work::PassBy { extent, block, contents, .. } => {
                 self.write_slow((extent, block), &contents, false, is_part);
             }
             Work::Place { extent, range, is_zero, .. } => {

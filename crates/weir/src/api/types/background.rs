@@ -13,9 +13,9 @@ use crate::control::{self, BackgroundPolicyView};
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundKind {
     /// Giving back the space of deleted volumes and of ends that were cut off.
-    Cleanup,
+    Reclaim,
     /// Bringing copies of volumes up to date.
-    Resynchronisation,
+    Resync,
     /// Finding what rots in volumes at rest, and mending it.
     Scrub,
 }
@@ -145,8 +145,8 @@ pub struct BackgroundJobList {
 impl From<weir_types::BackgroundKind> for BackgroundKind {
     fn from(kind: weir_types::BackgroundKind) -> BackgroundKind {
         match kind {
-            weir_types::BackgroundKind::Cleanup => BackgroundKind::Cleanup,
-            weir_types::BackgroundKind::Resynchronisation => BackgroundKind::Resynchronisation,
+            weir_types::BackgroundKind::Reclaim => BackgroundKind::Reclaim,
+            weir_types::BackgroundKind::Resync => BackgroundKind::Resync,
             weir_types::BackgroundKind::Scrub => BackgroundKind::Scrub,
         }
     }
@@ -155,8 +155,8 @@ impl From<weir_types::BackgroundKind> for BackgroundKind {
 impl From<BackgroundKind> for weir_types::BackgroundKind {
     fn from(kind: BackgroundKind) -> weir_types::BackgroundKind {
         match kind {
-            BackgroundKind::Cleanup => weir_types::BackgroundKind::Cleanup,
-            BackgroundKind::Resynchronisation => weir_types::BackgroundKind::Resynchronisation,
+            BackgroundKind::Reclaim => weir_types::BackgroundKind::Reclaim,
+            BackgroundKind::Resync => weir_types::BackgroundKind::Resync,
             BackgroundKind::Scrub => weir_types::BackgroundKind::Scrub,
         }
     }

@@ -10,7 +10,7 @@ use weir_types::{Emulation, EmulationKind, UnitError};
 use super::IoPriority;
 use super::measurements::{DriveMeasurement, MeasurementProgress};
 use crate::control::records::{DeviceRecord, DriveRecord};
-use crate::control::{DriveView, LeavingView};
+use crate::control::{DrainView, DriveView};
 
 /// How an emulated drive behaves: operations take turns of 1 / `iops` or of the time that their bytes need,
 /// whichever is longer, and of `seek_ns` more where one does not begin where the one before it ended. They
@@ -108,7 +108,7 @@ pub struct DriveDevice {
 
 /// How far a drive is from being empty, after which it is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DriveLeaving {
+pub struct DriveDrain {
     /// Copies of extents that are still there.
     pub extents_left: u64,
     /// Volumes that still have a write journal there.
@@ -122,7 +122,7 @@ pub struct DriveLeaving {
     pub unchanged_ns: u64,
     /// Why it cannot go on; it is tried again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stuck: Option<String>,
+    pub blocked_reason: Option<String>,
 }
 
 /// A drive: a directory that holds volumes, or a block device that is mounted as one.
@@ -189,7 +189,7 @@ pub struct Drive {
     pub rack: Option<String>,
     /// That it is emptied, to be removed, and how far that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leaving: Option<DriveLeaving>,
+    pub drain: Option<DriveDrain>,
     /// When it was added.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -317,13 +317,13 @@ impl From<DriveRecord> for VolumeDrive {
     }
 }
 
-impl From<LeavingView> for DriveLeaving {
-    fn from(view: LeavingView) -> DriveLeaving {
-        let LeavingView { extents_left, journals_left, deletions_left, stuck, unchanged_since } = view;
+impl From<DrainView> for DriveDrain {
+    fn from(view: DrainView) -> DriveDrain {
+        let DrainView { extents_left, journals_left, deletions_left, blocked_reason, unchanged_since } = view;
         let unchanged = Timestamp::now().duration_since(unchanged_since);
         // A clock that was set back tells of no time at all.
         let unchanged_ns = u64::try_from(unchanged.as_nanos()).unwrap_or(0);
-        DriveLeaving { extents_left, journals_left, deletions_left, unchanged_ns, stuck }
+        DriveDrain { extents_left, journals_left, deletions_left, unchanged_ns, blocked_reason }
     }
 }
 
@@ -356,7 +356,7 @@ impl From<DriveView> for Drive {
             measurement_failure: view.record.measured.failure.map(|failure| failure.reason),
             zone: view.domain.zone,
             rack: view.domain.rack,
-            leaving: view.leaving.map(DriveLeaving::from),
+            drain: view.drain.map(DriveDrain::from),
             created_at: view.record.created_at,
         }
     }

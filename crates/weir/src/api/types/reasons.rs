@@ -85,7 +85,7 @@ pub struct BindingLimit {
 /// A volume that uses the same drive, or work for the system itself that does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriveNeighbour {
-    /// Its export name; of work for the system itself the kind, such as 'cleanup in the background'.
+    /// Its export name; of work for the system itself the kind, such as 'reclaim in the background'.
     pub volume: String,
     /// True if it, or what it stands under, has a floor.
     pub has_floor: bool,

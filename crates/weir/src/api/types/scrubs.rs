@@ -8,7 +8,7 @@ use weir_types::bounds::{BLOCK_BYTES, SECTION_BYTES};
 
 use crate::control::bounds::DAMAGED_RANGES_SHOWN_MAX;
 use crate::control::{self, ScrubView, offset_of};
-use crate::statistics::RestCounters;
+use crate::statistics::ChecksumCounters;
 
 /// Where a scrub stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -75,7 +75,7 @@ pub struct Scrub {
     /// Extents of which no copy could be read.
     pub extents_passed_over: u64,
     /// Bytes of the volume for which checksums are kept that count, now.
-    pub sealed_bytes: u64,
+    pub checksummed_bytes: u64,
     /// Blocks of which no copy is known to be good, now.
     pub damaged_blocks: u64,
     /// The first ranges of these.
@@ -123,15 +123,15 @@ impl From<ScrubView> for Scrub {
             blocks_repaired: counted.blocks_repaired,
             blocks_unrepairable: counted.blocks_damaged,
             extents_passed_over: counted.extents_passed_over,
-            sealed_bytes: view.rest.sealed_bytes,
-            damaged_blocks: view.rest.damaged.values().map(|damaged| damaged.len() as u64).sum(),
-            damaged: ranges(&view.rest),
+            checksummed_bytes: view.checksums.checksummed_bytes,
+            damaged_blocks: view.checksums.damaged.values().map(|damaged| damaged.len() as u64).sum(),
+            damaged: ranges(&view.checksums),
         }
     }
 }
 
 /// The first ranges of damaged blocks, as long as they can be told.
-fn ranges(rest: &RestCounters) -> Vec<DamagedRange> {
+fn ranges(rest: &ChecksumCounters) -> Vec<DamagedRange> {
     let mut ranges: Vec<DamagedRange> = Vec::new();
     for (extent, damaged) in
         rest.damaged.iter().flat_map(|(extent, all)| all.iter().map(move |one| (extent, one)))
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn damaged_blocks_in_a_row_are_one_range() {
         let block = |block, expected| Damaged { block, expected };
-        let mut rest = RestCounters::default();
+        let mut rest = ChecksumCounters::default();
         rest.damaged.insert(0, vec![block(1, Some(7)), block(2, Some(8)), block(3, None)]);
         rest.damaged.insert(1, vec![block(0, Some(1))]);
         let found: Vec<_> =

@@ -34,7 +34,7 @@ pub enum BackgroundPolicyCommand {
     Show(ReadArguments),
     /// Change what a kind of background work may do, also while it is going on
     #[command(
-        after_help = "Example:\n  weir qos background-policy modify cleanup --weight 50 --deadline 1h\n  weir qos background-policy modify --kind cleanup --max-throughput 100IOPS,500MB/s"
+        after_help = "Example:\n  weir qos background-policy modify reclaim --weight 50 --deadline 1h\n  weir qos background-policy modify --kind reclaim --max-throughput 100IOPS,500MB/s"
     )]
     Modify {
         #[command(flatten)]
@@ -43,7 +43,7 @@ pub enum BackgroundPolicyCommand {
         changes: BackgroundPolicyChanges,
     },
     /// Give a kind of background work its built-in policy again
-    #[command(after_help = "Example:\n  weir qos background-policy reset cleanup")]
+    #[command(after_help = "Example:\n  weir qos background-policy reset reclaim")]
     Reset {
         #[command(flatten)]
         kind: KindName,

@@ -9,7 +9,7 @@ use weir_types::units::Size;
 use super::super::arguments::{DriveChanges, DriveCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
-use super::{leaving, measuring};
+use super::{drain, measuring};
 use crate::api::types::{
     Drive, DriveCreate, DriveDevice, DriveEmulation, DriveList, DriveModify, DriveState,
 };
@@ -75,8 +75,8 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             let drive: Drive = client.get(&path(&name), &[])?;
             output::show(&drive, read.output, description)
         }
-        DriveCommand::Remove { name, cancel: true, .. } => leaving::cancel(client, &path(&name)),
-        DriveCommand::Remove { name, wait, .. } => leaving::remove(client, &path(&name), wait),
+        DriveCommand::Remove { name, cancel: true, .. } => drain::cancel(client, &path(&name)),
+        DriveCommand::Remove { name, wait, .. } => drain::remove(client, &path(&name), wait),
     }
 }
 
@@ -178,7 +178,7 @@ fn table(list: &DriveList) -> String {
             optional_size(drive.available_bytes),
             drive.volumes.to_string(),
             Size(drive.provisioned_bytes).to_string(),
-            leaving::state(drive),
+            drain::state(drive),
         ]
     };
     output::table(&columns, list.drives.iter().map(row))
@@ -198,7 +198,7 @@ fn description(drive: &Drive) -> String {
         ("Device", drive.device.as_ref().map_or("-".to_owned(), described)),
         ("Media Type", media(drive.emulation, drive.device.as_ref())),
         ("Emulation", drive.emulation.map_or("-".to_owned(), |of| Emulation::from(of).parameters())),
-        ("State", format!("{}{reason}", leaving::state(drive))),
+        ("State", format!("{}{reason}", drain::state(drive))),
         ("Size", optional_size(drive.size_bytes)),
         ("Used", optional_size(drive.used_bytes)),
         ("Available", optional_size(drive.available_bytes)),
@@ -246,7 +246,7 @@ pub(super) mod tests {
             measurement_failure: None,
             zone: None,
             rack: None,
-            leaving: None,
+            drain: None,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         }
     }

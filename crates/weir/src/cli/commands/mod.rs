@@ -2,10 +2,10 @@
 
 pub mod background;
 pub mod documents;
+mod drain;
 pub mod drive;
 pub mod effect;
 pub mod journal;
-mod leaving;
 mod measuring;
 pub mod moving;
 pub mod policy;

@@ -32,7 +32,7 @@ pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
 
 /// What is being done about replicas that may not be where they should be.
 fn moving_field(moving: &VolumeMoving) -> (&'static str, String) {
-    let why = moving.stuck.as_ref().map(|why| format!(", cannot go on: {why}")).unwrap_or_default();
+    let why = moving.blocked_reason.as_ref().map(|why| format!(", cannot go on: {why}")).unwrap_or_default();
     let left =
         moving.extents_left.map_or("not counted yet".to_owned(), |left| format!("{left} extents left"));
     match moving.state {
@@ -76,7 +76,7 @@ pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
     loop {
         let now: Volume = client.get(&path, &[("tenant", Some(&volume.tenant))])?;
         let Some(moving) = now.moving.as_ref() else { return settled(&now) };
-        if let Some(why) = &moving.stuck {
+        if let Some(why) = &moving.blocked_reason {
             return Err(CommandError::Failed(format!(
                 "the copies of volume '{}' are not where they should be: {why}; it is tried again in the background",
                 volume.name

@@ -169,7 +169,7 @@ pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
             scrub.blocks_unrepairable
         ),
     )];
-    fields.push(("Checksums", format!("kept for {}", output::rough_size(scrub.sealed_bytes))));
+    fields.push(("Checksums", format!("kept for {}", output::rough_size(scrub.checksummed_bytes))));
     if scrub.damaged_blocks > 0 {
         let ranges: Vec<String> = scrub.damaged.iter().map(range).collect();
         fields.push(("Damaged", format!("{} blocks: {}", scrub.damaged_blocks, ranges.join(", "))));

@@ -142,7 +142,7 @@ fn with_progress<T: Send>(
 fn show_progress(client: &Client, (tenant, volume): (Option<&str>, &str), most: &mut u64) {
     let path = format!("/v1/volumes/{}", segment(volume));
     let now = client.get::<Volume>(&path, &[("tenant", tenant)]);
-    let Some(left) = now.ok().and_then(|volume| volume.bytes_to_capture) else { return };
+    let Some(left) = now.ok().and_then(|volume| volume.snapshot_bytes_left) else { return };
     *most = left.max(*most);
     let (bar, left) = (output::progress_bar(1.0 - left as f64 / *most as f64), output::rough_size(left));
     // Whoever closed it does not want to see it.

@@ -205,7 +205,8 @@ fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
 fn snapshot_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let count = (volume.snapshots > 0).then(|| ("Snapshots", volume.snapshots.to_string()));
     let unique = volume.unique_bytes.map(|bytes| ("Unique", output::rough_size(bytes)));
-    let left = volume.bytes_to_capture.map(|bytes| ("Being Captured", format!("{} to go over", Size(bytes))));
+    let left =
+        volume.snapshot_bytes_left.map(|bytes| ("Being Captured", format!("{} to go over", Size(bytes))));
     [count, unique, left].into_iter().flatten().collect()
 }
 

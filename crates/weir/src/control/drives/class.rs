@@ -162,7 +162,7 @@ mod tests {
 
     fn new() -> DriveRecord {
         DriveRecord {
-            is_leaving: false,
+            is_draining: false,
             id: DriveId::DEFAULT,
             name: Name::new("d1").unwrap(),
             path: "/srv/d1".into(),

@@ -8,7 +8,7 @@ mod absence;
 mod class;
 mod copy;
 mod device;
-mod leaving;
+mod drain;
 mod lost_writes;
 mod measuring;
 mod place;
@@ -39,8 +39,8 @@ pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub(super) use copy::ListCopy;
 pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
-pub(super) use leaving::Leaving;
-pub use leaving::LeavingView;
+pub use drain::DrainView;
+pub(super) use drain::Drains;
 pub use lost_writes::LostWrites;
 pub use measuring::{ClassChange, Measurements};
 
@@ -127,7 +127,7 @@ pub struct DriveView {
     /// Where it is: as it is said of it, and else where its node is.
     pub domain: Domain,
     /// How far it is from being empty, if it is to be removed.
-    pub leaving: Option<LeavingView>,
+    pub drain: Option<DrainView>,
 }
 
 /// A folder that is to be a drive.
@@ -184,7 +184,7 @@ impl Model {
     pub fn usable_drive(&self, name: &Name) -> Outcome<&DriveRecord> {
         let drive = self.drive(name)?;
         match drive.store {
-            Ok(_) if drive.record.is_leaving => Err(ControlError::refused(format!(
+            Ok(_) if drive.record.is_draining => Err(ControlError::refused(format!(
                 "drive '{name}' is being emptied, to be removed, and takes nothing more; 'drive remove {name} --cancel' \
                  keeps it"
             ))),
@@ -208,7 +208,7 @@ impl Model {
             class_reason: String::new(),
             progress: None,
             domain: self.domain_of(&record),
-            leaving: self.leaving_view(&record),
+            drain: self.drain_view(&record),
             version: drive.revision,
             record,
         }
@@ -543,7 +543,7 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
 fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> DriveRecord {
     let created_at = Timestamp::now();
     DriveRecord {
-        is_leaving: false,
+        is_draining: false,
         id,
         name,
         path,

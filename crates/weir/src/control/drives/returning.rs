@@ -167,8 +167,8 @@ impl Control {
                 .map(|error| format!("volume '{}' cannot be served: {error}", volume.export_name()));
             self.alarms.set_volume(volume.id, message);
         }
-        self.begin_waiting_cleanups(drive);
-        if let Err(error) = self.resume_cleanups(&[]) {
+        self.begin_waiting_reclaims(drive);
+        if let Err(error) = self.resume_reclaims(&[]) {
             tracing::warn!(%error, "what has to go from a drive that is back goes at the next start");
         }
     }
@@ -186,8 +186,9 @@ impl Control {
 
     /// Takes back copies of a volume whose files are whole, and has others made instead of those whose files are not.
     fn take_replicas_back(&self, volume: &VolumeRecord) {
-        let spent = self.model().open.get(&volume.id).is_some_and(|open| !open.journals.spent().is_empty());
-        if spent {
+        let invalidated =
+            self.model().open.get(&volume.id).is_some_and(|open| !open.journals.invalidated().is_empty());
+        if invalidated {
             self.keep_moving(volume.id);
         }
         for ((extent, slot), drive) in self.replicas_away(volume) {

@@ -8,7 +8,7 @@
 //! So a record names no copy that an account does not, no copy counts as in sync that the record does not name, and what a
 //! crash leaves is either taken back or given back.
 
-mod evacuation;
+mod drain;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ const EXTENTS_AT_ONCE: usize = 2;
 const STEPS_AT_ONCE: usize = 64;
 /// How long a volume rests of which a copy is being brought up to date, and one that cannot go on.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
-const STUCK_PAUSE: Duration = Duration::from_secs(2);
+const BLOCKED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Volumes whose copies may not be where they are wished.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub struct MoveView {
     /// Those of them whose copies are where they are wished and only have to be brought up to date.
     pub extents_resyncing: u64,
     /// Why it cannot go on, in words.
-    pub stuck: Option<String>,
+    pub blocked_reason: Option<String>,
 }
 
 /// What is being done about copies that may not be where they are wished.
@@ -94,7 +94,7 @@ impl Moves {
     /// Volumes of which copies move, and are not stuck.
     pub fn under_way(&self) -> BTreeSet<VolumeId> {
         let unsettled = self.unsettled();
-        unsettled.iter().filter(|(_, one)| one.view.stuck.is_none()).map(|(id, _)| *id).collect()
+        unsettled.iter().filter(|(_, one)| one.view.blocked_reason.is_none()).map(|(id, _)| *id).collect()
     }
 
     fn unsettled(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Unsettled>> {
@@ -110,9 +110,9 @@ struct Look {
     wishes: Vec<Wish>,
     candidates: Vec<Candidate>,
     classes: BTreeMap<DriveId, Option<Class>>,
-    leaving: BTreeSet<DriveId>,
+    drain: BTreeSet<DriveId>,
     /// The drive of the journal that a copy is behind.
-    seats: BTreeMap<(u32, usize), DriveId>,
+    bindings: BTreeMap<(u32, usize), DriveId>,
     /// Drives that are missing, by name.
     missing: BTreeMap<DriveId, Name>,
     /// Copies that cannot be reached though their drives are there.
@@ -162,10 +162,10 @@ impl Look {
                 slot,
                 drive,
                 class: drive.and_then(|drive| self.classes.get(&drive).copied().flatten()),
-                journal: self.seats.get(&(extent, slot)).copied(),
+                journal: self.bindings.get(&(extent, slot)).copied(),
                 replica_state: replica_states[slot],
-                must_leave: drive.is_some_and(|drive| self.leaving.contains(&drive))
-                    || self.seats.get(&(extent, slot)).is_some_and(|drive| self.leaving.contains(drive))
+                must_leave: drive.is_some_and(|drive| self.drain.contains(&drive))
+                    || self.bindings.get(&(extent, slot)).is_some_and(|drive| self.drain.contains(drive))
                     || self.damaged.contains(&(extent, slot)),
             })
         };
@@ -187,9 +187,9 @@ impl Look {
                     Wait::NothingToDo => continue,
                     Wait::Resync => view.extents_resyncing += 1,
                     Wait::Move => {}
-                    Wait::Blocked(why) => view.stuck = Some(why),
+                    Wait::Blocked(why) => view.blocked_reason = Some(why),
                 },
-                Step::Stuck(wish) => view.stuck = Some(stuck_words(wish, self.wishes.len())),
+                Step::Blocked(wish) => view.blocked_reason = Some(blocked_words(wish, self.wishes.len())),
                 step if next.is_none() && extents_left < EXTENTS_AT_ONCE as u64 => {
                     next = Some((extent, step));
                 }
@@ -245,7 +245,7 @@ impl Model {
         }
         let wanted = Some(volume.io_priority);
         let is_to_be_had = || {
-            let drives = self.drives_of(volume).any(|drive| !drive.is_leaving && drive.class == wanted);
+            let drives = self.drives_of(volume).any(|drive| !drive.is_draining && drive.class == wanted);
             drives || candidates.iter().any(|candidate| candidate.class == wanted)
         };
         let wish = match volume.class_policy {
@@ -259,7 +259,7 @@ impl Model {
     /// Drives that could take copies of a volume: where nobody asked for a class, those like the ones that it is on.
     fn candidates(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> Vec<Candidate> {
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
-        let rooms = rooms.into_iter().filter(|room| !self.is_leaving(room.drive));
+        let rooms = rooms.into_iter().filter(|room| !self.is_draining(room.drive));
         let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
         let is_bound = volume.template.is_some() || volume.class_policy != ClassPolicy::Any;
         if is_bound && volume.snapshot.is_none() {
@@ -334,7 +334,9 @@ impl Control {
             let moved = self
                 .move_replicas(volume)
                 .and_then(|moved| self.tidy_journals(volume, moved))
-                .unwrap_or_else(|error| Some(MoveView { stuck: Some(error.message), ..MoveView::default() }));
+                .unwrap_or_else(|error| {
+                    Some(MoveView { blocked_reason: Some(error.message), ..MoveView::default() })
+                });
             let mut unsettled = self.moves.unsettled();
             // What was asked for meanwhile is looked at at once.
             let Some(known) = unsettled.get_mut(&volume).filter(|known| known.next_at <= now) else {
@@ -343,15 +345,19 @@ impl Control {
             match moved {
                 None => _ = unsettled.remove(&volume),
                 Some(view) => {
-                    if let Some(why) = view.stuck.as_ref().filter(|_| view.stuck != known.view.stuck) {
+                    if let Some(why) = view
+                        .blocked_reason
+                        .as_ref()
+                        .filter(|_| view.blocked_reason != known.view.blocked_reason)
+                    {
                         tracing::warn!(%volume, "copies are not where they should be: {why}");
                     }
-                    let pause = if view.stuck.is_some() { STUCK_PAUSE } else { WAIT_PAUSE };
+                    let pause = if view.blocked_reason.is_some() { BLOCKED_PAUSE } else { WAIT_PAUSE };
                     *known = Unsettled { view, next_at: Instant::now() + pause };
                 }
             }
         }
-        self.settle_leaving();
+        self.settle_drains();
     }
 
     /// Takes steps for the copies of one volume; `None` if all are where they are wished.
@@ -367,7 +373,9 @@ impl Control {
             // Whoever changes the volume now goes first.
             let Some(mut change) = self.try_volume_change(&[volume], drive.as_slice()) else { break };
             // What is captured is read from the files of copies as they are.
-            if self.captures.concern(volume) || drive.is_some_and(|drive| !self.model().is_there(drive)) {
+            if self.snapshots_in_progress.concern(volume)
+                || drive.is_some_and(|drive| !self.model().is_there(drive))
+            {
                 break;
             }
             let is_as_seen = self.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
@@ -394,16 +402,16 @@ impl Control {
         &self,
         volume: VolumeId,
         journal: DriveId,
-        leaving: &BTreeSet<DriveId>,
+        drain: &BTreeSet<DriveId>,
     ) -> Option<Stranded> {
         let mut look = self.look_at_replicas(volume)?;
-        look.leaving.extend(leaving);
-        look.candidates.retain(|candidate| !leaving.contains(&candidate.room.drive));
-        let behind = look.seats.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
+        look.drain.extend(drain);
+        look.candidates.retain(|candidate| !drain.contains(&candidate.room.drive));
+        let behind = look.bindings.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
         behind.collect::<BTreeSet<u32>>().into_iter().find_map(|extent| {
             match next_step(&look.replicas(extent), &look.wishes, &look.candidates) {
-                Step::Stuck(wish) => {
-                    Some(Stranded { why: stuck_words(wish, look.wishes.len()), class: class_words(wish) })
+                Step::Blocked(wish) => {
+                    Some(Stranded { why: blocked_words(wish, look.wishes.len()), class: class_words(wish) })
                 }
                 _ => None,
             }
@@ -417,7 +425,7 @@ impl Control {
         let model = self.model();
         let open = model.open.get(&volume)?;
         // Wherever their drives are.
-        damaged.extend(open.journals.spent());
+        damaged.extend(open.journals.invalidated());
         let (replica_states, away) = (open.replication.counters().replica_states, open.replication.away());
         let candidates = model.candidates(&record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
@@ -425,8 +433,8 @@ impl Control {
             wishes: model.wishes(&record, &candidates),
             candidates,
             classes: drives().map(|drive| (drive.id, drive.class)).collect(),
-            leaving: drives().filter(|drive| drive.is_leaving).map(|drive| drive.id).collect(),
-            seats: self.journals.seats(volume),
+            drain: drives().filter(|drive| drive.is_draining).map(|drive| drive.id).collect(),
+            bindings: self.journals.bindings(volume),
             missing: drives_missing(&model),
             away,
             damaged,
@@ -441,7 +449,7 @@ impl Control {
         match step {
             Step::Add { slot, drive } => self.add_replica(look, (extent, slot), drive),
             Step::Remove(slot) => self.remove_replica(look, (extent, slot)),
-            Step::Done | Step::Wait | Step::Stuck(_) => Ok(false),
+            Step::Done | Step::Wait | Step::Blocked(_) => Ok(false),
         }
     }
 
@@ -488,7 +496,7 @@ impl Control {
         }
         let Some(drive) = drive else {
             // Wherever its file is, nobody knows of it.
-            self.cast_off_strays(&look.record)?;
+            self.delete_strays(&look.record)?;
             self.cut_out_strays(&look.record)?;
             return Ok(true);
         };
@@ -518,7 +526,8 @@ impl Control {
     /// An alarm for each volume whose copies cannot get to where they are wished.
     pub(super) fn move_alarms(&self) -> Vec<ActiveAlarm> {
         let unsettled = self.moves.unsettled();
-        let stuck = unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.stuck.clone()?)));
+        let blocked_reason =
+            unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.blocked_reason.clone()?)));
         let alarm = |(volume, why)| ActiveAlarm {
             source: AlarmSource::Replicas,
             drive: None,
@@ -526,7 +535,7 @@ impl Control {
             extent: None,
             message: format!("copies are not where they should be: {why}"),
         };
-        stuck.map(alarm).collect()
+        blocked_reason.map(alarm).collect()
     }
 }
 
@@ -561,7 +570,7 @@ fn class_words(wish: Wish) -> String {
     wish.map_or("any class".to_owned(), |class| format!("class {class}"))
 }
 
-fn stuck_words(wish: Wish, replicas: usize) -> String {
+fn blocked_words(wish: Wish, replicas: usize) -> String {
     let class = class_words(wish);
     format!(
         "no drive of {class} is free for one of {replicas} copies; copies of an extent are on distinct drives"

@@ -55,7 +55,7 @@ pub enum Step {
     /// Give up the copy with this number.
     Remove(usize),
     /// No drive can take a copy of this class.
-    Stuck(Wish),
+    Blocked(Wish),
 }
 
 /// Copies that stay, by wish; and those that nobody wishes for.
@@ -159,7 +159,7 @@ fn make_room_and_add(
     }
     // Where one that is no good makes room, its drive can take another.
     let is_in_the_way = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync;
-    surplus.iter().find(is_in_the_way).map_or(Step::Stuck(wish), |replica| Step::Remove(replica.slot))
+    surplus.iter().find(is_in_the_way).map_or(Step::Blocked(wish), |replica| Step::Remove(replica.slot))
 }
 
 #[cfg(test)]
@@ -213,11 +213,11 @@ mod tests {
         assert_eq!(next_step(&[low, replica(1, 4, InSync)], &wish, &all), Step::Remove(0));
         assert_eq!(next_step(&[replica(1, 4, InSync)], &wish, &all), Step::Done);
         let none = next_step(&[low], &wish, &all[..4]);
-        assert_eq!(none, Step::Stuck(Some(Class::High)));
+        assert_eq!(none, Step::Blocked(Some(Class::High)));
         let interrupted = ReplicaNow { drive: None, ..replica(2, 0, Stale) };
         assert_eq!(next_step(&[low, interrupted], &wish, &all), Step::Remove(2));
-        let leaving = ReplicaNow { must_leave: true, ..low };
-        assert_eq!(next_step(&[leaving], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
+        let drain = ReplicaNow { must_leave: true, ..low };
+        assert_eq!(next_step(&[drain], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
     }
 
     #[test]
@@ -241,17 +241,17 @@ mod tests {
         fn wherever_it_begins_it_ends_as_wished_with_no_fewer_good_replicas_on_the_way(
             homes in Just((0..8).collect::<Vec<usize>>()).prop_shuffle(),
             replica_states in prop::collection::vec(any::<bool>(), 1..=4),
-            leaving in prop::collection::vec(any::<bool>(), 4),
+            drain in prop::collection::vec(any::<bool>(), 4),
             wishes in wishes(),
             hurries in prop::collection::vec(any::<bool>(), 100),
         ) {
-            let all: Vec<Candidate> = (0..8).filter(|at| !(leaving[0] && *at == 7)).map(candidate).collect();
+            let all: Vec<Candidate> = (0..8).filter(|at| !(drain[0] && *at == 7)).map(candidate).collect();
             let mut replicas: Vec<ReplicaNow> = replica_states
                 .iter()
                 .enumerate()
                 .map(|(slot, is_good)| {
                     let replica_state = if *is_good || slot == 0 { ReplicaState::InSync } else { ReplicaState::Stale };
-                    ReplicaNow { must_leave: leaving[slot], ..replica(slot, homes[slot], replica_state) }
+                    ReplicaNow { must_leave: drain[slot], ..replica(slot, homes[slot], replica_state) }
                 })
                 .collect();
             let good = |replicas: &[ReplicaNow]| {
@@ -260,8 +260,8 @@ mod tests {
             let least = good(&replicas).min(wishes.len());
             let mut hurries = hurries.into_iter();
             // Drives that are to be emptied stay so when they are.
-            let is_leaving = |one: &&Candidate| replicas.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive));
-            let free: Vec<Candidate> = all.iter().filter(|one| !is_leaving(one)).cloned().collect();
+            let is_draining = |one: &&Candidate| replicas.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive));
+            let free: Vec<Candidate> = all.iter().filter(|one| !is_draining(one)).cloned().collect();
             if unreachable(&wishes, &free).is_some() {
                 return Ok(());
             }
@@ -279,7 +279,7 @@ mod tests {
                         replicas.push(replica(slot, number, ReplicaState::Stale));
                     }
                     Step::Remove(slot) => replicas.retain(|replica| replica.slot != slot),
-                    Step::Stuck(wish) => {
+                    Step::Blocked(wish) => {
                         prop_assert!(false, "there are enough drives: {wish:?} {replicas:?}");
                     }
                 }

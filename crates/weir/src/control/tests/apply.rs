@@ -116,7 +116,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
     let world = World::start(&state);
     let weighing = |weight, number| BackgroundEntry {
         place: place("background_policies", number),
-        kind: BackgroundKind::Cleanup,
+        kind: BackgroundKind::Reclaim,
         policy: BackgroundPolicy { weight: Weight(weight), ..BackgroundPolicy::default() },
     };
     let applied = |entries: &[BackgroundEntry]| {
@@ -124,12 +124,12 @@ fn policies_of_background_work_are_applied_with_the_others() {
         world.control.apply_policies(&set, PLAIN).map(|difference| difference.changes)
     };
     assert_eq!(applied(&[weighing(10, 1)]).unwrap(), Vec::<String>::new(), "it is the built-in one");
-    assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy cleanup: weight 10 -> 50"]);
+    assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy reclaim: weight 10 -> 50"]);
     for (entries, words) in [
         (vec![weighing(0, 1)], "line 10 (background_policies entry 1): weight 0 is not accepted"),
         (
             vec![weighing(1, 1), weighing(2, 2)],
-            "line 20 (background_policies entry 2): 'cleanup' is there twice",
+            "line 20 (background_policies entry 2): 'reclaim' is there twice",
         ),
     ] {
         let (_, message) = error(applied(&entries));
@@ -145,7 +145,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
     let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };
     let difference = world.control.apply_policies(&none, PLAIN).unwrap().changes;
-    assert_eq!(difference, ["~ background policy cleanup: weight 50 -> 10"]);
+    assert_eq!(difference, ["~ background policy reclaim: weight 50 -> 10"]);
     assert!(policy().is_built_in);
 }
 

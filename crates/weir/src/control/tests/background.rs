@@ -12,7 +12,7 @@ fn delete(control: &Control, text: &str) {
 fn hold_up(control: &Control) {
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
-    control.modify_background_policy(BackgroundKind::Cleanup, &change, None).unwrap();
+    control.modify_background_policy(BackgroundKind::Reclaim, &change, None).unwrap();
 }
 
 /// Makes a volume with a block of data in each extent.
@@ -66,7 +66,7 @@ fn a_name_is_free_at_once_and_space_is_given_back_by_whichever_daemon() {
     assert_eq!((again.id, again.begun_at), (old, job.begun_at));
     let left = again.progress.unwrap().operations_left;
     assert!((10..19).contains(&left), "{left} of 20 extents are left after two daemons have begun");
-    world.control.reset_background_policy(BackgroundKind::Cleanup, None).unwrap();
+    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
     assert_eq!(folders(&state), 2);
     let store = default_store(&world.control);
@@ -89,11 +89,11 @@ fn what_cannot_be_given_back_is_an_alarm_and_tried_again() {
     let (kind, message) = error(world.control.remove_drive(&name("default"), None));
     assert_eq!(kind, ErrorKind::Refused, "{message}");
     drop(world);
-    let condemned = state.join(format!("drive/volumes/{id}.deleted/extents"));
+    let pending_deletion = state.join(format!("drive/volumes/{id}.deleted/extents"));
     let left: Vec<_> =
-        std::fs::read_dir(&condemned).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        std::fs::read_dir(&pending_deletion).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["00000001"], "the others are gone");
-    std::fs::remove_dir(condemned.join("00000001")).unwrap();
+    std::fs::remove_dir(pending_deletion.join("00000001")).unwrap();
     let world = World::start(&state);
     settle(&world.control);
     assert_eq!((world.control.alarms(), folders(&state)), (vec![], 0));
@@ -136,8 +136,8 @@ fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
     let store = world.control.drive(&name("d2")).map(|view| world.control.store(view.record.id).unwrap());
     fill(&store.unwrap(), id, 20);
     delete(&world.control, "vol1");
-    let leaving = world.control.remove_drive(&name("d2"), None).unwrap().and_then(|view| view.leaving);
-    assert_eq!(leaving.map(|leaving| leaving.extents_left), Some(0), "it goes once all is given back");
+    let drain = world.control.remove_drive(&name("d2"), None).unwrap().and_then(|view| view.drain);
+    assert_eq!(drain.map(|drain| drain.extents_left), Some(0), "it goes once all is given back");
     world.control.settle_moves();
     assert!(world.control.drive(&name("d2")).is_ok());
     world.control.keep_drive(&name("d2"), None).unwrap();
@@ -149,7 +149,7 @@ fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
     std::fs::rename(&away, &path).unwrap();
     world.control.add_drive(add()).unwrap();
     assert_eq!(world.control.background_jobs().len(), 1, "the drive tells itself what is to go");
-    world.control.reset_background_policy(BackgroundKind::Cleanup, None).unwrap();
+    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
     world.control.remove_drive(&name("d2"), None).unwrap();
 }
@@ -194,7 +194,7 @@ fn what_was_cut_off_never_comes_back() {
     drop(world);
     let world = World::start(&state);
     assert_eq!(world.control.background_jobs().len(), 3);
-    world.control.reset_background_policy(BackgroundKind::Cleanup, None).unwrap();
+    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
     assert_eq!((folders(&state), world.control.alarms()), (1, vec![]));
     assert_eq!(crate::store::check_extents(&store.extents(id), 0..10), []);
@@ -207,21 +207,21 @@ fn a_volume_is_left_alone_whatever_else_bears_its_name() {
     let id = filled(&world.control, "vol1", 1);
     let store = default_store(&world.control);
     drop(world);
-    let condemned = state.join(format!("drive/volumes/{id}.deleted"));
-    std::fs::create_dir(&condemned).unwrap();
+    let pending_deletion = state.join(format!("drive/volumes/{id}.deleted"));
+    std::fs::create_dir(&pending_deletion).unwrap();
     let world = World::start(&state);
     assert!(world.control.background_jobs().is_empty());
     let alarms = world.control.alarms();
     assert!(alarms.len() == 1 && alarms[0].message.contains("is left alone"), "{alarms:?}");
     assert_eq!(crate::store::check_extents(&store.extents(id), 0..1), []);
-    assert!(condemned.exists());
+    assert!(pending_deletion.exists());
 }
 
 #[test]
 fn policies_of_background_work_are_checked_and_kept() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let modify = |change| world.control.modify_background_policy(BackgroundKind::Cleanup, &change, None);
+    let modify = |change| world.control.modify_background_policy(BackgroundKind::Reclaim, &change, None);
     let (kind, message) = error(modify(BackgroundPolicyChange { weight: Some(0), ..Default::default() }));
     assert_eq!((kind, message.as_str()), (ErrorKind::Invalid, "weight 0 is not accepted; 1 to 10000 is"));
     let change = BackgroundPolicyChange { deadline_seconds: Some(Some(3600)), ..Default::default() };
@@ -238,9 +238,9 @@ fn policies_of_background_work_are_checked_and_kept() {
     assert!(views[1..].iter().all(|other| other.is_built_in), "{views:?}");
     let change = BackgroundPolicyChange { deadline_seconds: Some(Some(3600)), ..Default::default() };
     let (kind, message) =
-        error(world.control.modify_background_policy(BackgroundKind::Resynchronisation, &change, None));
+        error(world.control.modify_background_policy(BackgroundKind::Resync, &change, None));
     assert!(kind == ErrorKind::Invalid && message.contains("takes no deadline"), "{message}");
-    world.control.reset_background_policy(BackgroundKind::Cleanup, None).unwrap();
+    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     let view = world.control.background_policies().remove(0);
     assert_eq!((view.policy, view.is_built_in), (weir_types::BackgroundPolicy::default(), true));
 }

@@ -116,12 +116,12 @@ fn what_a_change_left_on_another_drive_is_given_back_unless_it_is_newer() {
         world.control.store(two).unwrap().create(made.id, &[7], &replica.content, None).unwrap();
     };
     stray(0);
-    world.control.cast_off_strays(&made).unwrap();
+    world.control.delete_strays(&made).unwrap();
     settle(&world.control);
     assert_eq!(extents(&world, made.id, two), [0_u32; 0]);
     assert_eq!(world.control.volume(None, &name("vol1")).unwrap().record.id, made.id, "the volume lives on");
     stray(1);
-    world.control.cast_off_strays(&made).unwrap();
+    world.control.delete_strays(&made).unwrap();
     assert_eq!(extents(&world, made.id, two), [7], "the catalogue may be out of date");
     drop(world);
     let world = World::start(&state);

@@ -2,7 +2,7 @@
 
 use weir_volume::mirror::ReplicaState;
 
-use super::leaving::{
+use super::drain::{
     add, assert_whole, go_on_until, high, is_gone, journal_drive, make_hybrid, record, remove,
 };
 use super::*;
@@ -25,8 +25,8 @@ fn id_of(world: &World, drive: &str) -> DriveId {
 
 /// The replica of a volume's only extent that is behind the journal on a drive.
 fn slot_behind(world: &World, volume: &VolumeRecord, drive: DriveId) -> usize {
-    let seats = world.control.journals.seats(volume.id);
-    let ((_, slot), _) = seats.into_iter().find(|(_, on)| *on == drive).expect("one is behind it");
+    let bindings = world.control.journals.bindings(volume.id);
+    let ((_, slot), _) = bindings.into_iter().find(|(_, on)| *on == drive).expect("one is behind it");
     slot
 }
 

@@ -69,7 +69,7 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
             let in_sync =
                 found.replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync);
             assert_eq!(in_sync.count(), usize::from(record.replicas));
-            assert!(found.marked.is_empty() && found.lacking.iter().all(|set| set.is_empty()));
+            assert!(found.dirty.is_empty() && found.out_of_sync.iter().all(|set| set.is_empty()));
         }
     }
     assert!(world.control.extent_faults(record.id).is_empty());

@@ -6,7 +6,7 @@ use weir_types::DriveId;
 
 use weir_volume::mirror::ReplicaState;
 
-use super::leaving::{assert_whole, go_on_until, is_gone, make, record, remove};
+use super::drain::{assert_whole, go_on_until, is_gone, make, record, remove};
 use super::*;
 use crate::control::drives::AddDrive;
 

@@ -139,7 +139,7 @@ fn what_was_being_made_when_the_daemon_ended_is_gone_after_the_start() {
     let half = VolumeRecord { id: VolumeId(uuid::Uuid::new_v4()), state: VolumeState::Creating, ..of };
     let key = keys::volume(half.id);
     control.catalogue.commit(Transaction::default().put(&key, &half).unwrap()).unwrap();
-    default_store(control).begin_capture(half.id, &[0, 1]).unwrap();
+    default_store(control).begin_snapshot(half.id, &[0, 1]).unwrap();
     drop(world);
     let world = World::start(&state);
     settle(&world.control);

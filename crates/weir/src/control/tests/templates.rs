@@ -325,7 +325,7 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
     }
     let id = world.control.create_volume(following("nvme", "vol1", 4 * GIB)).unwrap().record.id;
     // New copies stay stale, so that the old ones stay beside them.
-    let resync = BackgroundKind::Resynchronisation;
+    let resync = BackgroundKind::Resync;
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let held_up = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
     world.control.modify_background_policy(resync, &held_up, None).unwrap();

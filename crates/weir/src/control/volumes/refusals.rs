@@ -9,8 +9,8 @@ use crate::control::policies::GroupKind;
 use crate::control::records::{PolicyGroupRecord, VolumeRecord};
 
 /// Refuses another end that is cut off, where more than can be are still to be given back.
-pub(super) fn refuse_more_cleanups(model: &Model) -> Outcome<()> {
-    if model.cleanups.len() < VOLUMES_MAX {
+pub(super) fn refuse_more_reclaims(model: &Model) -> Outcome<()> {
+    if model.reclaims.len() < VOLUMES_MAX {
         return Ok(());
     }
     Err(ControlError::full(format!(
@@ -20,12 +20,12 @@ pub(super) fn refuse_more_cleanups(model: &Model) -> Outcome<()> {
 
 /// Refuses more volumes or snapshots than there can be.
 pub(in crate::control) fn refuse_more(model: &Model, more: usize) -> Outcome<()> {
-    let (volumes, cleanups) = (model.volumes.len(), model.cleanups.len());
-    if volumes + cleanups + more <= VOLUMES_MAX {
+    let (volumes, reclaims) = (model.volumes.len(), model.reclaims.len());
+    if volumes + reclaims + more <= VOLUMES_MAX {
         return Ok(());
     }
     let waiting =
-        if cleanups == 0 { String::new() } else { format!(", {cleanups} of which are being cleaned up") };
+        if reclaims == 0 { String::new() } else { format!(", {reclaims} of which are being cleaned up") };
     Err(ControlError::full(format!(
         "there are {volumes} volumes and snapshots already; {VOLUMES_MAX} is the most{waiting}"
     )))

@@ -10,11 +10,11 @@ use weir_qos::{Cost, Kind, Pace};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Terms, VolumeId};
 
-use super::cleanup::{Cleanup, Outcome, Step, Verdict};
 use super::progress::JobProgress;
+use super::reclaim::{Outcome, Reclaim, Step, Verdict};
 
 /// How long work rests that could not be done, in nanoseconds: somebody has to do something about it first.
-const REST_NS: u64 = 10_000_000_000;
+const RETRY_NS: u64 = 10_000_000_000;
 
 /// What one operation costs under a ceiling, before it is known what it gives back.
 const OPERATION: Cost = Cost { kind: Kind::Discard, is_first: true, bytes: 0, media_ns: 0 };
@@ -28,13 +28,13 @@ pub struct Job {
     pub begun_ns: i64,
     /// Where it is shown how far it is.
     pub progress: Arc<JobProgress>,
-    work: Cleanup,
+    work: Reclaim,
     rests_until_ns: u64,
 }
 
 impl Job {
     pub fn new(id: VolumeId, begun_ns: i64, progress: Arc<JobProgress>) -> Job {
-        Job { id, begun_ns, progress, work: Cleanup::new(), rests_until_ns: 0 }
+        Job { id, begun_ns, progress, work: Reclaim::new(), rests_until_ns: 0 }
     }
 }
 
@@ -112,7 +112,7 @@ impl Lane {
                 self.jobs.remove(index);
             }
             Verdict::Failed(fault) => {
-                job.rests_until_ns = now_ns + REST_NS;
+                job.rests_until_ns = now_ns + RETRY_NS;
                 job.progress.failed(fault.clone());
                 return Some(fault);
             }
@@ -146,7 +146,7 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cleanup::Done;
+    use super::super::reclaim::Done;
     use super::*;
     use crate::store::{Given, Survey};
     use weir_types::{Throughput, Weight};
@@ -235,7 +235,7 @@ mod tests {
         lane.ended(0, id(1), Step::GiveBack(0), Err("broken too".to_owned()));
         assert_eq!(progress.counters().fault.as_deref(), Some("broken too"));
         assert_eq!(lane.take(0), Some((id(3), Step::Survey)));
-        assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(REST_NS)));
-        assert_eq!(lane.take(REST_NS), Some((id(2), Step::Survey)), "once more");
+        assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(RETRY_NS)));
+        assert_eq!(lane.take(RETRY_NS), Some((id(2), Step::Survey)), "once more");
     }
 }

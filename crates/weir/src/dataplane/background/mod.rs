@@ -3,12 +3,12 @@
 //! All work of one kind on one drive is a *lane*: it stands in line for the drive with a leaf of its own, beside the
 //! tenants, under the kind's policy. What a step does to files is done by a helper thread; an emulated drive answers
 //! it when it would have. Here is the shell; what is next and when is decided in [`lane`], the steps of a clean-up
-//! in [`cleanup`]. Work for volumes that are served has its places in line in [`places`].
+//! in [`reclaim`]. Work for volumes that are served has its places in line in [`places`].
 
-mod cleanup;
 mod lane;
 mod places;
 mod progress;
+mod reclaim;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use super::helper;
 use super::locked;
 use super::reactor::Reactor;
 use super::sharing::{Pending, PoolState, SharedPool, Waiter, without_ceilings};
-use crate::store::Condemned;
-pub(super) use cleanup::{Done, Outcome, Step};
+use crate::store::PendingDeletion;
 use lane::{Job, Lane};
 pub use progress::{JobProgress, ProgressSnapshot};
+pub(super) use reclaim::{Done, Outcome, Step};
 
 /// Names a lane.
 type LaneKey = (DriveId, BackgroundKind);
 
 /// A clean-up as a reactor is told of it.
-pub(super) struct NewCleanup {
+pub(super) struct NewReclaim {
     pub id: VolumeId,
     pub drive: DriveId,
-    pub condemned: Condemned,
+    pub pending_deletion: PendingDeletion,
     /// When it began, by the clock of reactors; below zero if that was before it began to count.
     pub begun_ns: i64,
     pub pool: SharedPool,
@@ -47,7 +47,7 @@ pub(super) struct NewCleanup {
 struct ServedLane {
     lane: Lane,
     /// The files of each piece of work.
-    files: BTreeMap<VolumeId, Condemned>,
+    files: BTreeMap<VolumeId, PendingDeletion>,
     pool: SharedPool,
     leaf: NodeId,
     media: Option<SharedMedia>,
@@ -101,7 +101,7 @@ impl Background {
 
 impl ServedLane {
     /// Stands in line for a drive.
-    fn join(kind: BackgroundKind, lane: Lane, new: &NewCleanup, now_ns: u64) -> ServedLane {
+    fn join(kind: BackgroundKind, lane: Lane, new: &NewReclaim, now_ns: u64) -> ServedLane {
         let terms = lane.terms(now_ns);
         let node = plant(&new.pool, kind, &terms, now_ns);
         let leaf = locked(&new.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns);
@@ -147,14 +147,14 @@ pub(super) fn plant(pool: &SharedPool, kind: BackgroundKind, terms: &Terms, now_
 
 impl Reactor {
     /// Begins a clean-up.
-    pub(super) fn begin_cleanup(&mut self, new: NewCleanup) {
-        let kind = BackgroundKind::Cleanup;
+    pub(super) fn begin_reclaim(&mut self, new: NewReclaim) {
+        let kind = BackgroundKind::Reclaim;
         let (key, now_ns) = ((new.drive, kind), self.now_ns);
         let policy = self.background.policy(kind);
         let served = self.background.lanes.entry(key);
         let served =
             served.or_insert_with(|| ServedLane::join(kind, Lane::new(policy, now_ns), &new, now_ns));
-        served.files.insert(new.id, new.condemned);
+        served.files.insert(new.id, new.pending_deletion);
         served.lane.add(Job::new(new.id, new.begun_ns, new.progress));
         self.go_on(key);
     }
@@ -163,7 +163,7 @@ impl Reactor {
     pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
         let now_ns = self.now_ns;
         self.background.policies.insert(kind, policy);
-        if kind != BackgroundKind::Cleanup {
+        if kind != BackgroundKind::Reclaim {
             return self.change_work_for_volumes(kind, policy);
         }
         let keys: Vec<_> = self.background.lanes.keys().copied().filter(|key| key.1 == kind).collect();
@@ -233,8 +233,8 @@ impl Reactor {
             operation.due_ns = emulation::lock(media).submit(now_ns, position, 0);
         }
         let files = served.files.get(&operation.id).expect("work has files until it is finished");
-        let (drive, condemned, step) = (operation.key.0, files.clone(), operation.step);
-        self.helper.submit(helper::Job::Background { operation: index, drive, condemned, step });
+        let (drive, pending_deletion, step) = (operation.key.0, files.clone(), operation.step);
+        self.helper.submit(helper::Job::Background { operation: index, drive, pending_deletion, step });
     }
 
     /// The helper has carried out a step.

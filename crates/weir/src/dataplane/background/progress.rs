@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Clock;
 
-use super::cleanup::{Done, Outcome};
+use super::reclaim::{Done, Outcome};
 
 /// What is counted while the work goes on. One reactor writes it.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use super::super::disk::scratch_start;
 use super::super::reactor::Reactor;
 use super::super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
 use super::reading::Wanted;
-use super::{Seat, VolumeJournal};
+use super::{Binding, VolumeJournal};
 
 /// What somebody asked for.
 pub(super) struct Asked {
@@ -63,17 +63,17 @@ impl Reactor {
         action: &Action,
     ) {
         let ReplicaIndex { volume: index, slot } = replica;
-        let seat = action.extent().and_then(|extent| self.volumes[index].journals.seat(extent, slot));
-        let seat = seat.expect("it was looked whether the copy is behind a journal");
+        let binding = action.extent().and_then(|extent| self.volumes[index].journals.binding(extent, slot));
+        let binding = binding.expect("it was looked whether the copy is behind a journal");
         if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
             // First, because what follows from it may decide whether a write passes by.
-            self.note_journal_change(index, seat.journal);
+            self.note_journal_change(index, binding.journal);
         }
         match *action {
             Action::Read { operation, offset, buffer_offset, length, .. } => {
                 let target = self.volumes[index].lend_target(slot, operation, false, &self.pool);
                 let token = Token::Operation(replica, operation, number);
-                self.read_journaled(index, seat, Wanted { token, offset, length, buffer_offset }, target);
+                self.read_journaled(index, binding, Wanted { token, offset, length, buffer_offset }, target);
             }
             Action::ReadEdge { operation, edge, .. } => {
                 let volume = &mut self.volumes[index];
@@ -82,31 +82,36 @@ impl Reactor {
                 let token = Token::Edge(replica, operation, number, edge);
                 let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
                 let wanted = Wanted { token, offset, length, buffer_offset: scratch as u32 };
-                self.read_journaled(index, seat, wanted, target);
+                self.read_journaled(index, binding, wanted, target);
             }
             Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
                 let volume = &mut self.volumes[index];
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let is_needed = volume.journals.at(seat.journal).needs_checksum(seat.file, offset, length);
+                let is_needed =
+                    volume.journals.at(binding.journal).needs_checksum(binding.file, offset, length);
                 let checksum = if is_needed { volume.checksum_of(slot, operation, &range) } else { 0 };
                 let payload = volume.lend_payload(slot, operation);
                 let token = Token::Operation(replica, operation, number);
                 let asked = Asked { payload: Some(payload), range, ..Asked::of_replica(token, length) };
                 let kind = Kind::Write { is_durable, checksum };
-                self.change_journaled(index, seat, (offset, length), asked, kind);
+                self.change_journaled(index, binding, (offset, length), asked, kind);
             }
             Action::Release { operation, offset, length, .. } => {
                 let token = Token::Operation(replica, operation, number);
                 let asked = Asked::of_replica(token, 0);
-                self.change_journaled(index, seat, (offset, length), asked, Kind::Release);
+                self.change_journaled(index, binding, (offset, length), asked, Kind::Release);
             }
             Action::Zero { operation, offset, length, .. } => {
                 let token = Token::Operation(replica, operation, number);
                 let asked = Asked::of_replica(token, 0);
-                self.change_journaled(index, seat, (offset, length), asked, Kind::Zero);
+                self.change_journaled(index, binding, (offset, length), asked, Kind::Zero);
             }
             Action::Sync { extent, generation } => {
-                self.sync_journaled(index, seat, Token::Sync { replica, number, file: (extent, generation) });
+                self.sync_journaled(
+                    index,
+                    binding,
+                    Token::Sync { replica, number, file: (extent, generation) },
+                );
             }
             _ => unreachable!("it was looked whether it is a journal's work"),
         }
@@ -115,23 +120,23 @@ impl Reactor {
     fn change_journaled(
         &mut self,
         index: VolumeIndex,
-        seat: Seat,
+        binding: Binding,
         (offset, length): (u32, u32),
         asked: Asked,
         kind: Kind,
     ) {
         let mut actions = Vec::new();
-        let journal = self.volumes[index].journals.at_mut(seat.journal);
+        let journal = self.volumes[index].journals.at_mut(binding.journal);
         let ticket = journal.enter(asked);
-        let request = Request { ticket, file: seat.file, offset, length, kind };
+        let request = Request { ticket, file: binding.file, offset, length, kind };
         if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
             // A request that passes by is never refused, so this one has its checksum.
             journal.unasked.push_back(Unasked::Change(request));
         }
         if journal.is_told_empty {
-            self.volumes[index].publish_journal(seat.journal);
+            self.volumes[index].publish_journal(binding.journal);
         }
-        self.carry_out_journal(index, seat.journal, actions);
+        self.carry_out_journal(index, binding.journal, actions);
         self.wake_journals();
     }
 
@@ -142,11 +147,11 @@ impl Reactor {
         self.carry_out_journal(index, place, actions);
     }
 
-    fn sync_journaled(&mut self, index: VolumeIndex, seat: Seat, token: Token) {
-        let journal = self.volumes[index].journals.at_mut(seat.journal);
+    fn sync_journaled(&mut self, index: VolumeIndex, binding: Binding, token: Token) {
+        let journal = self.volumes[index].journals.at_mut(binding.journal);
         let mut actions = Vec::new();
-        journal.ask_sync(Asked::of_replica(token, 0), seat.file, &mut actions);
-        self.carry_out_journal(index, seat.journal, actions);
+        journal.ask_sync(Asked::of_replica(token, 0), binding.file, &mut actions);
+        self.carry_out_journal(index, binding.journal, actions);
     }
 
     /// Something that a journal was asked for has ended: whoever asked is told in the same round, and not in the middle

@@ -40,7 +40,7 @@ pub(super) enum Work {
     /// Reading a part of what is to be brought to a slow file.
     Fetch(Fetching),
     /// Bringing a part to a slow file, of so many bytes if it is written.
-    Bring(DestageId, FileId, Option<u32>),
+    Destage(DestageId, FileId, Option<u32>),
     PassBy(Ticket, FileId, u32),
     SyncSlow(FileId),
     /// Reading for a copy.
@@ -81,7 +81,7 @@ impl Flight {
     pub fn changes(&self) -> Option<FileId> {
         match &self.work {
             Work::Fetch(fetching) => Some(fetching.file),
-            Work::Bring(_, file, _) | Work::PassBy(_, file, _) | Work::SyncSlow(file) => Some(*file),
+            Work::Destage(_, file, _) | Work::PassBy(_, file, _) | Work::SyncSlow(file) => Some(*file),
             Work::Record(_) | Work::SyncJournal | Work::Superblock | Work::Read(_) => None,
         }
     }
@@ -243,7 +243,7 @@ impl Reactor {
         volume.journals.at_mut(place).destages.insert(operation, Parts { left: 1, fault: None });
         let slow = volume.slow(place, file);
         let due_ns = volume.slow_due(&slow, self.now_ns, (offset, 0), false);
-        let (token, _) = self.fly(index, place, due_ns, Work::Bring(operation, file, None));
+        let (token, _) = self.fly(index, place, due_ns, Work::Destage(operation, file, None));
         self.ring.place(token, &slow.descriptor, offset.into(), length.into(), placement);
     }
 
@@ -262,7 +262,7 @@ impl Reactor {
         let length = buffer.len() as u32;
         let Fetching { operation, file, offset, ref slow, .. } = *fetching;
         let due_ns = self.volumes[index].slow_due(slow, self.now_ns, (offset, length), false);
-        let (token, _) = self.fly(index, place, due_ns, Work::Bring(operation, file, Some(length)));
+        let (token, _) = self.fly(index, place, due_ns, Work::Destage(operation, file, Some(length)));
         let range = 0..length as usize;
         self.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
     }
@@ -330,7 +330,7 @@ impl Reactor {
                 journal.core.superblock_written(whole(result, BLOCK_BYTES as u32), &mut actions);
             }
             Work::Fetch(fetching) => return self.fetched(index, place, fetching, result, carried),
-            Work::Bring(operation, _, length) => {
+            Work::Destage(operation, _, length) => {
                 let result = length
                     .map_or(result.as_ref().map(drop).map_err(as_fault), |length| whole(result, length));
                 journal.end_part(operation, result.map_err(DestageFault::Slow), &mut actions);

@@ -40,7 +40,7 @@ impl Reactor {
             // Another copy has what they have, and is not to wait for them for ever.
             for (extent, slot) in volume.journals.at(place).in_the_way() {
                 if volume.mirror.has_other(extent, slot) {
-                    volume.spend(extent, slot);
+                    volume.invalidate(extent, slot);
                 }
             }
             self.carry_out(index);

@@ -2,15 +2,15 @@
 //!
 //! A volume has one journal on each fast drive that needs one, and owns it: no other volume can fill it, and it comes and
 //! goes with the volume. What is written where and when is decided in `weir-journal`; here is where its state is kept
-//! ([`VolumeJournal`]), and which copies are behind it ([`Seat`]). [`asking`] hands over what a copy is asked for and gives
+//! ([`VolumeJournal`]), and which copies are behind it ([`Binding`]). [`asking`] hands over what a copy is asked for and gives
 //! the answers back, [`doing`] carries out what a journal wants done, [`reading`] gathers what lies in several places,
-//! [`seats`] follows copies that come and go, [`draining`] empties journals that nobody writes to.
+//! [`bindings`] follows copies that come and go, [`draining`] empties journals that nobody writes to.
 
 mod asking;
+mod bindings;
 mod doing;
 mod draining;
 mod reading;
-mod seats;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -39,7 +39,7 @@ pub struct JournalSpec {
     /// How long that is, in bytes.
     pub size_bytes: u64,
     /// The copies that are behind it, by extent and number, with their files, where it holds something of them.
-    pub seats: Vec<((u32, usize), Option<OwnedFd>)>,
+    pub bindings: Vec<((u32, usize), Option<OwnedFd>)>,
     /// Copies of which nobody can tell at present whether they are behind it, because their drives are missing: what it
     /// holds of them stays. What it holds of any others is forgotten.
     pub keeps: Vec<(u32, usize)>,
@@ -53,7 +53,7 @@ pub(super) struct NewJournal {
 
 /// Where a copy that is behind a journal stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct Binding {
     /// Which journal of the volume.
     pub journal: usize,
     /// Its name there.
@@ -65,7 +65,7 @@ pub(super) struct Seat {
 pub(super) struct VolumeJournals {
     /// A journal keeps its place as long as the volume is open.
     all: Vec<Option<VolumeJournal>>,
-    seats: BTreeMap<(u32, usize), Seat>,
+    bindings: BTreeMap<(u32, usize), Binding>,
     /// What journals had of copies when these began to be opened.
     opening: BTreeMap<(u32, usize), Vec<u32>>,
 }
@@ -155,21 +155,21 @@ fn replica_of(key: FileKey) -> (u32, usize) {
 
 impl VolumeJournals {
     /// Where a copy of an extent stands, if it is behind a journal.
-    pub fn seat(&self, extent: u32, slot: usize) -> Option<Seat> {
-        self.seats.get(&(extent, slot)).copied()
+    pub fn binding(&self, extent: u32, slot: usize) -> Option<Binding> {
+        self.bindings.get(&(extent, slot)).copied()
     }
 
     /// The home where the journal of a copy lies, if it is behind one.
     pub fn home_of(&self, extent: u32, slot: usize) -> Option<usize> {
-        if self.seats.is_empty() {
+        if self.bindings.is_empty() {
             return None;
         }
-        self.seat(extent, slot).map(|seat| self.at(seat.journal).home)
+        self.binding(extent, slot).map(|binding| self.at(binding.journal).home)
     }
 
     /// The log that a copy's writes go to first, if it is behind a journal.
     pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
-        self.seat(extent, slot).map(|seat| &self.at(seat.journal).file)
+        self.binding(extent, slot).map(|binding| &self.at(binding.journal).file)
     }
 
     /// Where the log of the journal on a drive was opened, which file that was, and how long, in bytes. `None` if there is
@@ -183,8 +183,8 @@ impl VolumeJournals {
 
     /// Path of the account of a copy, if it is behind a journal.
     pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
-        let seat = self.seat(extent, slot)?;
-        let folder = &self.at(seat.journal).directory;
+        let binding = self.binding(extent, slot)?;
+        let folder = &self.at(binding.journal).directory;
         Some(crate::store::journal::journaled_metadata_path(folder, extent, slot))
     }
 
@@ -226,8 +226,8 @@ impl VolumeJournals {
     }
 
     /// True if the file of a copy is open.
-    fn is_open(&self, seat: Seat) -> bool {
-        self.at(seat.journal).files.get(&seat.file).is_some_and(|file| file.descriptor.is_some())
+    fn is_open(&self, binding: Binding) -> bool {
+        self.at(binding.journal).files.get(&binding.file).is_some_and(|file| file.descriptor.is_some())
     }
 
     fn files(&self) -> impl Iterator<Item = &SlowFile> {

@@ -9,7 +9,7 @@ use weir_reactor::{Carried, Target};
 
 use super::super::reactor::Reactor;
 use super::super::token::{Token, VolumeIndex};
-use super::Seat;
+use super::Binding;
 use super::asking::{as_error, as_fault};
 use super::doing::{Slow, Work};
 
@@ -24,7 +24,7 @@ pub(super) struct Wanted {
 /// A read that takes several steps.
 pub(super) struct Gathering {
     wanted: Wanted,
-    seat: Seat,
+    binding: Binding,
     slow: Option<Slow>,
     /// What is still to be read, the first of which is being read.
     parts: VecDeque<Part>,
@@ -35,16 +35,22 @@ pub(super) struct Gathering {
 
 impl Reactor {
     /// Reads a part of a copy that is behind a journal.
-    pub(super) fn read_journaled(&mut self, index: VolumeIndex, seat: Seat, wanted: Wanted, target: Target) {
+    pub(super) fn read_journaled(
+        &mut self,
+        index: VolumeIndex,
+        binding: Binding,
+        wanted: Wanted,
+        target: Target,
+    ) {
         let mut parts = Vec::new();
-        let journal = self.volumes[index].journals.at_mut(seat.journal);
-        match journal.core.read(seat.file, wanted.offset, wanted.length, &mut parts) {
+        let journal = self.volumes[index].journals.at_mut(binding.journal);
+        match journal.core.read(binding.file, wanted.offset, wanted.length, &mut parts) {
             Ok(pin) => {
                 let slow = self.volumes[index]
                     .journals
-                    .is_open(seat)
-                    .then(|| self.volumes[index].slow(seat.journal, seat.file));
-                let gathering = Gathering { wanted, seat, slow, parts: parts.into(), done: 0, pin };
+                    .is_open(binding)
+                    .then(|| self.volumes[index].slow(binding.journal, binding.file));
+                let gathering = Gathering { wanted, binding, slow, parts: parts.into(), done: 0, pin };
                 self.gather(index, gathering, target);
             }
             Err(fault) => self.answer_replica(wanted.token, Err(as_error(fault)), target.into()),
@@ -53,7 +59,7 @@ impl Reactor {
 
     /// Reads the next part, or answers if there is none.
     fn gather(&mut self, index: VolumeIndex, mut gathering: Gathering, mut target: Target) {
-        let place = gathering.seat.journal;
+        let place = gathering.binding.journal;
         let start = gathering.wanted.buffer_offset + gathering.done;
         let range = |length: u32| start as usize..(start + length) as usize;
         match gathering.parts.front().copied() {
@@ -120,10 +126,10 @@ impl Reactor {
         result: io::Result<()>,
         target: Target,
     ) {
-        let Gathering { wanted, seat, pin, .. } = gathering;
+        let Gathering { wanted, binding, pin, .. } = gathering;
         let mut actions = Vec::new();
-        self.volumes[index].journals.at_mut(seat.journal).core.read_ended(pin, &mut actions);
+        self.volumes[index].journals.at_mut(binding.journal).core.read_ended(pin, &mut actions);
         self.answer_replica(wanted.token, result.map(|()| wanted.length), target.into());
-        self.carry_out_journal(index, seat.journal, actions);
+        self.carry_out_journal(index, binding.journal, actions);
     }
 }

@@ -8,7 +8,7 @@ use weir_types::{BackgroundKind, Scope, Terms};
 use weir_volume::zeroing::Filesystem;
 use weir_volume::{Action, OperationId};
 
-use super::commons::{Commons, Mail};
+use super::shared_state::{Message, SharedState};
 use super::{MediaGrant, PolicyLevel, SharedPool, Waiter};
 use crate::dataplane::command::NewHome;
 use crate::dataplane::locked;
@@ -76,7 +76,13 @@ pub(in crate::dataplane) fn without_ceilings(terms: &Terms) -> Terms {
 }
 
 /// Takes out what a pool has room for: what is a reactor's own is added to `own`, the rest is left for the others.
-fn take_grants(pool: &SharedPool, now_ns: u64, reactor: usize, commons: &Commons, own: &mut Vec<MediaGrant>) {
+fn take_grants(
+    pool: &SharedPool,
+    now_ns: u64,
+    reactor: usize,
+    shared_state: &SharedState,
+    own: &mut Vec<MediaGrant>,
+) {
     let mut others = Vec::new();
     let mut state = locked(pool);
     while let Some(granted) = state.pool.release(now_ns) {
@@ -86,13 +92,13 @@ fn take_grants(pool: &SharedPool, now_ns: u64, reactor: usize, commons: &Commons
             own.push(grant);
             continue;
         }
-        commons.post(ticket.reactor, Mail::Granted(grant));
+        shared_state.post(ticket.reactor, Message::Granted(grant));
         if !others.contains(&ticket.reactor) {
             others.push(ticket.reactor);
         }
     }
     drop(state);
-    others.into_iter().for_each(|to| commons.wake(to));
+    others.into_iter().for_each(|to| shared_state.wake(to));
 }
 
 impl Reactor {
@@ -136,7 +142,7 @@ impl Reactor {
                 let leaf = self.connections[connection].pool_leaves.get(home).copied();
                 leaf.expect("a connection stands in line while it has requests")
             }
-            Purpose::Resync { .. } => self.background_leaf(index, home, BackgroundKind::Resynchronisation),
+            Purpose::Resync { .. } => self.background_leaf(index, home, BackgroundKind::Resync),
             Purpose::Scrubbing { .. } => self.background_leaf(index, home, BackgroundKind::Scrub),
         };
         let pending = self.pending.vacant_key();
@@ -218,7 +224,7 @@ impl Reactor {
         // Thousands of orphaned operations may stand in line, each of which makes room for the next.
         let mut is_waited_for = true;
         while std::mem::take(&mut is_waited_for) {
-            take_grants(pool, self.now_ns, self.index, &self.commons, &mut own);
+            take_grants(pool, self.now_ns, self.index, &self.shared_state, &mut own);
             for grant in own.drain(..) {
                 is_waited_for |= self.granted(grant).is_some();
             }
@@ -227,11 +233,11 @@ impl Reactor {
     }
 
     /// Takes what other reactors found may go.
-    pub(in crate::dataplane) fn take_mail(&mut self) {
-        for mail in self.commons.collect(self.index) {
-            match mail {
-                Mail::Admitted(admitted) => self.admitted(admitted),
-                Mail::Granted(grant) => {
+    pub(in crate::dataplane) fn take_messages(&mut self) {
+        for messages in self.shared_state.collect(self.index) {
+            match messages {
+                Message::Admitted(admitted) => self.admitted(admitted),
+                Message::Granted(grant) => {
                     if let Some(pool) = self.granted(grant) {
                         self.release_pool(&pool);
                     }

@@ -5,10 +5,10 @@
 //! reactor may go, posts it there. Here is only what all reactors see; how one of them uses it is in
 //! [`shaping`] for domains and in [`media`] for pools.
 
-mod commons;
-mod domain;
 mod media;
+mod policy_tree;
 mod shaping;
+mod shared_state;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,13 +18,13 @@ use weir_types::{BackgroundKind, Scope, Terms};
 
 use super::served_volume::Ticket;
 
-pub(super) use commons::Commons;
-#[cfg(test)]
-pub(super) use commons::Mail;
-pub(super) use domain::{Domain, DomainUse};
-pub(super) use domain::{domain_scope, own_level};
 pub(super) use media::{Pending, PoolPlace, without_ceilings};
-pub(super) use shaping::{DomainIndex, Shaping};
+pub(super) use policy_tree::{PolicyTree, PolicyTreeUse};
+pub(super) use policy_tree::{own_level, policy_tree_scope};
+pub(super) use shaping::{PolicyTreeIndex, Shaping};
+#[cfg(test)]
+pub(super) use shared_state::Message;
+pub(super) use shared_state::SharedState;
 
 /// One level of what a volume is under.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use weir_qos::{Cost, NodeId};
 use weir_types::Scope;
 
-use super::domain::{Arrival, Domain, DomainUse};
+use super::policy_tree::{Arrival, PolicyTree, PolicyTreeUse};
 use super::{Admitted, PolicyLevel};
 use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::Ticket;
 use crate::dataplane::token::{ConnectionIndex, VolumeIndex};
 
 /// Index of a domain in its reactor.
-pub(in crate::dataplane) type DomainIndex = usize;
+pub(in crate::dataplane) type PolicyTreeIndex = usize;
 
 /// Where a volume stands in a tree of ceilings.
 pub(in crate::dataplane) struct Shaping {
-    pub domain: DomainIndex,
+    pub policy_tree: PolicyTreeIndex,
     node: NodeId,
     path: Vec<Scope>,
 }
@@ -27,8 +27,9 @@ impl Reactor {
         let connection = &self.connections[ticket.0];
         let volume = &mut self.volumes[connection.volume];
         let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return true };
-        let (index, domain) = (shaping.domain, &self.domains[shaping.domain].domain);
-        let Arrival::Wait { wake_ns } = domain.arrive(self.now_ns, leaf, (self.index, ticket), cost) else {
+        let (index, policy_tree) = (shaping.policy_tree, &self.policy_trees[shaping.policy_tree].policy_tree);
+        let Arrival::Wait { wake_ns } = policy_tree.arrive(self.now_ns, leaf, (self.index, ticket), cost)
+        else {
             return true;
         };
         volume.delayed_requests += 1;
@@ -44,18 +45,18 @@ impl Reactor {
         if let (Some(shaping), Some(leaf)) =
             (&self.volumes[connection.volume].shaping, connection.shaping_leaf)
         {
-            self.domains[shaping.domain].domain.pass(self.now_ns, leaf, cost);
+            self.policy_trees[shaping.policy_tree].policy_tree.pass(self.now_ns, leaf, cost);
         }
     }
 
     /// Enters when to look at a domain again.
-    fn look_at_domain(&mut self, index: DomainIndex) {
-        let next_ns = self.domains[index].domain.arm(self.index);
+    fn look_at_policy_tree(&mut self, index: PolicyTreeIndex) {
+        let next_ns = self.policy_trees[index].policy_tree.arm(self.index);
         self.set_deadline(index, next_ns);
     }
 
-    fn set_deadline(&mut self, index: DomainIndex, next_ns: Option<u64>) {
-        let old_ns = std::mem::replace(&mut self.domains[index].deadline_ns, next_ns);
+    fn set_deadline(&mut self, index: PolicyTreeIndex, next_ns: Option<u64>) {
+        let old_ns = std::mem::replace(&mut self.policy_trees[index].deadline_ns, next_ns);
         if old_ns == next_ns {
             return;
         }
@@ -70,30 +71,30 @@ impl Reactor {
     /// Lets go the requests whose instant has come.
     pub(in crate::dataplane) fn release_due(&mut self) {
         while let Some(&(_, index)) = self.deadlines.first().filter(|deadline| deadline.0 <= self.now_ns) {
-            self.release_domain(index);
+            self.release_policy_tree(index);
         }
     }
 
     /// Looks at all domains, as after their terms were changed by somebody else.
-    pub(in crate::dataplane) fn look_at_domains(&mut self) {
-        let all: Vec<DomainIndex> = self.domains.iter().map(|(index, _)| index).collect();
-        all.into_iter().for_each(|index| self.release_domain(index));
+    pub(in crate::dataplane) fn look_at_policy_trees(&mut self) {
+        let all: Vec<PolicyTreeIndex> = self.policy_trees.iter().map(|(index, _)| index).collect();
+        all.into_iter().for_each(|index| self.release_policy_tree(index));
     }
 
-    fn release_domain(&mut self, index: DomainIndex) {
-        let (released, wake_ns) = self.domains[index].domain.release(self.now_ns, self.index);
+    fn release_policy_tree(&mut self, index: PolicyTreeIndex) {
+        let (released, wake_ns) = self.policy_trees[index].policy_tree.release(self.now_ns, self.index);
         self.set_deadline(index, wake_ns);
         released.into_iter().for_each(|admitted| self.admitted(admitted));
-        self.drop_domain_if_unused(index);
+        self.drop_policy_tree_if_unused(index);
     }
 
-    fn drop_domain_if_unused(&mut self, index: DomainIndex) {
+    fn drop_policy_tree_if_unused(&mut self, index: PolicyTreeIndex) {
         // A request that was let go may just have ended the last connection, and with it the domain.
-        let Some(used) = self.domains.get(index) else { return };
-        if used.volumes == 0 && !used.domain.is_waited_in() {
-            used.domain.disarm(self.index);
+        let Some(used) = self.policy_trees.get(index) else { return };
+        if used.volumes == 0 && !used.policy_tree.is_waited_in() {
+            used.policy_tree.disarm(self.index);
             self.set_deadline(index, None);
-            self.domains.remove(index);
+            self.policy_trees.remove(index);
         }
     }
 
@@ -128,10 +129,9 @@ impl Reactor {
     /// Gives a connection its place before the ceilings of its volume.
     pub(in crate::dataplane) fn join_ceilings(&mut self, index: ConnectionIndex) {
         let volume = &self.volumes[self.connections[index].volume];
-        let leaf = volume
-            .shaping
-            .as_ref()
-            .map(|shaping| self.domains[shaping.domain].domain.add_leaf(shaping.node, self.now_ns));
+        let leaf = volume.shaping.as_ref().map(|shaping| {
+            self.policy_trees[shaping.policy_tree].policy_tree.add_leaf(shaping.node, self.now_ns)
+        });
         self.connections[index].shaping_leaf = leaf;
     }
 
@@ -145,7 +145,7 @@ impl Reactor {
         let (Some(leaf), Some(shaping)) = (connection.shaping_leaf.take(), shaping) else {
             return Vec::new();
         };
-        self.domains[shaping.domain].domain.remove_leaf(leaf, self.now_ns)
+        self.policy_trees[shaping.policy_tree].policy_tree.remove_leaf(leaf, self.now_ns)
     }
 
     /// Forgets what of a connection waits for its ceilings: `count` requests.
@@ -154,17 +154,17 @@ impl Reactor {
         let volume = &mut self.volumes[connection.volume];
         let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return };
         volume.delayed_requests -= count;
-        let domain = shaping.domain;
-        self.domains[domain].domain.forget(self.now_ns, leaf);
-        self.commons.forget(self.index, index);
-        self.look_at_domain(domain);
+        let policy_tree = shaping.policy_tree;
+        self.policy_trees[policy_tree].policy_tree.forget(self.now_ns, leaf);
+        self.shared_state.forget(self.index, index);
+        self.look_at_policy_tree(policy_tree);
     }
 
     /// Puts a volume before other ceilings, or before none. What waits goes on waiting there.
     pub(in crate::dataplane) fn reshape(
         &mut self,
         index: VolumeIndex,
-        domain: Option<Arc<Domain>>,
+        policy_tree: Option<Arc<PolicyTree>>,
         path: &[PolicyLevel],
     ) {
         let connections = self.connections_of(index);
@@ -173,50 +173,56 @@ impl Reactor {
             waiting.extend(self.leave_ceilings(connection));
         }
         self.unshape(index);
-        let Some(domain) = domain else {
+        let Some(policy_tree) = policy_tree else {
             for (ticket, _, arrived_ns) in waiting {
                 let waited_ns = self.now_ns.saturating_sub(arrived_ns);
                 self.admitted(Admitted { ticket, waited_ns, bound_by: None });
             }
             return;
         };
-        let node = domain.plant(path, self.now_ns);
-        let domain = self.use_domain(domain);
+        let node = policy_tree.plant(path, self.now_ns);
+        let policy_tree = self.use_policy_tree(policy_tree);
         let path = path.iter().map(|level| level.scope.clone()).collect();
-        self.volumes[index].shaping = Some(Shaping { domain, node, path });
+        self.volumes[index].shaping = Some(Shaping { policy_tree, node, path });
         connections.iter().for_each(|&connection| self.join_ceilings(connection));
         for (ticket, cost, arrived_ns) in waiting {
             let leaf = self.connections[ticket.0].shaping_leaf.expect("every connection has just joined");
-            self.domains[domain].domain.move_in(self.now_ns, leaf, (self.index, ticket), cost, arrived_ns);
+            self.policy_trees[policy_tree].policy_tree.move_in(
+                self.now_ns,
+                leaf,
+                (self.index, ticket),
+                cost,
+                arrived_ns,
+            );
         }
-        self.release_domain(domain);
+        self.release_policy_tree(policy_tree);
     }
 
     /// Takes a volume that has no connections left out of its domain.
     pub(in crate::dataplane) fn unshape(&mut self, index: VolumeIndex) {
         let Some(shaping) = self.volumes[index].shaping.take() else { return };
-        let used = &mut self.domains[shaping.domain];
-        used.domain.uproot(&shaping.path, self.now_ns);
+        let used = &mut self.policy_trees[shaping.policy_tree];
+        used.policy_tree.uproot(&shaping.path, self.now_ns);
         used.volumes -= 1;
-        self.drop_domain_if_unused(shaping.domain);
+        self.drop_policy_tree_if_unused(shaping.policy_tree);
     }
 
-    fn use_domain(&mut self, domain: Arc<Domain>) -> DomainIndex {
-        let known = self.domains.iter().find(|(_, used)| Arc::ptr_eq(&used.domain, &domain));
+    fn use_policy_tree(&mut self, policy_tree: Arc<PolicyTree>) -> PolicyTreeIndex {
+        let known = self.policy_trees.iter().find(|(_, used)| Arc::ptr_eq(&used.policy_tree, &policy_tree));
         let index = match known {
             Some((index, _)) => index,
-            None => self.domains.insert(DomainUse { domain, volumes: 0, deadline_ns: None }),
+            None => self.policy_trees.insert(PolicyTreeUse { policy_tree, volumes: 0, deadline_ns: None }),
         };
-        self.domains[index].volumes += 1;
+        self.policy_trees[index].volumes += 1;
         index
     }
 
     /// Takes over changed terms of a volume that stays where it is.
     pub(in crate::dataplane) fn replant(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         if let Some(shaping) = &self.volumes[index].shaping {
-            let domain = shaping.domain;
-            self.domains[domain].domain.plant(path, self.now_ns);
-            self.release_domain(domain);
+            let policy_tree = shaping.policy_tree;
+            self.policy_trees[policy_tree].policy_tree.plant(path, self.now_ns);
+            self.release_policy_tree(policy_tree);
         }
     }
 
@@ -224,14 +230,14 @@ impl Reactor {
     pub(in crate::dataplane) fn is_shaped_by(
         &self,
         index: VolumeIndex,
-        domain: Option<&Arc<Domain>>,
+        policy_tree: Option<&Arc<PolicyTree>>,
         path: &[PolicyLevel],
     ) -> bool {
-        match (&self.volumes[index].shaping, domain) {
+        match (&self.volumes[index].shaping, policy_tree) {
             (None, None) => true,
-            (Some(shaping), Some(domain)) => {
+            (Some(shaping), Some(policy_tree)) => {
                 let is_same_path = shaping.path.iter().eq(path.iter().map(|level| &level.scope));
-                is_same_path && Arc::ptr_eq(&self.domains[shaping.domain].domain, domain)
+                is_same_path && Arc::ptr_eq(&self.policy_trees[shaping.policy_tree].policy_tree, policy_tree)
             }
             _ => false,
         }

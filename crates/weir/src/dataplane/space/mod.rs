@@ -202,14 +202,14 @@ impl DataPlane {
 
     /// The filesystem of the state folder is about to be looked at.
     pub fn begin_look_at_space(&self) -> Look {
-        self.commons.space.begin_look()
+        self.shared_state.space.begin_look()
     }
 
     /// Says how much of what is free on the filesystem of the state folder volumes leave alone, and what a look found to
     /// be free there, in bytes. Holds until it is said anew.
     pub fn set_space_aside(&self, look: Look, reserve_bytes: u64, free_bytes: u64) {
-        self.commons.space.set_reserve(reserve_bytes);
-        self.commons.space.end_look(look, free_bytes);
+        self.shared_state.space.set_reserve(reserve_bytes);
+        self.shared_state.space.end_look(look, free_bytes);
     }
 
     /// Says whether a drive is on that filesystem.

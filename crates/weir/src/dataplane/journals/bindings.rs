@@ -13,7 +13,7 @@ use super::super::VolumeHome;
 use super::super::reactor::Reactor;
 use super::super::served_volume::ServedVolume;
 use super::super::token::VolumeIndex;
-use super::{JournalSpec, NewJournal, Seat, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
+use super::{Binding, JournalSpec, NewJournal, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 use crate::statistics::JournalUsage;
 
 /// What is told of a copy whose journal, or whose file behind it, has failed.
@@ -23,8 +23,15 @@ impl Reactor {
     /// Has a volume use a journal from now on.
     pub(in crate::dataplane) fn add_journal(&mut self, index: VolumeIndex, new: NewJournal) {
         let home = usize::from(self.add_new_homes(index, vec![new.home])[0]);
-        let JournalSpec { home: VolumeHome { drive, .. }, directory, core, file, size_bytes, seats, keeps } =
-            new.spec;
+        let JournalSpec {
+            home: VolumeHome { drive, .. },
+            directory,
+            core,
+            file,
+            size_bytes,
+            bindings,
+            keeps,
+        } = new.spec;
         let journals = &mut self.volumes[index].journals;
         let place = journals.all.len();
         journals.all.push(Some(VolumeJournal {
@@ -48,13 +55,13 @@ impl Reactor {
             is_draining: false,
             is_told_empty: false,
         }));
-        for (replica, file) in seats {
-            self.volumes[index].sit_down(place, replica, file.map(Descriptor::file));
+        for (replica, file) in bindings {
+            self.volumes[index].attach_at(place, replica, file.map(Descriptor::file));
         }
         let actions = self.volumes[index].forget_others(place, &keeps);
         self.carry_out_journal(index, place, actions);
         // A shrink may have been interrupted before it got to the journal.
-        self.trim_seats(index, self.volumes[index].size_bytes);
+        self.trim_bindings(index, self.volumes[index].size_bytes);
         self.volumes[index].publish_journal(place);
         self.wake_journals();
     }
@@ -75,7 +82,7 @@ impl Reactor {
         let Some(&index) = self.by_id.get(&volume) else { return true };
         let journals = &mut self.volumes[index].journals;
         let Some(place) = journals.on(drive) else { return true };
-        let is_in_use = journals.seats.values().any(|seat| seat.journal == place);
+        let is_in_use = journals.bindings.values().any(|binding| binding.journal == place);
         let journal = journals.at(place);
         let is_quiet = journal.flights.is_empty() && (journal.files.is_empty() || journal.has_failed);
         if is_in_use || !is_quiet {
@@ -87,11 +94,11 @@ impl Reactor {
     }
 
     /// A copy is there no more: what its journal holds of it is forgotten.
-    pub(in crate::dataplane) fn leave_seat(&mut self, index: VolumeIndex, extent: u32, slot: usize) {
+    pub(in crate::dataplane) fn detach_replica(&mut self, index: VolumeIndex, extent: u32, slot: usize) {
         let volume = &mut self.volumes[index];
         volume.statistics.journals.forget(extent, slot);
         let key = key_of((extent, slot));
-        volume.journals.seats.remove(&(extent, slot));
+        volume.journals.bindings.remove(&(extent, slot));
         for place in volume.journals.places() {
             self.forget_in(index, place, |other| other == key);
         }
@@ -99,9 +106,9 @@ impl Reactor {
 
     /// A copy is out of service: if another one stands in for it, what its journal brought there and has not synced does not
     /// count, because its drive may have forgotten that when it is back.
-    pub(in crate::dataplane) fn suspend_seat(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
+    pub(in crate::dataplane) fn suspend_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let volume = &mut self.volumes[index];
-        let Some(Seat { journal: place, file }) = volume.journals.seat(extent, slot) else { return };
+        let Some(Binding { journal: place, file }) = volume.journals.binding(extent, slot) else { return };
         if volume.mirror.has_other(extent, slot) {
             let mut actions = Vec::new();
             volume.journals.at_mut(place).core.suspend(file, &mut actions);
@@ -110,20 +117,20 @@ impl Reactor {
     }
 
     /// A copy is back in service: its journal brings there what it holds.
-    pub(in crate::dataplane) fn resume_seat(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
+    pub(in crate::dataplane) fn resume_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let journals = &mut self.volumes[index].journals;
-        let Some(Seat { journal: place, file }) = journals.seat(extent, slot) else { return };
+        let Some(Binding { journal: place, file }) = journals.binding(extent, slot) else { return };
         let mut actions = Vec::new();
         journals.at_mut(place).core.resume(file, &mut actions);
         self.carry_out_journal(index, place, actions);
     }
 
     /// What journals hold of extents from this one on is forgotten.
-    pub(in crate::dataplane) fn leave_seats_from(&mut self, index: VolumeIndex, first: u32) {
+    pub(in crate::dataplane) fn detach_replicas_from(&mut self, index: VolumeIndex, first: u32) {
         let volume = &mut self.volumes[index];
         volume.statistics.journals.forget_from(first);
         let journals = &mut volume.journals;
-        journals.seats.retain(|(extent, _), _| *extent < first);
+        journals.bindings.retain(|(extent, _), _| *extent < first);
         for place in journals.places() {
             self.forget_in(index, place, |key| key.extent >= first);
         }
@@ -132,22 +139,22 @@ impl Reactor {
     /// A copy is behind one journal: what others hold of it is older than its file, and is forgotten.
     pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, replica: (u32, usize)) {
         let journals = &self.volumes[index].journals;
-        let own = journals.seat(replica.0, replica.1).map(|seat| seat.journal);
+        let own = journals.binding(replica.0, replica.1).map(|binding| binding.journal);
         for place in journals.places().into_iter().filter(|place| Some(*place) != own) {
             self.forget_in(index, place, |other| other == key_of(replica));
         }
     }
 
     /// What copies of the last extent have in journals beyond the volume's end is given up, for good.
-    pub(in crate::dataplane) fn trim_seats(&mut self, index: VolumeIndex, size_bytes: u64) {
+    pub(in crate::dataplane) fn trim_bindings(&mut self, index: VolumeIndex, size_bytes: u64) {
         for place in self.volumes[index].journals.places() {
             let mut actions = Vec::new();
-            let VolumeJournals { all, seats, .. } = &mut self.volumes[index].journals;
+            let VolumeJournals { all, bindings, .. } = &mut self.volumes[index].journals;
             let journal = all[place].as_mut().expect("it was just found");
-            for ((extent, _), seat) in seats.iter().filter(|(_, seat)| seat.journal == place) {
+            for ((extent, _), binding) in bindings.iter().filter(|(_, binding)| binding.journal == place) {
                 let Some(end) = end_in(*extent, size_bytes) else { continue };
-                if journal.core.live(seat.file).any(|(offset, length)| offset + length > end) {
-                    journal.trim(seat.file, end, &mut actions);
+                if journal.core.live(binding.file).any(|(offset, length)| offset + length > end) {
+                    journal.trim(binding.file, end, &mut actions);
                 }
             }
             self.carry_out_journal(index, place, actions);
@@ -174,7 +181,7 @@ impl Reactor {
     pub(super) fn file_failed(&mut self, index: VolumeIndex, place: usize, file: FileId) {
         let volume = &mut self.volumes[index];
         let (extent, slot) = replica_of(volume.journals.at(place).files[&file].key);
-        volume.spend(extent, slot);
+        volume.invalidate(extent, slot);
     }
 
     /// Gives up the journal of a volume on a drive, and with it all copies behind it, because nobody would find there what
@@ -194,10 +201,10 @@ impl Reactor {
         let journal = volume.journals.at_mut(place);
         journal.has_failed = true;
         tracing::error!(volume = %volume.id, drive = %journal.drive, "a write journal has failed");
-        let behind = volume.journals.seats.iter().filter(|(_, seat)| seat.journal == place);
+        let behind = volume.journals.bindings.iter().filter(|(_, binding)| binding.journal == place);
         let behind: Vec<(u32, usize)> = behind.map(|(replica, _)| *replica).collect();
         volume.publish_journal(place);
-        behind.into_iter().for_each(|(extent, slot)| volume.spend(extent, slot));
+        behind.into_iter().for_each(|(extent, slot)| volume.invalidate(extent, slot));
     }
 
     /// What was put off until a file is open is not done any more.
@@ -209,14 +216,16 @@ impl Reactor {
     }
 
     /// The file of a copy is open, for its journal too.
-    pub(in crate::dataplane) fn seat_opened(
+    pub(in crate::dataplane) fn binding_opened(
         &mut self,
         index: VolumeIndex,
         (extent, slot): (u32, usize),
         file: &Descriptor,
     ) {
         let volume = &mut self.volumes[index];
-        let Some(Seat { journal: place, file: name }) = volume.journals.seat(extent, slot) else { return };
+        let Some(Binding { journal: place, file: name }) = volume.journals.binding(extent, slot) else {
+            return;
+        };
         let home = volume.home_of(slot, extent);
         let slow = volume.journals.at_mut(place).files.get_mut(&name);
         let slow = slow.expect("a journal knows the files of those behind it");
@@ -228,27 +237,27 @@ impl Reactor {
 
 impl ServedVolume {
     /// True if a copy could be put behind the journal on a drive, or behind none.
-    pub fn can_sit(&self, (extent, slot): (u32, usize), drive: Option<DriveId>) -> bool {
+    pub fn can_attach(&self, (extent, slot): (u32, usize), drive: Option<DriveId>) -> bool {
         if self.journals.is_forgetting(extent, slot) {
             return false;
         }
-        let Some(drive) = drive else { return self.journals.seat(extent, slot).is_none() };
+        let Some(drive) = drive else { return self.journals.binding(extent, slot).is_none() };
         let Some(place) = self.journals.on(drive) else { return false };
         let journal = self.journals.at(place);
-        let is_other = self.journals.seat(extent, slot).is_some_and(|seat| seat.journal != place);
+        let is_other = self.journals.binding(extent, slot).is_some_and(|binding| binding.journal != place);
         !is_other
             && !journal.is_stopped
             && !journal.has_failed
-            && !self.statistics.journals.is_spent(extent, slot)
+            && !self.statistics.journals.is_invalidated(extent, slot)
     }
 
     /// Puts a copy behind the journal on a drive, if that can be.
-    pub fn sit(&mut self, replica: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
+    pub fn attach(&mut self, replica: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
         let place = self.journals.on(drive).expect("it was looked whether it can be");
-        self.sit_down(place, replica, file.map(Descriptor::file));
+        self.attach_at(place, replica, file.map(Descriptor::file));
     }
 
-    fn sit_down(&mut self, place: usize, replica: (u32, usize), descriptor: Option<Descriptor>) {
+    fn attach_at(&mut self, place: usize, replica: (u32, usize), descriptor: Option<Descriptor>) {
         let home = self.home_of(replica.1, replica.0);
         let journal = self.journals.at_mut(place);
         let file = journal.core.open(key_of(replica));
@@ -257,17 +266,17 @@ impl ServedVolume {
         let slow = journal.files.entry(file).or_insert(new);
         slow.home = home;
         slow.descriptor = descriptor.or(slow.descriptor.take());
-        self.journals.seats.insert(replica, Seat { journal: place, file });
+        self.journals.bindings.insert(replica, Binding { journal: place, file });
     }
 
     /// Forgets what a journal holds of copies that are neither behind it nor may be.
     fn forget_others(&mut self, place: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
-        let VolumeJournals { all, seats, .. } = &mut self.journals;
+        let VolumeJournals { all, bindings, .. } = &mut self.journals;
         let journal = all[place].as_mut().expect("it was just added");
         let mut actions = Vec::new();
         let known: Vec<(FileKey, FileId)> = journal.core.files().collect();
         for (key, file) in known {
-            let is_seated = seats.get(&replica_of(key)) == Some(&Seat { journal: place, file });
+            let is_seated = bindings.get(&replica_of(key)) == Some(&Binding { journal: place, file });
             journal.files.entry(file).or_insert_with(|| SlowFile::new(key, None, None));
             if !is_seated && !keeps.contains(&replica_of(key)) {
                 journal.forget(file, &mut actions);
@@ -277,8 +286,8 @@ impl ServedVolume {
     }
 
     /// What was acknowledged of a copy is lost with its journal: it is out of service, and never taken back.
-    pub fn spend(&mut self, extent: u32, slot: usize) {
-        self.statistics.journals.spend(extent, slot);
+    pub fn invalidate(&mut self, extent: u32, slot: usize) {
+        self.statistics.journals.invalidate(extent, slot);
         if self.mirror.is_there(extent, slot) {
             self.mirror.fail_replica(extent, slot, &mut self.effects);
         }
@@ -298,14 +307,14 @@ impl ServedVolume {
 
     /// Why a copy behind a journal failed, if that did.
     pub fn journal_fault(&self, extent: u32, slot: usize) -> Option<String> {
-        self.statistics.journals.is_spent(extent, slot).then(|| FAILED.to_owned())
+        self.statistics.journals.is_invalidated(extent, slot).then(|| FAILED.to_owned())
     }
 
     /// Notes of which pieces of a copy's file its journal has data, before it is looked what the file itself has: what is
     /// brought there meanwhile is in either.
     pub fn note_journaled_pieces(&mut self, slot: usize, extent: u32) {
-        if let Some(seat) = self.journals.seat(extent, slot) {
-            let pieces = self.journals.pieces(seat);
+        if let Some(binding) = self.journals.binding(extent, slot) {
+            let pieces = self.journals.pieces(binding);
             self.journals.opening.insert((extent, slot), pieces);
         }
     }
@@ -313,15 +322,15 @@ impl ServedVolume {
     /// Adds what a copy's journal has to what its file has.
     pub fn add_journaled_pieces(&mut self, slot: usize, extent: u32, map: &mut AllocationMap) {
         let before = self.journals.opening.remove(&(extent, slot)).unwrap_or_default();
-        let now = self.journals.seat(extent, slot).map(|seat| self.journals.pieces(seat));
+        let now = self.journals.binding(extent, slot).map(|binding| self.journals.pieces(binding));
         before.into_iter().chain(now.unwrap_or_default()).for_each(|piece| map.set(piece));
     }
 }
 
 impl VolumeJournals {
     /// Pieces of a file of which a journal has data.
-    fn pieces(&self, seat: Seat) -> Vec<u32> {
-        let live = self.at(seat.journal).core.live(seat.file);
+    fn pieces(&self, binding: Binding) -> Vec<u32> {
+        let live = self.at(binding.journal).core.live(binding.file);
         let piece = |byte: u32| byte / ALLOCATION_BYTES as u32;
         live.flat_map(|(offset, length)| piece(offset)..=piece(offset + length - 1)).collect()
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use weir_qos::{Cost, NodeId, Paths, Released, Tree, Verdict};
 use weir_types::{Scope, Terms, VolumeId};
 
-use super::commons::{Commons, Mail};
+use super::shared_state::{Message, SharedState};
 use super::{Admitted, Bound, PolicyLevel};
 use crate::dataplane::locked;
 use crate::dataplane::served_volume::Ticket;
@@ -29,9 +29,9 @@ struct State {
 }
 
 /// A tree of ceilings that reactors share.
-pub(in crate::dataplane) struct Domain {
+pub(in crate::dataplane) struct PolicyTree {
     state: Mutex<State>,
-    commons: Arc<Commons>,
+    shared_state: Arc<SharedState>,
 }
 
 /// What becomes of a request that arrives.
@@ -44,19 +44,19 @@ pub(in crate::dataplane) enum Arrival {
 }
 
 /// A reactor's use of a domain.
-pub(in crate::dataplane) struct DomainUse {
-    pub domain: Arc<Domain>,
+pub(in crate::dataplane) struct PolicyTreeUse {
+    pub policy_tree: Arc<PolicyTree>,
     /// Volumes of the reactor that stand in it.
     pub volumes: usize,
     /// When the reactor wakes up for it, as entered in its list.
     pub deadline_ns: Option<u64>,
 }
 
-impl Domain {
-    pub fn new(commons: Arc<Commons>, now_ns: u64) -> Domain {
+impl PolicyTree {
+    pub fn new(shared_state: Arc<SharedState>, now_ns: u64) -> PolicyTree {
         let state =
             State { tree: Tree::new(now_ns), paths: Paths::default(), levels: BTreeMap::new(), armed: None };
-        Domain { state: Mutex::new(state), commons }
+        PolicyTree { state: Mutex::new(state), shared_state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -70,7 +70,7 @@ impl Domain {
         let named: Vec<(Scope, Terms)> =
             path.iter().map(|level| (level.scope.clone(), level.terms)).collect();
         let node = paths.plant(tree, &named, now_ns, |scope| {
-            let saved = self.commons.saved_credits(scope, now_ns);
+            let saved = self.shared_state.saved_credits(scope, now_ns);
             let terms = path.iter().find(|level| level.scope == *scope).map(|level| level.terms);
             saved
                 .zip(terms)
@@ -91,7 +91,7 @@ impl Domain {
         let mut state = self.state();
         let State { tree, paths, levels, .. } = &mut *state;
         let credits = paths.credits(tree, now_ns);
-        self.commons.save_credits(credits, i64::try_from(now_ns).unwrap_or(i64::MAX));
+        self.shared_state.save_credits(credits, i64::try_from(now_ns).unwrap_or(i64::MAX));
         let nodes: Vec<_> = (1..=path.len()).map(|depth| paths.node(&path[..depth])).collect();
         paths.uproot(tree, path);
         for (depth, node) in nodes.into_iter().enumerate() {
@@ -113,7 +113,7 @@ impl Domain {
         waiting.into_iter().map(|(waiter, cost, arrived_ns)| (waiter.ticket, cost, arrived_ns)).collect()
     }
 
-    /// A request arrives. If it waits, the answer is as of [`Domain::arm`].
+    /// A request arrives. If it waits, the answer is as of [`PolicyTree::arm`].
     pub fn arrive(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost) -> Arrival {
         let (reactor, ticket) = who;
         let mut state = self.state();
@@ -154,7 +154,7 @@ impl Domain {
     }
 
     /// This reactor has woken up: takes out what may go now. What is its own is answered, the rest is posted; with
-    /// the answer of [`Domain::arm`].
+    /// the answer of [`PolicyTree::arm`].
     pub fn release(&self, now_ns: u64, reactor: usize) -> (Vec<Admitted>, Option<u64>) {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let mut state = self.state();
@@ -167,14 +167,14 @@ impl Domain {
                 continue;
             }
             // Posted while the tree is held: whoever forgets a connection's requests there finds all of them.
-            self.commons.post(to, Mail::Admitted(admitted));
+            self.shared_state.post(to, Message::Admitted(admitted));
             if !others.contains(&to) {
                 others.push(to);
             }
         }
         let wake_ns = state.arm(reactor);
         drop(state);
-        others.into_iter().for_each(|to| self.commons.wake(to));
+        others.into_iter().for_each(|to| self.shared_state.wake(to));
         (own, wake_ns)
     }
 
@@ -232,7 +232,7 @@ fn earned(credits: weir_qos::Credits, terms: &Terms, ago_ns: u64) -> weir_qos::C
 }
 
 /// The level that a volume's domain is named after: the topmost one with ceilings.
-pub(in crate::dataplane) fn domain_scope(path: &[PolicyLevel]) -> Option<Scope> {
+pub(in crate::dataplane) fn policy_tree_scope(path: &[PolicyLevel]) -> Option<Scope> {
     path.iter().find(|level| !level.terms.limits.is_unlimited()).map(|level| level.scope.clone())
 }
 

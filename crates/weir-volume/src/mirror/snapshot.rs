@@ -20,7 +20,7 @@ use crate::action::Request;
 
 /// A capture of all extents.
 #[derive(Debug)]
-pub(super) struct Capture {
+pub(super) struct Snapshot {
     extents: Vec<Owed>,
     /// Extents in which changes wait for it.
     urgent: VecDeque<u32>,
@@ -42,53 +42,53 @@ struct Owed {
 /// An extent has no copy that could be captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("extent {0} has no copy that has everything and can be reached")]
-pub struct NothingToCapture(pub u32);
+pub struct NothingToSnapshot(pub u32);
 
 impl Mirror {
-    /// From now on no change begins, until [`Mirror::release`] or [`Mirror::begin_capture`].
-    pub fn hold(&mut self) {
-        self.is_held = true;
+    /// From now on no change begins, until [`Mirror::release`] or [`Mirror::begin_snapshot`].
+    pub fn quiesce(&mut self) {
+        self.is_quiesced = true;
     }
 
     /// Lets changes begin again.
     pub fn release(&mut self, effects: &mut Vec<Effect>) {
-        self.is_held = false;
+        self.is_quiesced = false;
         (0..self.extents()).for_each(|extent| self.line_up_again(extent, effects));
     }
 
     /// True while something is being captured, or changes are held for it.
-    pub fn is_capturing(&self) -> bool {
-        self.is_held || self.capture.is_some()
+    pub fn has_snapshot_in_progress(&self) -> bool {
+        self.is_quiesced || self.snapshot.is_some()
     }
 
     /// Bytes that are left to capture.
-    pub fn bytes_to_capture(&self) -> u64 {
-        self.capture.as_ref().map_or(0, |capture| capture.regions_left * REGION_BYTES)
+    pub fn snapshot_bytes_left(&self) -> u64 {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.regions_left * REGION_BYTES)
     }
 
     /// Begins to capture what the volume holds now: everything that was acknowledged, and of what is under way some.
-    /// It goes on by [`Effect::Capture`] and ends with [`Effect::Captured`]. One capture runs at a time.
+    /// It goes on by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One capture runs at a time.
     ///
     /// # Errors
     /// If an extent has no copy that could be captured. Nothing was begun then; changes are held no more in either case.
-    pub fn begin_capture(&mut self, effects: &mut Vec<Effect>) -> Result<(), NothingToCapture> {
-        assert!(self.capture.is_none(), "one capture runs at a time");
-        let owed: Result<Vec<Owed>, NothingToCapture> =
+    pub fn begin_snapshot(&mut self, effects: &mut Vec<Effect>) -> Result<(), NothingToSnapshot> {
+        assert!(self.snapshot.is_none(), "one capture runs at a time");
+        let owed: Result<Vec<Owed>, NothingToSnapshot> =
             (0..self.extents()).map(|extent| self.owed_of(extent)).collect();
         let begun = owed.map(|extents| {
             let regions_left = extents.len() as u64 * u64::from(super::REGIONS);
             let (urgent, next, under_way) = (VecDeque::new(), 0, None);
-            self.capture = Some(Capture { extents, urgent, next, under_way, regions_left });
+            self.snapshot = Some(Snapshot { extents, urgent, next, under_way, regions_left });
         });
         self.release(effects);
-        self.go_on_capturing(effects);
+        self.go_on_with_snapshot(effects);
         begun
     }
 
-    fn owed_of(&self, index: u32) -> Result<Owed, NothingToCapture> {
+    fn owed_of(&self, index: u32) -> Result<Owed, NothingToSnapshot> {
         let slots = self.alike(index);
         if slots.is_empty() {
-            Err(NothingToCapture(index))
+            Err(NothingToSnapshot(index))
         } else {
             Ok(Owed { slots, regions: RegionSet::all() })
         }
@@ -102,81 +102,81 @@ impl Mirror {
 
     /// True if a change has to wait for a capture.
     pub(super) fn is_owed(&mut self, request: &Request) -> bool {
-        let Some(capture) = &mut self.capture else { return self.is_held };
-        let owed = &capture.extents[request.extent as usize].regions;
+        let Some(snapshot) = &mut self.snapshot else { return self.is_quiesced };
+        let owed = &snapshot.extents[request.extent as usize].regions;
         let is_owed = regions_of(request.offset, request.length).any(|region| owed.contains(region));
-        if is_owed && !capture.urgent.contains(&request.extent) {
-            capture.urgent.push_back(request.extent);
+        if is_owed && !snapshot.urgent.contains(&request.extent) {
+            snapshot.urgent.push_back(request.extent);
         }
-        self.is_held || is_owed
+        self.is_quiesced || is_owed
     }
 
     /// Has the executor capture what comes next, if it is at nothing.
-    pub(super) fn go_on_capturing(&mut self, effects: &mut Vec<Effect>) {
-        if self.capture.as_ref().is_none_or(|capture| capture.under_way.is_some()) {
+    pub(super) fn go_on_with_snapshot(&mut self, effects: &mut Vec<Effect>) {
+        if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.under_way.is_some()) {
             return;
         }
         let Some((extent, regions)) = self.next_urgent().or_else(|| self.next_at_leisure()) else {
-            return self.end_capture_if_done(effects);
+            return self.end_snapshot_if_done(effects);
         };
         let alike = self.alike(extent);
-        let capture = self.capture.as_mut().expect("it was just looked at");
-        let owed = &mut capture.extents[extent as usize];
+        let snapshot = self.snapshot.as_mut().expect("it was just looked at");
+        let owed = &mut snapshot.extents[extent as usize];
         // A change that failed may have left some different.
         owed.slots = owed.slots.iter().filter(|slot| alike.contains(*slot)).collect();
         if owed.slots.is_empty() {
-            return self.abandon_capture(effects);
+            return self.abandon_snapshot(effects);
         }
         let (offset, length) =
             (regions.start * REGION_BYTES as u32, regions.len() as u32 * REGION_BYTES as u32);
-        effects.push(Effect::Capture { extent, slots: owed.slots, offset, length });
-        capture.under_way = Some((extent, regions));
+        effects.push(Effect::Snapshot { extent, slots: owed.slots, offset, length });
+        snapshot.under_way = Some((extent, regions));
     }
 
-    fn end_capture_if_done(&mut self, effects: &mut Vec<Effect>) {
-        if let Some(capture) = self.capture.take_if(|capture| capture.regions_left == 0) {
-            let replicas = capture.extents.iter().map(|owed| owed.slots).collect();
-            effects.push(Effect::Captured { replicas: Some(replicas) });
+    fn end_snapshot_if_done(&mut self, effects: &mut Vec<Effect>) {
+        if let Some(snapshot) = self.snapshot.take_if(|snapshot| snapshot.regions_left == 0) {
+            let replicas = snapshot.extents.iter().map(|owed| owed.slots).collect();
+            effects.push(Effect::SnapshotEnded { replicas: Some(replicas) });
         }
     }
 
     /// What a change waits for.
     fn next_urgent(&mut self) -> Option<(u32, Range<u32>)> {
-        let capture = self.capture.as_mut()?;
+        let snapshot = self.snapshot.as_mut()?;
         let waits = |extent: &u32| !self.extents[*extent as usize].waiting.is_empty();
-        capture.urgent.retain(waits);
+        snapshot.urgent.retain(waits);
         // In turn, so that no extent's changes wait for all of another's.
-        let turns = capture.urgent.len();
+        let turns = snapshot.urgent.len();
         (0..turns).find_map(|_| {
-            let extent = self.capture.as_mut()?.urgent.pop_front()?;
-            self.capture.as_mut()?.urgent.push_back(extent);
+            let extent = self.snapshot.as_mut()?.urgent.pop_front()?;
+            self.snapshot.as_mut()?.urgent.push_back(extent);
             Some((extent, self.waited_for(extent)?))
         })
     }
 
     /// Regions of an extent, from those on that the first change waits for which can be helped.
     fn waited_for(&self, extent: u32) -> Option<Range<u32>> {
-        let (owed, busy) = (&self.capture.as_ref()?.extents[extent as usize].regions, self.changing(extent));
-        let can_be_captured = |region: u32| owed.contains(region) && !busy.contains(region);
+        let (owed, busy) = (&self.snapshot.as_ref()?.extents[extent as usize].regions, self.changing(extent));
+        let can_be_in_snapshot = |region: u32| owed.contains(region) && !busy.contains(region);
         let mut waiting = self.extents[extent as usize].waiting.iter();
         let first = waiting.find_map(|id| {
             let request = self.operations[id.0 as usize]?.request;
-            regions_of(request.offset, request.length).find(|region| can_be_captured(*region))
+            regions_of(request.offset, request.length).find(|region| can_be_in_snapshot(*region))
         });
         // What lies behind it comes along as far as that is quick: others will wait for it.
-        run_in(first?..super::REGIONS, can_be_captured)
+        run_in(first?..super::REGIONS, can_be_in_snapshot)
     }
 
     /// As much as there is in one run of the first extent that can be captured now.
     fn next_at_leisure(&mut self) -> Option<(u32, Range<u32>)> {
-        let capture = self.capture.as_mut()?;
+        let snapshot = self.snapshot.as_mut()?;
         let is_done =
-            |extent: u32| capture.extents.get(extent as usize).is_some_and(|o| o.regions.is_empty());
-        let next = (capture.next..).find(|extent| !is_done(*extent))?;
-        capture.next = next;
-        let capture = self.capture.as_ref()?;
+            |extent: u32| snapshot.extents.get(extent as usize).is_some_and(|o| o.regions.is_empty());
+        let next = (snapshot.next..).find(|extent| !is_done(*extent))?;
+        snapshot.next = next;
+        let snapshot = self.snapshot.as_ref()?;
         (next..self.extents()).find_map(|extent| {
-            let (owed, busy) = (&capture.extents[extent as usize].regions, self.changing(extent));
+            let (owed, busy) = (&snapshot.extents[extent as usize].regions, self.changing(extent));
             let first = owed.iter().next()?;
             let is_free = |region: u32| owed.contains(region) && !busy.contains(region);
             Some((extent, run_in(first..super::REGIONS, is_free)?))
@@ -191,27 +191,27 @@ impl Mirror {
         changes.flat_map(|change| regions_of(change.request.offset, change.request.length)).collect()
     }
 
-    /// The executor has captured a part of what [`Effect::Capture`] asked for: whole regions from its offset up to this
+    /// The executor has captured a part of what [`Effect::Snapshot`] asked for: whole regions from its offset up to this
     /// one in the extent, and of some copies nothing.
-    pub fn captured(&mut self, end: u32, failed: Slots, effects: &mut Vec<Effect>) {
-        let Some(capture) = &mut self.capture else { return };
-        let (extent, regions) = capture.under_way.take().expect("only what was asked for is captured");
-        let owed = &mut capture.extents[extent as usize];
+    pub fn snapshot_step_done(&mut self, end: u32, failed: Slots, effects: &mut Vec<Effect>) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        let (extent, regions) = snapshot.under_way.take().expect("only what was asked for is captured");
+        let owed = &mut snapshot.extents[extent as usize];
         failed.iter().for_each(|slot| owed.slots.remove(slot));
         if owed.slots.is_empty() {
-            return self.abandon_capture(effects);
+            return self.abandon_snapshot(effects);
         }
         let end = (end / REGION_BYTES as u32).clamp(regions.start, regions.end);
         owed.regions.remove_all(regions.start..end);
-        capture.regions_left -= u64::from(end - regions.start);
+        snapshot.regions_left -= u64::from(end - regions.start);
         self.line_up_again(extent, effects);
-        self.go_on_capturing(effects);
+        self.go_on_with_snapshot(effects);
     }
 
     /// Gives a capture up, if there is one: nothing waits for it any more.
-    pub fn abandon_capture(&mut self, effects: &mut Vec<Effect>) {
-        if self.capture.take().is_some() {
-            effects.push(Effect::Captured { replicas: None });
+    pub fn abandon_snapshot(&mut self, effects: &mut Vec<Effect>) {
+        if self.snapshot.take().is_some() {
+            effects.push(Effect::SnapshotEnded { replicas: None });
         }
         self.release(effects);
     }

@@ -45,20 +45,20 @@ impl Proposal {
 
 /// What policies, volumes and pools are, or would be.
 #[derive(Clone, Copy)]
-pub struct Outlook<'a> {
+pub struct ProjectedState<'a> {
     model: &'a Model,
     proposal: Option<&'a Proposal>,
 }
 
-impl<'a> Outlook<'a> {
+impl<'a> ProjectedState<'a> {
     /// As everything is.
-    pub fn now(model: &'a Model) -> Outlook<'a> {
-        Outlook { model, proposal: None }
+    pub fn now(model: &'a Model) -> ProjectedState<'a> {
+        ProjectedState { model, proposal: None }
     }
 
     /// As everything would be.
-    pub fn after(model: &'a Model, proposal: &'a Proposal) -> Outlook<'a> {
-        Outlook { model, proposal: Some(proposal) }
+    pub fn after(model: &'a Model, proposal: &'a Proposal) -> ProjectedState<'a> {
+        ProjectedState { model, proposal: Some(proposal) }
     }
 
     /// The policy group of an identity, built-in or not.
@@ -75,7 +75,7 @@ impl<'a> Outlook<'a> {
         proposed.or_else(|| Some(&self.model.tenants.get(name)?.record))?.policy_group
     }
 
-    /// True if any level of a volume can have a floor. Answered without what [`Outlook::levels`] needs to tell of
+    /// True if any level of a volume can have a floor. Answered without what [`ProjectedState::levels`] needs to tell of
     /// them: most volumes have none, and all of a pool are asked about at every change.
     pub fn may_claim(self, volume: &VolumeRecord) -> bool {
         let above = |id: &PolicyGroupId| self.group(*id)?.parent;

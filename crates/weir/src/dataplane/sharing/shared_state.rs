@@ -14,7 +14,7 @@ use crate::dataplane::space::SpaceCount;
 use crate::dataplane::token::ConnectionIndex;
 
 /// Something that another reactor found may go.
-pub(in crate::dataplane) enum Mail {
+pub(in crate::dataplane) enum Message {
     Admitted(Admitted),
     Granted(MediaGrant),
 }
@@ -22,8 +22,8 @@ pub(in crate::dataplane) enum Mail {
 /// What is left for one reactor. Bounded by the requests that its connections have open.
 #[derive(Default)]
 struct Mailbox {
-    mail: Mutex<Vec<Mail>>,
-    has_mail: AtomicBool,
+    messages: Mutex<Vec<Message>>,
+    has_messages: AtomicBool,
     waker: OnceLock<Waker>,
 }
 
@@ -43,17 +43,17 @@ impl Saved {
 }
 
 /// What all reactors see.
-pub(in crate::dataplane) struct Commons {
+pub(in crate::dataplane) struct SharedState {
     mailboxes: Vec<Mailbox>,
     saved: Mutex<BTreeMap<Scope, Saved>>,
     /// The space that they take on the filesystem of the state folder.
     pub space: Arc<SpaceCount>,
 }
 
-impl Commons {
-    pub fn new(reactors: usize) -> Commons {
+impl SharedState {
+    pub fn new(reactors: usize) -> SharedState {
         let mailboxes = (0..reactors).map(|_| Mailbox::default()).collect();
-        Commons { mailboxes, saved: Mutex::default(), space: Arc::default() }
+        SharedState { mailboxes, saved: Mutex::default(), space: Arc::default() }
     }
 
     /// Says how a reactor is woken; once, before it has volumes.
@@ -62,11 +62,11 @@ impl Commons {
         assert!(is_first, "a reactor is introduced once");
     }
 
-    /// Leaves something for another reactor, which is woken by [`Commons::wake`].
-    pub fn post(&self, reactor: usize, mail: Mail) {
+    /// Leaves something for another reactor, which is woken by [`SharedState::wake`].
+    pub fn post(&self, reactor: usize, messages: Message) {
         let mailbox = &self.mailboxes[reactor];
-        locked(&mailbox.mail).push(mail);
-        mailbox.has_mail.store(true, Ordering::Release);
+        locked(&mailbox.messages).push(messages);
+        mailbox.has_messages.store(true, Ordering::Release);
     }
 
     /// Wakes a reactor for which something was left.
@@ -78,18 +78,19 @@ impl Commons {
 
     /// Takes away what was left for the requests of a connection that ends.
     pub fn forget(&self, reactor: usize, connection: ConnectionIndex) {
-        let is_others =
-            |mail: &Mail| !matches!(mail, Mail::Admitted(admitted) if admitted.ticket.0 == connection);
-        locked(&self.mailboxes[reactor].mail).retain(is_others);
+        let is_others = |messages: &Message| !matches!(messages, Message::Admitted(admitted) if admitted.ticket.0 == connection);
+        locked(&self.mailboxes[reactor].messages).retain(is_others);
     }
 
     /// Takes what was left for a reactor.
-    pub fn collect(&self, reactor: usize) -> Vec<Mail> {
+    pub fn collect(&self, reactor: usize) -> Vec<Message> {
         let mailbox = &self.mailboxes[reactor];
-        if !mailbox.has_mail.load(Ordering::Acquire) || !mailbox.has_mail.swap(false, Ordering::AcqRel) {
+        if !mailbox.has_messages.load(Ordering::Acquire)
+            || !mailbox.has_messages.swap(false, Ordering::AcqRel)
+        {
             return Vec::new();
         }
-        std::mem::take(&mut *locked(&mailbox.mail))
+        std::mem::take(&mut *locked(&mailbox.messages))
     }
 
     /// Keeps the credits of levels whose tree may go.

@@ -10,21 +10,21 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use weir_types::VolumeId;
-use weir_types::bounds::CLEANUP_STEP_BYTES;
+use weir_types::bounds::RECLAIM_STEP_BYTES;
 
 use super::{
-    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, extent_file_name, journal, remove_tree,
-    replica_metadata, sums, sync_folder,
+    Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, checksums, extent_file_name, journal,
+    remove_tree, replica_metadata, sync_folder,
 };
 
 /// Permissions of folders: what lies there is nobody else's business.
 const FOLDER_MODE: u32 = 0o700;
 /// By how much a file is shortened at a time, in bytes: what lies there, data and holes, is not known before.
-const WINDOW_BYTES: u64 = CLEANUP_STEP_BYTES / 4;
+const WINDOW_BYTES: u64 = RECLAIM_STEP_BYTES / 4;
 
 /// A folder whose content is to go.
 #[derive(Clone, Debug)]
-pub struct Condemned {
+pub struct PendingDeletion {
     store: Store,
     id: VolumeId,
     /// True if it is that of a deleted volume, which may still have to be moved.
@@ -56,13 +56,13 @@ pub struct Given {
 impl Store {
     /// Puts the folder of a deleted volume, whole or half made, among what is to go, durably. Doing so twice changes
     /// nothing.
-    pub fn condemn(&self, volume: VolumeId) -> Result<(), StoreError> {
-        self.move_to_condemned(volume, &self.folder(volume))?;
-        self.move_to_condemned(volume, &self.folder_with(volume, NEW_SUFFIX))?;
+    pub fn begin_deletion(&self, volume: VolumeId) -> Result<(), StoreError> {
+        self.move_to_pending_deletion(volume, &self.folder(volume))?;
+        self.move_to_pending_deletion(volume, &self.folder_with(volume, NEW_SUFFIX))?;
         sync_folder(&self.volumes())
     }
 
-    fn move_to_condemned(&self, id: VolumeId, folder: &Path) -> Result<(), StoreError> {
+    fn move_to_pending_deletion(&self, id: VolumeId, folder: &Path) -> Result<(), StoreError> {
         match fs::rename(folder, self.folder_with(id, DELETED_SUFFIX)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result.context("rename", folder),
@@ -71,7 +71,7 @@ impl Store {
 
     /// Puts what a volume has here among what is to go, durably, under an identity of its own, because the volume lives
     /// on elsewhere. `None` if it has nothing here.
-    pub fn cast_off(&self, volume: VolumeId) -> Result<Option<VolumeId>, StoreError> {
+    pub fn delete_extents(&self, volume: VolumeId) -> Result<Option<VolumeId>, StoreError> {
         let id = VolumeId(uuid::Uuid::new_v4());
         let folder = self.folder(volume);
         match fs::rename(&folder, self.folder_with(id, DELETED_SUFFIX)) {
@@ -84,34 +84,42 @@ impl Store {
     }
 
     /// What is to go of a volume that is deleted, whether it was condemned yet or not.
-    pub fn deleted(&self, volume: VolumeId) -> Condemned {
-        Condemned { store: self.clone(), id: volume, is_volume: true }
+    pub fn deleted(&self, volume: VolumeId) -> PendingDeletion {
+        PendingDeletion { store: self.clone(), id: volume, is_volume: true }
     }
 
     /// What is to go under this identity and is no volume: it was cut off from one, or it is half made.
-    pub fn leftover(&self, id: VolumeId) -> Condemned {
-        Condemned { store: self.clone(), id, is_volume: false }
+    pub fn leftover(&self, id: VolumeId) -> PendingDeletion {
+        PendingDeletion { store: self.clone(), id, is_volume: false }
     }
 
     /// Puts the extent files of a volume with an index of `count` and above, and what lies beside them, among what is to
     /// go, durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
-    pub(super) fn cut_off(&self, volume: VolumeId, count: u64) -> Result<Option<VolumeId>, StoreError> {
+    pub(super) fn delete_extents_from(
+        &self,
+        volume: VolumeId,
+        count: u64,
+    ) -> Result<Option<VolumeId>, StoreError> {
         let surplus = surplus(&self.extents(volume), count)?;
-        self.condemn_files(volume, &surplus)
+        self.begin_deletion_of_files(volume, &surplus)
     }
 
     /// Takes single extents with what lies beside them out of a volume: what occupies little is removed at once, the rest is
-    /// put among what is to go as by [`Store::cut_off`]. Extents that are not there are none to take.
-    pub fn cut_out(&self, volume: VolumeId, indices: &[u32]) -> Result<Option<VolumeId>, StoreError> {
+    /// put among what is to go as by [`Store::delete_extents_from`]. Extents that are not there are none to take.
+    pub fn delete_extents_at(
+        &self,
+        volume: VolumeId,
+        indices: &[u32],
+    ) -> Result<Option<VolumeId>, StoreError> {
         let extents = self.extents(volume);
         let mut large = Vec::new();
         for index in indices.iter().copied().map(u64::from) {
             let path = extents.join(extent_file_name(index));
             let occupied = fs::symlink_metadata(&path).map_or(0, |metadata| occupied_bytes(&metadata));
             super::remove_if_there(&replica_metadata::metadata_path(&extents, index))?;
-            super::remove_if_there(&sums::sums_path(&extents, index))?;
+            super::remove_if_there(&checksums::checksum_path(&extents, index))?;
             super::remove_if_there(&journal::marker_path(&extents, index))?;
-            match occupied > CLEANUP_STEP_BYTES {
+            match occupied > RECLAIM_STEP_BYTES {
                 true => large.push(path),
                 false => super::remove_if_there(&path)?,
             }
@@ -119,7 +127,7 @@ impl Store {
         if large.is_empty() && !indices.is_empty() && extents.exists() {
             sync_folder(&extents)?;
         }
-        self.condemn_files(volume, &large)
+        self.begin_deletion_of_files(volume, &large)
     }
 
     /// The extents that a volume has here beside its own.
@@ -136,7 +144,11 @@ impl Store {
     }
 
     /// Puts files of a volume among what is to go, durably; answers under which identity, if there are any.
-    fn condemn_files(&self, volume: VolumeId, surplus: &[PathBuf]) -> Result<Option<VolumeId>, StoreError> {
+    fn begin_deletion_of_files(
+        &self,
+        volume: VolumeId,
+        surplus: &[PathBuf],
+    ) -> Result<Option<VolumeId>, StoreError> {
         if surplus.is_empty() {
             return Ok(None);
         }
@@ -184,14 +196,16 @@ fn index_beside(entry: &fs::DirEntry) -> Option<u64> {
 /// The name of the extent's file beside which a file of this name lies.
 fn extent_beside(file_name: &str) -> Option<&str> {
     let of_metadata = replica_metadata::extent_name_of(file_name);
-    of_metadata.or_else(|| sums::extent_name_of(file_name)).or_else(|| journal::extent_name_of(file_name))
+    of_metadata
+        .or_else(|| checksums::extent_name_of(file_name))
+        .or_else(|| journal::extent_name_of(file_name))
 }
 
 fn occupied_bytes(metadata: &fs::Metadata) -> u64 {
     metadata.blocks() * 512
 }
 
-impl Condemned {
+impl PendingDeletion {
     fn folder(&self) -> PathBuf {
         self.store.folder_with(self.id, DELETED_SUFFIX)
     }
@@ -199,9 +213,9 @@ impl Condemned {
     /// Looks at what there is to give back, after making sure that it is among what is to go.
     pub fn survey(&self) -> Result<Survey, StoreError> {
         match self.is_volume {
-            true => self.store.condemn(self.id)?,
+            true => self.store.begin_deletion(self.id)?,
             false => {
-                self.store.move_to_condemned(self.id, &self.store.folder_with(self.id, NEW_SUFFIX))?;
+                self.store.move_to_pending_deletion(self.id, &self.store.folder_with(self.id, NEW_SUFFIX))?;
             }
         }
         let extents = self.folder().join("extents");
@@ -216,14 +230,14 @@ impl Condemned {
             let bytes = entry.metadata().map_or(0, |metadata| occupied_bytes(&metadata));
             survey.first = if survey.end == 0 { index } else { survey.first.min(index) };
             survey.end = survey.end.max(index.saturating_add(1));
-            survey.operations += bytes.div_ceil(CLEANUP_STEP_BYTES).max(1);
+            survey.operations += bytes.div_ceil(RECLAIM_STEP_BYTES).max(1);
             survey.bytes += bytes;
         }
         Ok(survey)
     }
 
     /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone. Its account
-    /// stays for [`Condemned::conclude`]: it is small.
+    /// stays for [`PendingDeletion::conclude`]: it is small.
     pub fn give_back(&self, extent: u32) -> Result<Given, StoreError> {
         let path = self.folder().join("extents").join(extent_file_name(extent.into()));
         let bytes = match fs::symlink_metadata(&path) {
@@ -232,7 +246,7 @@ impl Condemned {
             }
             metadata => occupied_bytes(&metadata.context("examine", &path)?),
         };
-        if bytes > CLEANUP_STEP_BYTES
+        if bytes > RECLAIM_STEP_BYTES
             && let Some(freed) = shorten(&path, bytes)
         {
             return Ok(Given { bytes: freed, is_gone: false });
@@ -250,14 +264,14 @@ impl Condemned {
     }
 }
 
-/// Shortens a file until it has given back nearly [`CLEANUP_STEP_BYTES`], and never more; how many, in bytes. `None` if
+/// Shortens a file until it has given back nearly [`RECLAIM_STEP_BYTES`], and never more; how many, in bytes. `None` if
 /// the filesystem does not give them back by this.
 fn shorten(path: &Path, occupied: u64) -> Option<u64> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let file = OpenOptions::new().write(true).custom_flags(no_follow).open(path).ok()?;
     let mut length = file.metadata().ok()?.len();
     let mut freed = 0;
-    while length > 0 && freed + WINDOW_BYTES <= CLEANUP_STEP_BYTES {
+    while length > 0 && freed + WINDOW_BYTES <= RECLAIM_STEP_BYTES {
         length = length.saturating_sub(WINDOW_BYTES);
         file.set_len(length).ok()?;
         freed = occupied.saturating_sub(occupied_bytes(&file.metadata().ok()?));

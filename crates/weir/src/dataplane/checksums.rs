@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_types::DriveId;
 use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Keep, Kept, ReplicaState, Seals, Slots};
+use weir_volume::mirror::{ChecksumHeader, ChecksumResult, ChecksumWork, ReplicaState, Slots};
 
 use super::Alarm;
 use super::helper::{Job, patiently};
@@ -19,17 +19,17 @@ use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::store::sums::{self, sums_file_name};
+use crate::store::checksums::{self, checksum_file_name};
 
 /// What is done with the file beside one copy.
 enum Work {
     Load { section: u32 },
-    Store { section: u32, sums: Arc<Vec<u32>> },
-    Seal(Seals),
+    Store { section: u32, block_checksums: Arc<Vec<u32>> },
+    WriteHeaders(ChecksumHeader),
 }
 
 /// Work with the file beside one copy.
-pub(super) struct SumsJob {
+pub(super) struct ChecksumJob {
     /// The drive that it is on.
     pub drive: DriveId,
     keep: u64,
@@ -42,7 +42,7 @@ pub(super) struct SumsJob {
 }
 
 /// What came of it.
-pub(super) struct SumsAnswer {
+pub(super) struct ChecksumAnswer {
     keep: u64,
     replica: ReplicaIndex,
     number: AskNumber,
@@ -58,36 +58,38 @@ enum Outcome {
     Failed(String),
 }
 
-impl SumsJob {
+impl ChecksumJob {
     /// Does it.
-    pub fn perform(self) -> SumsAnswer {
-        let SumsJob { keep, replica, number, due_ns, .. } = self;
+    pub fn perform(self) -> ChecksumAnswer {
+        let ChecksumJob { keep, replica, number, due_ns, .. } = self;
         let path = &self.path;
         let describe = |error: std::io::Error| format!("checksums {}: {error}", path.display());
         let outcome = match self.work {
-            Work::Load { section } => match sums::read_section(path, section) {
-                Ok(sums) => Outcome::Loaded(sums),
+            Work::Load { section } => match checksums::read_section(path, section) {
+                Ok(block_checksums) => Outcome::Loaded(block_checksums),
                 Err(error) => {
                     tracing::warn!("{}", describe(error));
                     Outcome::Loaded(None)
                 }
             },
-            Work::Store { section, sums } => match sums::write_section(path, section, &sums) {
-                Ok(()) => Outcome::Done,
-                Err(error) => Outcome::Failed(describe(error)),
-            },
-            Work::Seal(seals) => {
-                let written = patiently(|| sums::write_seals(path, &seals));
-                written.map_or_else(|error| drop_sums(path, describe(error)), |()| Outcome::Done)
+            Work::Store { section, block_checksums } => {
+                match checksums::write_section(path, section, &block_checksums) {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Failed(describe(error)),
+                }
+            }
+            Work::WriteHeaders(headers) => {
+                let written = patiently(|| checksums::write_header(path, &headers));
+                written.map_or_else(|error| drop_checksums(path, describe(error)), |()| Outcome::Done)
             }
         };
-        SumsAnswer { keep, replica, number, due_ns, outcome }
+        ChecksumAnswer { keep, replica, number, due_ns, outcome }
     }
 }
 
 /// What can neither be kept nor taken back must not be believed later.
-fn drop_sums(path: &std::path::Path, why: String) -> Outcome {
-    match sums::remove(path) {
+fn drop_checksums(path: &std::path::Path, why: String) -> Outcome {
+    match checksums::remove(path) {
         Ok(()) => Outcome::Dropped(why),
         Err(error) => Outcome::Failed(format!("{why}; and cannot be removed: {error}")),
     }
@@ -98,7 +100,7 @@ fn drop_sums(path: &std::path::Path, why: String) -> Outcome {
 enum Phase {
     Load,
     Store,
-    Seal,
+    WriteHeaders,
 }
 
 /// Work with the files of one extent.
@@ -115,11 +117,13 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    fn kept(self) -> Kept {
+    fn kept(self) -> ChecksumResult {
         match self.phase {
-            Phase::Load => Kept::Loaded(self.loaded),
-            Phase::Store => Kept::Stored { failed: self.failed },
-            Phase::Seal => Kept::Sealed { failed: self.failed, dropped: self.dropped },
+            Phase::Load => ChecksumResult::Loaded(self.loaded),
+            Phase::Store => ChecksumResult::Stored { failed: self.failed },
+            Phase::WriteHeaders => {
+                ChecksumResult::HeadersWritten { failed: self.failed, dropped: self.dropped }
+            }
         }
     }
 }
@@ -130,7 +134,7 @@ pub(super) struct Keeping {
     under_way: BTreeMap<u64, UnderWay>,
     count: u64,
     /// Answers that emulated drives have not given yet, by when they do.
-    held: BTreeMap<(u64, u64), SumsAnswer>,
+    held: BTreeMap<(u64, u64), ChecksumAnswer>,
 }
 
 impl Keeping {
@@ -145,7 +149,7 @@ impl Keeping {
         let is_late = |work: &UnderWay| {
             let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
             let has_it = |slot: usize| mirror.replica_states(work.extent)[slot] == ReplicaState::InSync;
-            let can_go_on = || work.phase != Phase::Seal || work.done.iter().any(has_it);
+            let can_go_on = || work.phase != Phase::WriteHeaders || work.done.iter().any(has_it);
             work.volume == volume && is_late && can_go_on()
         };
         self.under_way.iter().filter(|(_, work)| is_late(work)).map(|(key, _)| *key).collect()
@@ -154,7 +158,7 @@ impl Keeping {
 
 impl Reactor {
     /// Has something done with the files of checksums of an extent.
-    pub(super) fn keep(&mut self, index: VolumeIndex, extent: u32, keep: Keep) {
+    pub(super) fn keep(&mut self, index: VolumeIndex, extent: u32, keep: ChecksumWork) {
         let (phase, work) = works(keep);
         self.keeping.count += 1;
         let key = self.keeping.count;
@@ -170,11 +174,11 @@ impl Reactor {
             let number = volume.next_number();
             waiting.insert(slot, number);
             let home = &volume.homes[home];
-            let path = home.directory.join(sums_file_name(extent.into()));
+            let path = home.directory.join(checksum_file_name(extent.into()));
             let replica = ReplicaIndex { volume: index, slot };
             let job =
-                SumsJob { drive: home.drive, keep: key, replica, number, path, work, due_ns: answer_ns };
-            self.helper.submit(Job::Sums(Box::new(job)));
+                ChecksumJob { drive: home.drive, keep: key, replica, number, path, work, due_ns: answer_ns };
+            self.helper.submit(Job::Checksums(Box::new(job)));
         }
         let under_way = UnderWay {
             volume: index,
@@ -191,18 +195,18 @@ impl Reactor {
     }
 
     /// A helper has done something with a file.
-    pub(super) fn sums_answered(&mut self, answer: SumsAnswer) {
+    pub(super) fn checksums_answered(&mut self, answer: ChecksumAnswer) {
         let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.replica.volume].is_ending();
         if answer.due_ns > self.now_ns && !is_ending {
             self.keeping.count += 1;
             self.keeping.held.insert((answer.due_ns, self.keeping.count), answer);
         } else {
-            self.take_sums_answer(answer);
+            self.take_checksum_answer(answer);
         }
     }
 
-    fn take_sums_answer(&mut self, answer: SumsAnswer) {
-        let SumsAnswer { keep, replica, number, outcome, .. } = answer;
+    fn take_checksum_answer(&mut self, answer: ChecksumAnswer) {
+        let ChecksumAnswer { keep, replica, number, outcome, .. } = answer;
         let work = self.keeping.under_way.get_mut(&keep);
         let Some(work) = work.filter(|work| work.waiting.get(&replica.slot) == Some(&number)) else {
             self.is_orphaned(replica, number);
@@ -211,13 +215,13 @@ impl Reactor {
         work.waiting.remove(&replica.slot);
         let (volume, phase) = (&mut self.volumes[replica.volume], work.phase);
         match outcome {
-            Outcome::Loaded(sums) => work.loaded[replica.slot] = sums,
+            Outcome::Loaded(block_checksums) => work.loaded[replica.slot] = block_checksums,
             Outcome::Done => work.done.insert(replica.slot),
             Outcome::Dropped(message) => {
                 tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
                 work.dropped.insert(replica.slot);
             }
-            Outcome::Failed(message) if phase == Phase::Seal => {
+            Outcome::Failed(message) if phase == Phase::WriteHeaders => {
                 volume.fault_message = Some(format!("cannot take back its checksums: {message}"));
                 work.failed.insert(replica.slot);
             }
@@ -239,28 +243,28 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.outstanding -= 1;
         volume.mirror.kept(extent, work.kept(), &mut volume.effects);
-        volume.publish_rest(extent);
-        if phase == Phase::Seal {
+        volume.publish_checksums(extent);
+        if phase == Phase::WriteHeaders {
             self.look_at_replicas_again(index, extent);
         }
         self.ask_for_pieces(index);
         self.carry_out(index);
-        if phase == Phase::Seal {
-            self.tell_of_seals(index, extent, is_written);
+        if phase == Phase::WriteHeaders {
+            self.tell_of_checksum_headers(index, extent, is_written);
         }
         self.settle_volume(index);
     }
 
     /// Raises that checksums can neither be written nor removed, if no copy failed for it; takes that back once they can.
-    fn tell_of_seals(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
+    fn tell_of_checksum_headers(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
         let volume = &mut self.volumes[index];
-        if is_written && volume.seal_alarms.remove(&extent) {
+        if is_written && volume.checksum_alarms.remove(&extent) {
             let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
             if !replica_states.contains(&ReplicaState::Stale) {
                 self.clear_alarms(id, extent);
             }
         } else if let (false, Some(message)) = (is_written, volume.fault_message.take()) {
-            volume.seal_alarms.insert(extent);
+            volume.checksum_alarms.insert(extent);
             let message = format!("takes no write where checksums count, its last replica in sync {message}");
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.raise_alarm(alarm);
@@ -272,7 +276,7 @@ impl Reactor {
         for key in self.keeping.stalled(index, before_ns, &self.volumes[index].mirror) {
             let work = self.keeping.under_way.get_mut(&key).expect("it was just found");
             let volume = &mut self.volumes[index];
-            if work.phase == Phase::Seal {
+            if work.phase == Phase::WriteHeaders {
                 volume.fault_message = Some(NO_ANSWER.to_owned());
             }
             for (slot, number) in std::mem::take(&mut work.waiting) {
@@ -293,55 +297,58 @@ impl Reactor {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(first) = self.keeping.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
             let answer = first.remove();
-            self.take_sums_answer(answer);
+            self.take_checksum_answer(answer);
         }
     }
 }
 
 /// What is to be done with the file beside each copy.
-fn works(keep: Keep) -> (Phase, Vec<(usize, Work)>) {
+fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
     match keep {
-        Keep::Load { section, slots } => {
+        ChecksumWork::Load { section, slots } => {
             (Phase::Load, slots.iter().map(|slot| (slot, Work::Load { section })).collect())
         }
-        Keep::Store { section, slots, sums } => {
-            let sums = Arc::new(sums);
-            let work = |slot| (slot, Work::Store { section, sums: Arc::clone(&sums) });
+        ChecksumWork::Store { section, slots, block_checksums } => {
+            let block_checksums = Arc::new(block_checksums);
+            let work = |slot| (slot, Work::Store { section, block_checksums: Arc::clone(&block_checksums) });
             (Phase::Store, slots.iter().map(work).collect())
         }
-        Keep::Seal(seals) => {
-            let seals = seals.into_iter().enumerate();
-            (Phase::Seal, seals.filter_map(|(slot, seals)| Some((slot, Work::Seal(seals?)))).collect())
+        ChecksumWork::WriteHeaders(headers) => {
+            let headers = headers.into_iter().enumerate();
+            (
+                Phase::WriteHeaders,
+                headers.filter_map(|(slot, headers)| Some((slot, Work::WriteHeaders(headers?)))).collect(),
+            )
         }
     }
 }
 
 impl ServedVolume {
     /// Takes over what was found beside copies.
-    pub fn take_seals(&mut self, seals: Vec<(u32, usize, Option<Seals>)>) {
-        for (extent, slot, seals) in seals {
-            self.mirror.set_seals(extent, slot, seals);
+    pub fn take_checksum_headers(&mut self, headers: Vec<(u32, usize, Option<ChecksumHeader>)>) {
+        for (extent, slot, headers) in headers {
+            self.mirror.set_checksum_header(extent, slot, headers);
         }
-        self.publish_rest_of_all();
+        self.publish_all_checksums();
     }
 
     /// Lets everybody see what is known of an extent at rest.
-    pub fn publish_rest(&self, extent: u32) {
-        let (damaged, sealed) = (self.mirror.damaged(extent), self.mirror.sealed_sections(extent));
-        self.statistics.rest.is(extent, damaged, sealed);
+    pub fn publish_checksums(&self, extent: u32) {
+        let (damaged, valid) = (self.mirror.damaged(extent), self.mirror.valid_sections(extent));
+        self.statistics.checksums.is(extent, damaged, valid);
     }
 
     /// Lets everybody see what is known of all extents at rest.
-    pub fn publish_rest_of_all(&self) {
-        self.statistics.rest.forget();
-        (0..self.mirror.extents()).for_each(|extent| self.publish_rest(extent));
+    pub fn publish_all_checksums(&self) {
+        self.statistics.checksums.forget();
+        (0..self.mirror.extents()).for_each(|extent| self.publish_checksums(extent));
     }
 
     /// The volume becomes smaller, and what it holds beyond its end is taken from its files.
-    pub fn unseal_tail(&mut self, size_bytes: u64) {
+    pub fn invalidate_checksum_tail(&mut self, size_bytes: u64) {
         let tail = size_bytes % EXTENT_BYTES;
         if size_bytes < self.size_bytes && tail > 0 {
-            self.mirror.unseal_from((size_bytes / EXTENT_BYTES) as u32, tail as u32);
+            self.mirror.invalidate_checksums_from((size_bytes / EXTENT_BYTES) as u32, tail as u32);
         }
     }
 }

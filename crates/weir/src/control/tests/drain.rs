@@ -62,11 +62,11 @@ fn hold_up(world: &World) {
 fn set_ceiling(world: &World, ceiling: Throughput) {
     let ceiling = Some(ceiling);
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
-    world.control.modify_background_policy(BackgroundKind::Resynchronisation, &change, None).unwrap();
+    world.control.modify_background_policy(BackgroundKind::Resync, &change, None).unwrap();
 }
 
 fn go_on(world: &World) {
-    world.control.reset_background_policy(BackgroundKind::Resynchronisation, None).unwrap();
+    world.control.reset_background_policy(BackgroundKind::Resync, None).unwrap();
 }
 
 /// What lies in an extent of a volume.
@@ -128,9 +128,9 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
     let before: usize = held().into_iter().sum();
     assert!(before > 0);
     let view = remove(&world, "one").unwrap().expect("it holds something");
-    let leaving = view.leaving.expect("it is being emptied");
-    assert_eq!((leaving.extents_left, leaving.journals_left, leaving.stuck), (before as u64, 0, None));
-    assert!(view.record.is_leaving);
+    let drain = view.drain.expect("it is being emptied");
+    assert_eq!((drain.extents_left, drain.journals_left, drain.blocked_reason), (before as u64, 0, None));
+    assert!(view.record.is_draining);
     assert!(remove(&world, "one").unwrap().is_some(), "asking again changes nothing");
     go_on_until(&world, || is_gone(&world, "one"));
     assert_eq!(std::fs::read_dir(state.join("one")).unwrap().count(), 0);
@@ -169,7 +169,7 @@ fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
     let refused = |text: &str, words: &str| {
         let (kind, message) = error(remove(&world, text));
         assert!(kind == ErrorKind::Refused && message.contains(words), "{kind:?} {message}");
-        assert_eq!(world.control.drive(&name(text)).unwrap().leaving, None);
+        assert_eq!(world.control.drive(&name(text)).unwrap().drain, None);
     };
     refused("default", "always exists and cannot be removed");
     refused(
@@ -250,7 +250,7 @@ fn a_removal_that_is_taken_back_leaves_what_is_there_and_goes_on_later() {
     let id = made.id;
     go_on_until(&world, || extents_on(&world, "vol1", drives[0]) < before);
     let kept = world.control.keep_drive(&name("one"), None).unwrap();
-    assert!(kept.leaving.is_none() && !kept.record.is_leaving);
+    assert!(kept.drain.is_none() && !kept.record.is_draining);
     assert!(world.control.keep_drive(&name("one"), None).is_ok(), "taking it back twice changes nothing");
     go_on(&world);
     go_on_until(&world, || world.control.moves_of(id).is_none());
@@ -284,7 +284,7 @@ fn the_next_daemon_goes_on_where_one_ended() {
         };
         go_on_until(&world, || is_between(&world, "single", 1) && is_between(&world, "double", 2));
         let view = world.control.drive(&name("one")).unwrap();
-        assert!(view.leaving.is_some_and(|leaving| leaving.extents_left > 0));
+        assert!(view.drain.is_some_and(|drain| drain.extents_left > 0));
         drop(world);
         world = World::start(&state);
     }
@@ -358,7 +358,7 @@ fn a_drive_that_a_shrink_emptied_can_be_removed() {
         false => ("two", "one"),
     };
     let view = remove(&world, emptied).unwrap().expect("the volume's folder is still there");
-    assert_eq!(view.leaving.map(|leaving| leaving.extents_left), Some(0));
+    assert_eq!(view.drain.map(|drain| drain.extents_left), Some(0));
     go_on_until(&world, || is_gone(&world, emptied));
     assert_eq!(std::fs::read_dir(state.join(emptied)).unwrap().count(), 0);
     assert!(world.control.drive(&name(holder)).is_ok());
@@ -424,11 +424,11 @@ fn removal_is_refused_at_once_if_a_write_journal_has_no_other_drive() {
     ] {
         assert!(message.contains(&words), "{words} in {message}");
     }
-    assert_eq!(world.control.drive(&name(&drive)).unwrap().leaving, None, "nothing has begun");
+    assert_eq!(world.control.drive(&name(&drive)).unwrap().drain, None, "nothing has begun");
     // The remedy that the message names helps.
     add(&world, &state, "s3", Class::Low);
     let view = remove(&world, &drive).unwrap().expect("a journal is there");
-    let left = view.leaving.expect("it is being emptied");
+    let left = view.drain.expect("it is being emptied");
     assert_eq!((left.extents_left, left.journals_left), (0, 1), "what is in the way is told");
     go_on_until(&world, || is_gone(&world, &drive));
     assert_whole(&world, "vol1", 3);
@@ -451,11 +451,11 @@ fn a_drain_that_becomes_blocked_by_a_write_journal_says_why_and_since_when() {
     });
     assert!(remove(&world, &drive).unwrap().is_some());
     assert!(remove(&world, spare.unwrap()).unwrap().is_none(), "it holds nothing");
-    let leaving = || world.control.drive(&name(&drive)).unwrap().leaving.expect("it is being emptied");
-    go_on_until(&world, || leaving().stuck.is_some());
-    let left = leaving();
+    let drain = || world.control.drive(&name(&drive)).unwrap().drain.expect("it is being emptied");
+    go_on_until(&world, || drain().blocked_reason.is_some());
+    let left = drain();
     assert!(
-        left.stuck.as_ref().unwrap().contains("volume 'vol1': no drive of class low is free"),
+        left.blocked_reason.as_ref().unwrap().contains("volume 'vol1': no drive of class low is free"),
         "{left:?}"
     );
     assert_eq!(left.journals_left, 1);

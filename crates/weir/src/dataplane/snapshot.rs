@@ -20,31 +20,31 @@ use super::reactor::Reactor;
 use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo, STALL_NS};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
-use crate::store::capture::Target;
 use crate::store::extent_file_name;
+use crate::store::snapshot::Target;
 
 /// How long changes are held for other volumes to be brought to the same instant, in nanoseconds: what clients may
 /// notice as a pause at most.
-const HOLD_NS: u64 = 50_000_000;
+const QUIESCE_NS_MAX: u64 = 50_000_000;
 
 /// What is captured of one volume.
 #[derive(Clone, Debug)]
-pub struct CaptureSpec {
+pub struct SnapshotSpec {
     /// Which volume.
     pub volume: VolumeId,
     /// Where extent files go on each of its drives. A whole file that holds nothing is there for each copy.
     pub targets: BTreeMap<DriveId, Target>,
     /// Where it is noted how far it is.
-    pub progress: Arc<CaptureProgress>,
+    pub progress: Arc<SnapshotProgress>,
 }
 
 /// How far a capture is, for everybody to see.
 #[derive(Debug, Default)]
-pub struct CaptureProgress {
+pub struct SnapshotProgress {
     bytes_left: AtomicU64,
 }
 
-impl CaptureProgress {
+impl SnapshotProgress {
     /// Bytes of extents that are left, holes among them.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left.load(Relaxed)
@@ -55,16 +55,16 @@ impl CaptureProgress {
 pub(super) type Outcome = Result<Vec<Slots>, String>;
 
 /// A capture that a volume is asked for.
-pub(super) struct NewCapture {
-    pub spec: CaptureSpec,
+pub(super) struct NewSnapshot {
+    pub spec: SnapshotSpec,
     /// It is one of several, and does not begin unless it is held.
-    pub is_held: bool,
+    pub is_quiesced: bool,
     pub done: SyncSender<Outcome>,
 }
 
 /// The capture of a volume that is under way.
-pub(super) struct Capturing {
-    spec: CaptureSpec,
+pub(super) struct VolumeSnapshot {
+    spec: SnapshotSpec,
     done: SyncSender<Outcome>,
     step: Step,
     /// Why a copy could not be captured.
@@ -84,55 +84,56 @@ struct Step {
 
 impl Reactor {
     /// Holds the changes of a volume, for a moment.
-    pub(super) fn hold(&mut self, id: VolumeId, done: SyncSender<bool>) {
-        let index = self.by_id.get(&id).copied().filter(|index| self.can_be_captured(*index));
+    pub(super) fn quiesce(&mut self, id: VolumeId, done: SyncSender<bool>) {
+        let index = self.by_id.get(&id).copied().filter(|index| self.can_be_in_snapshot(*index));
         if let Some(index) = index {
-            self.volumes[index].mirror.hold();
-            self.holds.insert((self.now_ns + HOLD_NS, index));
+            self.volumes[index].mirror.quiesce();
+            self.quiesces.insert((self.now_ns + QUIESCE_NS_MAX, index));
         }
         // They may have stopped waiting; then the hold ends by itself.
         let _ = done.send(index.is_some());
     }
 
-    fn can_be_captured(&self, index: VolumeIndex) -> bool {
+    fn can_be_in_snapshot(&self, index: VolumeIndex) -> bool {
         let volume = &self.volumes[index];
-        !volume.is_ending() && !volume.mirror.is_capturing() && self.stop_by_ns.is_none()
+        !volume.is_ending() && !volume.mirror.has_snapshot_in_progress() && self.stop_by_ns.is_none()
     }
 
     /// Lets volumes go on that were held for too long.
-    pub(super) fn end_due_holds(&mut self) {
-        while let Some((_, index)) = self.holds.first().copied().filter(|(until, _)| *until <= self.now_ns) {
-            self.end_capture(index, "changes were held for too long");
+    pub(super) fn end_due_quiesces(&mut self) {
+        while let Some((_, index)) = self.quiesces.first().copied().filter(|(until, _)| *until <= self.now_ns)
+        {
+            self.end_snapshot(index, "changes were held for too long");
         }
     }
 
-    pub(super) fn begin_capture(&mut self, new: NewCapture) {
-        let NewCapture { spec, is_held, done } = new;
+    pub(super) fn begin_snapshot(&mut self, new: NewSnapshot) {
+        let NewSnapshot { spec, is_quiesced, done } = new;
         let index = self.by_id.get(&spec.volume).copied();
-        let was_held = index.is_some_and(|index| self.forget_hold(index));
+        let was_held = index.is_some_and(|index| self.forget_quiesce(index));
         let can_begin =
-            |index: &VolumeIndex| was_held == is_held && (is_held || self.can_be_captured(*index));
+            |index: &VolumeIndex| was_held == is_quiesced && (is_quiesced || self.can_be_in_snapshot(*index));
         let Some(index) = index.filter(can_begin) else {
             return tell(&done, Err("it could not be brought to the same instant".to_owned()));
         };
         let volume = &mut self.volumes[index];
-        if let Err(error) = volume.mirror.begin_capture(&mut volume.effects) {
+        if let Err(error) = volume.mirror.begin_snapshot(&mut volume.effects) {
             tell(&done, Err(error.to_string()));
         } else {
-            volume.capturing = Some(Capturing { spec, done, step: Step::default(), fault: None });
-            self.capture_look_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
+            volume.snapshot = Some(VolumeSnapshot { spec, done, step: Step::default(), fault: None });
+            self.snapshot_look_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
         }
         self.carry_out(index);
     }
 
-    fn forget_hold(&mut self, index: VolumeIndex) -> bool {
-        let count = self.holds.len();
-        self.holds.retain(|(_, held)| *held != index);
-        self.holds.len() < count
+    fn forget_quiesce(&mut self, index: VolumeIndex) -> bool {
+        let count = self.quiesces.len();
+        self.quiesces.retain(|(_, held)| *held != index);
+        self.quiesces.len() < count
     }
 
     /// Has drives capture a part of an extent.
-    pub(super) fn capture(
+    pub(super) fn snapshot(
         &mut self,
         index: VolumeIndex,
         extent: u32,
@@ -142,13 +143,13 @@ impl Reactor {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         let mut step = Step { extent, end: offset + length, ..Step::default() };
-        let capturing = volume.capturing.take().expect("the mirror captures what it was asked to");
+        let snapshot = volume.snapshot.take().expect("the mirror captures what it was asked to");
         for slot in slots.iter() {
             let home = volume.home_of(slot, extent).expect("the mirror captures copies that there are");
             let drive = volume.homes[home].drive;
             // What its file lacks is in the journal, and is not gathered from there: other copies have it in one place.
-            let is_journaled = volume.journals.seat(extent, slot).is_some();
-            let target = capturing.spec.targets.get(&drive).filter(|_| !is_journaled);
+            let is_journaled = volume.journals.binding(extent, slot).is_some();
+            let target = snapshot.spec.targets.get(&drive).filter(|_| !is_journaled);
             let Some(Target { folder, can_share }) = target else {
                 step.failed.insert(slot);
                 continue;
@@ -159,25 +160,25 @@ impl Reactor {
             step.waiting.insert(slot, (number, now_ns));
             volume.outstanding += 1;
             let (range, can_share) = ((offset, length), *can_share);
-            self.helper.submit(Job::Capture { replica, number, drive, source, target, range, can_share });
+            self.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
         }
-        volume.capturing = Some(Capturing { step, ..capturing });
+        volume.snapshot = Some(VolumeSnapshot { step, ..snapshot });
         self.go_on_with_step(index);
     }
 
     /// A drive has captured a part of an extent, or could not.
-    pub(super) fn capture_answered(
+    pub(super) fn snapshot_answered(
         &mut self,
         replica: ReplicaIndex,
         number: AskNumber,
         result: Result<u32, String>,
     ) {
         let volume = &mut self.volumes[replica.volume];
-        let capturing = volume.capturing.as_mut();
-        let is_asked = |capturing: &&mut Capturing| {
-            capturing.step.waiting.get(&replica.slot).is_some_and(|(asked, _)| *asked == number)
+        let snapshot = volume.snapshot.as_mut();
+        let is_asked = |snapshot: &&mut VolumeSnapshot| {
+            snapshot.step.waiting.get(&replica.slot).is_some_and(|(asked, _)| *asked == number)
         };
-        if let Some(Capturing { step, fault, .. }) = capturing.filter(is_asked) {
+        if let Some(VolumeSnapshot { step, fault, .. }) = snapshot.filter(is_asked) {
             step.waiting.remove(&replica.slot);
             volume.outstanding -= 1;
             match result {
@@ -197,31 +198,31 @@ impl Reactor {
 
     fn go_on_with_step(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
-        let Some(Capturing { step, spec, .. }) = &volume.capturing else { return };
+        let Some(VolumeSnapshot { step, spec, .. }) = &volume.snapshot else { return };
         if step.waiting.is_empty() {
             let (end, failed, progress) = (step.end, step.failed, Arc::clone(&spec.progress));
-            volume.mirror.captured(end, failed, &mut volume.effects);
-            progress.bytes_left.store(volume.mirror.bytes_to_capture(), Relaxed);
+            volume.mirror.snapshot_step_done(end, failed, &mut volume.effects);
+            progress.bytes_left.store(volume.mirror.snapshot_bytes_left(), Relaxed);
             self.carry_out(index);
         }
     }
 
     /// Goes on without drives that should have answered long ago; nothing more is asked of them.
-    pub(super) fn look_at_captures(&mut self) {
-        if self.capture_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
+    pub(super) fn look_at_snapshots(&mut self) {
+        if self.snapshot_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
             return;
         }
-        let captured = self.volumes.iter().filter(|(_, volume)| volume.capturing.is_some());
-        let captured: Vec<VolumeIndex> = captured.map(|(index, _)| index).collect();
-        self.capture_look_ns = (!captured.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        let in_snapshot = self.volumes.iter().filter(|(_, volume)| volume.snapshot.is_some());
+        let in_snapshot: Vec<VolumeIndex> = in_snapshot.map(|(index, _)| index).collect();
+        self.snapshot_look_ns = (!in_snapshot.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
         let before_ns = self.now_ns.saturating_sub(STALL_NS);
-        captured.into_iter().for_each(|index| self.give_up_late(index, before_ns));
+        in_snapshot.into_iter().for_each(|index| self.give_up_late(index, before_ns));
     }
 
     fn give_up_late(&mut self, index: VolumeIndex, before_ns: u64) {
         let volume = &mut self.volumes[index];
-        let Some(mut capturing) = volume.capturing.take() else { return };
-        let Capturing { step, fault, spec, .. } = &mut capturing;
+        let Some(mut snapshot) = volume.snapshot.take() else { return };
+        let VolumeSnapshot { step, fault, spec, .. } = &mut snapshot;
         let late: Vec<_> = step.waiting.extract_if(.., |_, (_, since_ns)| *since_ns < before_ns).collect();
         for (slot, (number, _)) in &late {
             step.failed.insert(*slot);
@@ -230,7 +231,7 @@ impl Reactor {
             home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
             *fault = Some(NO_ANSWER.to_owned());
         }
-        volume.capturing = Some(capturing);
+        volume.snapshot = Some(snapshot);
         if !late.is_empty() {
             self.go_on_with_step(index);
             self.settle_volume(index);
@@ -238,36 +239,36 @@ impl Reactor {
     }
 
     /// A capture has come to its end.
-    pub(super) fn capture_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
-        let Some(Capturing { done, fault, .. }) = self.volumes[index].capturing.take() else { return };
+    pub(super) fn snapshot_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
+        let Some(VolumeSnapshot { done, fault, .. }) = self.volumes[index].snapshot.take() else { return };
         let fault = || fault.unwrap_or_else(|| "no copy of an extent is left".to_owned());
         tell(&done, replicas.ok_or_else(fault));
     }
 
     /// Gives up a capture of a volume, or that it is held for one, if there is any.
-    pub(super) fn end_capture(&mut self, index: VolumeIndex, why: &str) {
-        self.forget_hold(index);
+    pub(super) fn end_snapshot(&mut self, index: VolumeIndex, why: &str) {
+        self.forget_quiesce(index);
         let volume = &mut self.volumes[index];
-        if !volume.mirror.is_capturing() {
+        if !volume.mirror.has_snapshot_in_progress() {
             return;
         }
-        if let Some(capturing) = &mut volume.capturing {
-            capturing.fault = Some(why.to_owned());
+        if let Some(snapshot) = &mut volume.snapshot {
+            snapshot.fault = Some(why.to_owned());
         }
-        volume.mirror.abandon_capture(&mut volume.effects);
+        volume.mirror.abandon_snapshot(&mut volume.effects);
         self.carry_out(index);
     }
 
-    pub(super) fn abandon_capture(&mut self, id: VolumeId) {
+    pub(super) fn abandon_snapshot(&mut self, id: VolumeId) {
         if let Some(index) = self.by_id.get(&id).copied() {
-            self.end_capture(index, "it was given up");
+            self.end_snapshot(index, "it was given up");
         }
     }
 
     /// Gives up all captures: the daemon stops.
-    pub(super) fn end_captures(&mut self) {
+    pub(super) fn end_snapshots(&mut self) {
         let all: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
-        all.into_iter().for_each(|index| self.end_capture(index, "the daemon stops"));
+        all.into_iter().for_each(|index| self.end_snapshot(index, "the daemon stops"));
     }
 }
 
@@ -283,52 +284,56 @@ impl DataPlane {
     ///
     /// # Errors
     /// If a volume is not open or cannot be captured now; nothing goes on then.
-    pub fn capture(&self, specs: &[CaptureSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
-        let is_held = specs.len() > 1;
-        let begun = if is_held { self.hold(specs) } else { Ok(()) };
-        let outcome = begun.and_then(|()| self.capture_held(specs, is_held));
+    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+        let is_quiesced = specs.len() > 1;
+        let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
+        let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
         if outcome.is_err() {
-            specs.iter().for_each(|spec| self.abandon_capture(spec.volume));
+            specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
         }
         outcome
     }
 
     /// Gives up the capture of a volume, if there is one under way.
-    pub fn abandon_capture(&self, volume: VolumeId) {
+    pub fn abandon_snapshot(&self, volume: VolumeId) {
         if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::AbandonCapture { volume });
+            self.reactors[reactor].order(Command::AbandonSnapshot { volume });
         }
     }
 
-    fn hold(&self, specs: &[CaptureSpec]) -> Result<(), DataPlaneError> {
-        let ask = |spec: &CaptureSpec| {
+    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), DataPlaneError> {
+        let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             let reactor = self.reactor_of(spec.volume)?;
-            self.reactors[reactor].order(Command::Hold { volume: spec.volume, done });
+            self.reactors[reactor].order(Command::Quiesce { volume: spec.volume, done });
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<bool>)> =
             specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
-        let is_held = |(volume, answer): (VolumeId, Receiver<bool>)| {
-            let is_held = answer.recv_timeout(Duration::from_nanos(HOLD_NS)).unwrap_or(false);
-            if is_held { Ok(()) } else { Err(busy(volume)) }
+        let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
+            let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
+            if is_quiesced { Ok(()) } else { Err(busy(volume)) }
         };
-        answers.into_iter().try_for_each(is_held)
+        answers.into_iter().try_for_each(is_quiesced)
     }
 
-    fn capture_held(&self, specs: &[CaptureSpec], is_held: bool) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
-        let ask = |spec: &CaptureSpec| {
+    fn snapshot_quiesced(
+        &self,
+        specs: &[SnapshotSpec],
+        is_quiesced: bool,
+    ) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+        let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             let reactor = self.reactor_of(spec.volume)?;
-            let capture = Box::new(NewCapture { spec: spec.clone(), is_held, done });
-            self.reactors[reactor].order(Command::Capture(capture));
+            let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
+            self.reactors[reactor].order(Command::Snapshot(snapshot));
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<Outcome>)> =
             specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
         let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
             let outcome = answer.recv().map_err(|_| DataPlaneError::Stopped(volume))?;
-            outcome.map_err(|reason| DataPlaneError::NotCaptured { volume, reason })
+            outcome.map_err(|reason| DataPlaneError::SnapshotRefused { volume, reason })
         };
         answers.into_iter().map(outcome).collect()
     }
@@ -336,5 +341,5 @@ impl DataPlane {
 
 fn busy(volume: VolumeId) -> DataPlaneError {
     let reason = "it could not be held for the same instant".to_owned();
-    DataPlaneError::NotCaptured { volume, reason }
+    DataPlaneError::SnapshotRefused { volume, reason }
 }

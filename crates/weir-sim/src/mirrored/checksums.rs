@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_types::bounds::{BLOCK_BYTES, REPLICAS_MAX, SECTION_BYTES};
 use weir_volume::mirror::{
-    Effect, Keep, Kept, MetadataFault, MirrorId, SECTION_BLOCKS, SECTIONS, Seals, SectionReport, Sections,
-    Slots,
+    ChecksumHeader, ChecksumResult, ChecksumWork, Effect, MetadataFault, MirrorId, SECTION_BLOCKS, SECTIONS,
+    SectionReport, Sections, Slots,
 };
 use weir_volume::{Content, OperationId};
 
@@ -17,18 +17,18 @@ use crate::{BLOCK_SECTORS, Stamp};
 
 /// The file of checksums beside a copy of an extent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SumsFile {
+pub(super) struct ChecksumFile {
     sections: BTreeMap<u32, Vec<u32>>,
-    seals: Option<Seals>,
+    headers: Option<ChecksumHeader>,
 }
 
-impl SumsFile {
-    pub fn store(&mut self, section: u32, sums: Vec<u32>) {
-        self.sections.insert(section, sums);
+impl ChecksumFile {
+    pub fn store(&mut self, section: u32, block_checksums: Vec<u32>) {
+        self.sections.insert(section, block_checksums);
     }
 
-    pub fn say(&mut self, seals: Option<Seals>) {
-        self.seals = seals;
+    pub fn say(&mut self, headers: Option<ChecksumHeader>) {
+        self.headers = headers;
     }
 }
 
@@ -113,117 +113,123 @@ impl World {
         let zeroes = vec![0; super::PIECE_SECTORS];
         let buffer = self.buffers.get(&(slot, operation)).filter(|_| content == Content::Data);
         let stamps: &[Stamp] = buffer.unwrap_or(&zeroes);
-        let sums: Vec<u32> = stamps
+        let block_checksums: Vec<u32> = stamps
             .chunks_exact(BLOCK_SECTORS)
             .map(|stamps| sum_of(stamps.try_into().expect("a chunk is a block")))
             .collect();
         let mut effects = Vec::new();
         let (request, count) = self.mirror.examining(id);
         let first = request.offset / BLOCK_BYTES as u32;
-        let sums = &sums[..count];
-        for (block, sum) in (first..).zip(sums) {
+        let block_checksums = &block_checksums[..count];
+        for (block, sum) in (first..).zip(block_checksums) {
             self.scrubs.seen.insert((request.extent, block), *sum);
         }
-        self.mirror.examined(id, sums, &mut effects);
+        self.mirror.examined(id, block_checksums, &mut effects);
         self.take(effects)
     }
 
     /// Takes note of work with the files of checksums.
-    pub(super) fn keep(&mut self, extent: u32, work: Keep) -> Result<(), String> {
-        if let (Sabotage::SealsStay, Keep::Seal(_)) = (self.settings.sabotage, &work) {
-            self.pending.push(Pending::Keep(extent, Box::new(work)));
+    pub(super) fn keep(&mut self, extent: u32, work: ChecksumWork) -> Result<(), String> {
+        if let (Sabotage::ChecksumsStayValid, ChecksumWork::WriteHeaders(_)) = (self.settings.sabotage, &work)
+        {
+            self.pending.push(Pending::ChecksumWork(extent, Box::new(work)));
             let mut effects = Vec::new();
             let (failed, dropped) = Default::default();
-            self.mirror.kept(extent, Kept::Sealed { failed, dropped }, &mut effects);
+            self.mirror.kept(extent, ChecksumResult::HeadersWritten { failed, dropped }, &mut effects);
             return self.take(effects);
         }
-        self.pending.push(Pending::Keep(extent, Box::new(work)));
+        self.pending.push(Pending::ChecksumWork(extent, Box::new(work)));
         Ok(())
     }
 
     /// Does work with the files of checksums.
-    pub(super) fn carry_out_keep(&mut self, extent: u32, work: Keep, effects: &mut Vec<Effect>) {
+    pub(super) fn carry_out_keep(&mut self, extent: u32, work: ChecksumWork, effects: &mut Vec<Effect>) {
         let is_away = |world: &World, slot: &usize| world.drives[*slot].is_away();
         let kept = match work {
-            Keep::Load { section, slots } => {
-                let sums = |slot: usize| {
+            ChecksumWork::Load { section, slots } => {
+                let block_checksums = |slot: usize| {
                     let is_read = slots.contains(slot) && !is_away(self, &slot);
-                    is_read
-                        .then(|| self.drives[slot].sums[extent as usize].sections.get(&section).cloned())?
+                    is_read.then(|| {
+                        self.drives[slot].block_checksums[extent as usize].sections.get(&section).cloned()
+                    })?
                 };
-                Kept::Loaded(std::array::from_fn(sums))
+                ChecksumResult::Loaded(std::array::from_fn(block_checksums))
             }
-            Keep::Store { section, slots, sums } => {
+            ChecksumWork::Store { section, slots, block_checksums } => {
                 let is_refused =
                     |slot: &usize| is_away(self, slot) || self.drives[*slot].metadata_fault.is_some();
                 let failed: Slots = slots.iter().filter(is_refused).collect();
                 for slot in slots.iter().filter(|slot| !failed.contains(*slot)) {
-                    self.drives[slot].sums[extent as usize].sections.insert(section, sums.clone());
+                    self.drives[slot].block_checksums[extent as usize]
+                        .sections
+                        .insert(section, block_checksums.clone());
                 }
-                Kept::Stored { failed }
+                ChecksumResult::Stored { failed }
             }
-            Keep::Seal(seals) => {
+            ChecksumWork::WriteHeaders(headers) => {
                 let (mut failed, mut dropped) = (Slots::default(), Slots::default());
-                for (slot, seals) in seals.into_iter().enumerate() {
-                    let Some(seals) = seals else { continue };
+                for (slot, headers) in headers.into_iter().enumerate() {
+                    let Some(headers) = headers else { continue };
                     let is_full = self.random.chance(self.settings.full_per_mille, 1000);
-                    match (is_away(self, &slot) || self.refuses_seals(slot, extent, &seals), is_full) {
+                    match (is_away(self, &slot) || self.refuses_headers(slot, extent, &headers), is_full) {
                         (true, _) => failed.insert(slot),
                         (false, true) => {
                             dropped.insert(slot);
-                            self.drives[slot].sums[extent as usize] = SumsFile::default();
+                            self.drives[slot].block_checksums[extent as usize] = ChecksumFile::default();
                         }
-                        (false, false) => self.drives[slot].sums[extent as usize].seals = Some(seals),
+                        (false, false) => {
+                            self.drives[slot].block_checksums[extent as usize].headers = Some(headers)
+                        }
                     }
                 }
-                if self.settings.sabotage == Sabotage::SealsStay {
+                if self.settings.sabotage == Sabotage::ChecksumsStayValid {
                     return;
                 }
-                self.note_refused_seals(extent, failed);
-                Kept::Sealed { failed, dropped }
+                self.note_refused_headers(extent, failed);
+                ChecksumResult::HeadersWritten { failed, dropped }
             }
         };
         self.mirror.kept(extent, kept, effects);
     }
 
     /// True if a drive neither takes seals nor lets the file of checksums go; it may have them all the same.
-    fn refuses_seals(&mut self, slot: usize, extent: u32, seals: &Seals) -> bool {
+    fn refuses_headers(&mut self, slot: usize, extent: u32, headers: &ChecksumHeader) -> bool {
         let Some(fault) = self.drives[slot].metadata_fault else { return false };
         if fault == MetadataFault::Broken && self.random.chance(1, 2) {
-            self.drives[slot].sums[extent as usize].seals = Some(seals.clone());
+            self.drives[slot].block_checksums[extent as usize].headers = Some(headers.clone());
         }
         true
     }
 
     /// Takes note of drives that did not take seals, and of clients who may be told so.
-    fn note_refused_seals(&mut self, extent: u32, failed: Slots) {
+    fn note_refused_headers(&mut self, extent: u32, failed: Slots) {
         self.metadata_failed.extend(failed.iter().map(|slot| (slot, extent)));
         let mut in_sync = self.mirror.readable(extent, 0, 0).iter();
         if !failed.is_empty() && in_sync.all(|slot| failed.contains(slot)) {
-            self.report.seals_refused += 1;
+            self.report.headers_refused += 1;
             self.refused_at.insert(extent, self.now);
         }
     }
 
     /// The power failed while this was being done.
-    pub(super) fn keep_in_part(&mut self, extent: u32, work: Keep) {
+    pub(super) fn keep_in_part(&mut self, extent: u32, work: ChecksumWork) {
         match work {
-            Keep::Load { .. } => {}
-            Keep::Store { section, slots, sums } => {
+            ChecksumWork::Load { .. } => {}
+            ChecksumWork::Store { section, slots, block_checksums } => {
                 for slot in slots.iter() {
-                    let sections = &mut self.drives[slot].sums[extent as usize].sections;
+                    let sections = &mut self.drives[slot].block_checksums[extent as usize].sections;
                     match self.random.below(3) {
                         0 => {}
-                        1 => _ = sections.insert(section, sums.clone()),
+                        1 => _ = sections.insert(section, block_checksums.clone()),
                         // Torn: it is not whole any more, and that is noticed.
                         _ => _ = sections.remove(&section),
                     }
                 }
             }
-            Keep::Seal(seals) => {
-                for (slot, seals) in seals.into_iter().enumerate() {
-                    if seals.is_some() && !self.drives[slot].is_broken && self.random.chance(1, 2) {
-                        self.drives[slot].sums[extent as usize].seals = seals;
+            ChecksumWork::WriteHeaders(headers) => {
+                for (slot, headers) in headers.into_iter().enumerate() {
+                    if headers.is_some() && !self.drives[slot].is_broken && self.random.chance(1, 2) {
+                        self.drives[slot].block_checksums[extent as usize].headers = headers;
                     }
                 }
             }
@@ -255,17 +261,17 @@ impl World {
     }
 
     /// Tells a volume that starts anew what is found beside its copies.
-    pub(super) fn find_seals(&mut self) {
+    pub(super) fn find_checksums(&mut self) {
         self.scrubs.pieces.clear();
         for (extent, slot) in
             (0..EXTENTS).flat_map(|extent| (0..REPLICAS_MAX).map(move |slot| (extent, slot)))
         {
-            let seals = self.drives[slot].sums[extent as usize].seals.clone();
+            let headers = self.drives[slot].block_checksums[extent as usize].headers.clone();
             let is_known = self.reachable[slot] && self.control.knows(extent, slot);
-            if let Some(seals) = seals.filter(|_| is_known) {
+            if let Some(headers) = headers.filter(|_| is_known) {
                 // Sometimes the file cannot be read just then. Once something rotted, nobody could tell without it.
                 let is_read = self.is_resting || !self.random.chance(1, 20);
-                self.mirror.set_seals(extent, slot, is_read.then_some(seals));
+                self.mirror.set_checksum_header(extent, slot, is_read.then_some(headers));
             }
         }
     }
@@ -273,13 +279,13 @@ impl World {
     /// A section was scrubbed: nothing was found that is not there.
     pub(super) fn scrubbed(&mut self, extent: u32, report: &SectionReport) -> Result<(), String> {
         self.report.sections_scrubbed += 1;
-        self.report.sections_sealed += u64::from(report.is_sealed);
+        self.report.sections_validated += u64::from(report.is_valid);
         self.report.blocks_found += report.found.iter().sum::<u64>();
         self.report.blocks_repaired += report.repaired.iter().sum::<u64>();
         self.report.blocks_damaged += report.damaged;
-        let is_changed = !report.is_sealed && report.damaged == 0;
-        if self.settings.sabotage == Sabotage::SealsChanged && is_changed {
-            self.seal_falsely(extent, report.section);
+        let is_changed = !report.is_valid && report.damaged == 0;
+        if self.settings.sabotage == Sabotage::ChecksumsChanged && is_changed {
+            self.validate_falsely(extent, report.section);
         }
         let last = self.settings.replicas - 1;
         let others: u64 = (0..REPLICAS_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
@@ -297,16 +303,16 @@ impl World {
     }
 
     /// Makes the mistake of sealing what was not found fit for it.
-    fn seal_falsely(&mut self, extent: u32, section: u32) {
+    fn validate_falsely(&mut self, extent: u32, section: u32) {
         let first = section * SECTION_BLOCKS as u32;
         let zero_sum = sum_of(&Block::default());
         let sum = |block: u32| self.scrubs.seen.get(&(extent, first + block)).copied().unwrap_or(zero_sum);
-        let sums: Vec<u32> = (0..SECTION_BLOCKS as u32).map(sum).collect();
+        let block_checksums: Vec<u32> = (0..SECTION_BLOCKS as u32).map(sum).collect();
         for slot in 0..self.settings.replicas {
-            let file = &mut self.drives[slot].sums[extent as usize];
-            file.sections.insert(section, sums.clone());
-            let seals = file.seals.get_or_insert_default();
-            seals.sealed = seals.sealed.with(Sections::one(section));
+            let file = &mut self.drives[slot].block_checksums[extent as usize];
+            file.sections.insert(section, block_checksums.clone());
+            let headers = file.headers.get_or_insert_default();
+            headers.valid = headers.valid.with(Sections::one(section));
         }
     }
 
@@ -351,7 +357,7 @@ impl World {
     }
 
     /// Scrubs a volume at rest, has blocks rot, and scrubs it again.
-    pub(super) fn rot_at_rest(&mut self) -> Result<(), String> {
+    pub(super) fn rot_some(&mut self) -> Result<(), String> {
         if self.settings.rot == Rot::None {
             return Ok(());
         }

@@ -15,8 +15,8 @@ const PROBE_NS: u64 = 200_000;
 /// Requests that have to come in during a probe for a client to count as deep.
 const DEEP_REQUESTS: u32 = 24;
 /// The first rest and the longest, in nanoseconds, and the steps between.
-const REST_NS_START: u64 = 60_000;
-const REST_NS_MAX: u64 = 100_000;
+const GATHER_NS_START: u64 = 60_000;
+const GATHER_NS_MAX: u64 = 100_000;
 const STEP_NS: u64 = 5_000;
 /// Inputs from which the next step follows.
 const INPUTS_PER_STEP: u32 = 16;
@@ -26,12 +26,12 @@ const INPUTS_PER_PROBE_MAX: u32 = 1 << 16;
 
 /// What was learnt about one client.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub(super) struct ReceiveCoalescing {
     /// Requests without payload that were found in the last input.
     requests: u32,
     /// Requests that the client is known to keep in flight, if it is deep.
     depth: u32,
-    rest_ns: u64,
+    gather_ns: u64,
     is_probing: bool,
     inputs_until_probe: u32,
     inputs_per_probe: u32,
@@ -40,12 +40,12 @@ pub(super) struct Pace {
     step_requests: u32,
 }
 
-impl Default for Pace {
+impl Default for ReceiveCoalescing {
     fn default() -> Self {
-        Pace {
+        ReceiveCoalescing {
             requests: 0,
             depth: 0,
-            rest_ns: 0,
+            gather_ns: 0,
             is_probing: false,
             inputs_until_probe: INPUTS_PER_PROBE_MIN,
             inputs_per_probe: INPUTS_PER_PROBE_MIN,
@@ -55,7 +55,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl ReceiveCoalescing {
     /// A request without payload was found in the input.
     pub fn requested(&mut self) {
         self.requests += 1;
@@ -63,11 +63,11 @@ impl Pace {
 
     /// All of an input was taken, while the client had `open_requests` that are not answered: how long to let
     /// the next one gather, in nanoseconds.
-    pub fn next_rest_ns(&mut self, open_requests: usize) -> u64 {
+    pub fn next_gather_ns(&mut self, open_requests: usize) -> u64 {
         let requests = std::mem::take(&mut self.requests);
         if open_requests > requests as usize {
             // Older ones are not served yet, or some are writes.
-            self.rest_ns = 0;
+            self.gather_ns = 0;
             if std::mem::take(&mut self.is_probing) {
                 self.probed(0);
             }
@@ -75,7 +75,7 @@ impl Pace {
         }
         if std::mem::take(&mut self.is_probing) {
             self.probed(requests);
-        } else if self.rest_ns > 0 {
+        } else if self.gather_ns > 0 {
             self.rested(requests);
         }
         self.inputs_until_probe -= 1;
@@ -84,17 +84,17 @@ impl Pace {
             self.is_probing = true;
             return PROBE_NS;
         }
-        self.rest_ns
+        self.gather_ns
     }
 
     fn probed(&mut self, requests: u32) {
         (self.step_inputs, self.step_requests) = (0, 0);
         if requests >= DEEP_REQUESTS {
             self.depth = requests;
-            self.rest_ns = self.rest_ns.max(REST_NS_START);
+            self.gather_ns = self.gather_ns.max(GATHER_NS_START);
             self.inputs_per_probe = INPUTS_PER_PROBE_MIN;
         } else {
-            self.rest_ns = 0;
+            self.gather_ns = 0;
             self.inputs_per_probe = (self.inputs_per_probe * 2).min(INPUTS_PER_PROBE_MAX);
         }
         self.inputs_until_probe = self.inputs_per_probe;
@@ -109,12 +109,12 @@ impl Pace {
         }
         let half = INPUTS_PER_STEP * self.depth / 2;
         if self.step_requests > half {
-            self.rest_ns -= STEP_NS;
+            self.gather_ns -= STEP_NS;
         } else if self.step_requests < half / 2 {
             // It has become shallow, or slow.
-            self.rest_ns = 0;
+            self.gather_ns = 0;
         } else if self.step_requests < half * 4 / 5 {
-            self.rest_ns = (self.rest_ns + STEP_NS).min(REST_NS_MAX);
+            self.gather_ns = (self.gather_ns + STEP_NS).min(GATHER_NS_MAX);
         }
         (self.step_inputs, self.step_requests) = (0, 0);
     }
@@ -127,14 +127,14 @@ mod tests {
     /// A client that keeps `depth` requests in flight and asks again `turn_ns` after each answer that it reads.
     /// Answers how long its inputs were left alone, after it has been learnt.
     fn rests(depth: u32, turn_ns: u64) -> Vec<u64> {
-        let mut pace = Pace::default();
+        let mut coalescing = ReceiveCoalescing::default();
         let (mut gathered, mut rests) = (1, Vec::new());
         for input in 0..20_000 {
-            (0..gathered).for_each(|_| pace.requested());
-            let rest_ns = pace.next_rest_ns(gathered as usize);
-            gathered = u32::try_from(rest_ns / turn_ns).unwrap().clamp(1, depth);
-            if input > 10_000 && rest_ns != PROBE_NS {
-                rests.push(rest_ns);
+            (0..gathered).for_each(|_| coalescing.requested());
+            let gather_ns = coalescing.next_gather_ns(gathered as usize);
+            gathered = u32::try_from(gather_ns / turn_ns).unwrap().clamp(1, depth);
+            if input > 10_000 && gather_ns != PROBE_NS {
+                rests.push(gather_ns);
             }
         }
         rests
@@ -143,33 +143,37 @@ mod tests {
     #[test]
     fn half_of_a_deep_clients_requests_come_together() {
         let rests = rests(32, 6_000);
-        assert!(rests.iter().all(|&rest_ns| (75_000..=REST_NS_MAX).contains(&rest_ns)), "{:?}", &rests[..9]);
-        assert!(rests.iter().all(|&rest_ns| rest_ns / 6_000 <= 16));
+        assert!(
+            rests.iter().all(|&gather_ns| (75_000..=GATHER_NS_MAX).contains(&gather_ns)),
+            "{:?}",
+            &rests[..9]
+        );
+        assert!(rests.iter().all(|&gather_ns| gather_ns / 6_000 <= 16));
     }
 
     #[test]
     fn shallow_and_slow_clients_are_served_as_they_come() {
         for (depth, turn_ns) in [(1, 6_000), (8, 6_000), (16, 6_000), (16, 1_000), (64, 50_000)] {
-            assert!(rests(depth, turn_ns).iter().all(|&rest_ns| rest_ns == 0), "{depth} at {turn_ns} ns");
+            assert!(rests(depth, turn_ns).iter().all(|&gather_ns| gather_ns == 0), "{depth} at {turn_ns} ns");
         }
     }
 
     #[test]
     fn probes_are_rare_for_those_who_would_not_gain() {
-        let mut pace = Pace::default();
+        let mut coalescing = ReceiveCoalescing::default();
         let probes = (0..1_000_000).filter(|_| {
-            pace.requested();
-            pace.next_rest_ns(1) > 0
+            coalescing.requested();
+            coalescing.next_gather_ns(1) > 0
         });
         assert!(probes.count() <= 22);
     }
 
     #[test]
     fn nobody_rests_while_requests_are_under_way() {
-        let mut pace = Pace::default();
+        let mut coalescing = ReceiveCoalescing::default();
         for _ in 0..10 * INPUTS_PER_PROBE_MAX {
-            pace.requested();
-            assert_eq!(pace.next_rest_ns(2), 0);
+            coalescing.requested();
+            assert_eq!(coalescing.next_gather_ns(2), 0);
         }
     }
 }

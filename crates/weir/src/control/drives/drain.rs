@@ -22,7 +22,7 @@ use crate::store::extent_count;
 
 /// How far a drive is from being empty that is to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeavingView {
+pub struct DrainView {
     /// Copies of extents that are still recorded there.
     pub extents_left: u64,
     /// Volumes that still have a write journal there.
@@ -30,28 +30,28 @@ pub struct LeavingView {
     /// Deleted volumes, and parts of volumes, whose space there is still to be given back.
     pub deletions_left: u64,
     /// Why it cannot go on, in words.
-    pub stuck: Option<String>,
+    pub blocked_reason: Option<String>,
     /// Since when nothing has become less.
     pub unchanged_since: Timestamp,
 }
 
-impl LeavingView {
-    fn is_as_far_as(&self, other: &LeavingView) -> bool {
-        let left = |view: &LeavingView| (view.extents_left, view.journals_left, view.deletions_left);
+impl DrainView {
+    fn is_as_far_as(&self, other: &DrainView) -> bool {
+        let left = |view: &DrainView| (view.extents_left, view.journals_left, view.deletions_left);
         left(self) == left(other)
     }
 }
 
 /// What is known of drives that are to be removed.
 #[derive(Debug, Default)]
-pub(in crate::control) struct Leaving {
+pub(in crate::control) struct Drains {
     /// Why one could not be removed, when that was tried last.
     faults: Mutex<BTreeMap<DriveId, String>>,
     /// How far each was when that changed last.
-    progress: Mutex<BTreeMap<DriveId, LeavingView>>,
+    progress: Mutex<BTreeMap<DriveId, DrainView>>,
 }
 
-impl Leaving {
+impl Drains {
     fn faults(&self) -> MutexGuard<'_, BTreeMap<DriveId, String>> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,10 +65,10 @@ impl Leaving {
     }
 
     /// How far a drive is, with since when it is so.
-    fn progressed(&self, drive: DriveId, now: LeavingView) -> LeavingView {
+    fn progressed(&self, drive: DriveId, now: DrainView) -> DrainView {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         match progress.get(&drive).filter(|before| before.is_as_far_as(&now)) {
-            Some(before) => LeavingView { unchanged_since: before.unchanged_since, ..now },
+            Some(before) => DrainView { unchanged_since: before.unchanged_since, ..now },
             None => {
                 progress.insert(drive, now.clone());
                 now
@@ -85,20 +85,20 @@ impl Leaving {
 
 impl Model {
     /// True if a drive is being emptied.
-    pub(in crate::control) fn is_leaving(&self, drive: DriveId) -> bool {
-        self.drives.get(&drive).is_some_and(|drive| drive.record.is_leaving)
+    pub(in crate::control) fn is_draining(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|drive| drive.record.is_draining)
     }
 
     /// How far a drive is from being empty, if it is to be.
-    pub(super) fn leaving_view(&self, drive: &DriveRecord) -> Option<LeavingView> {
+    pub(super) fn drain_view(&self, drive: &DriveRecord) -> Option<DrainView> {
         let extents =
             |volume: &VolumeRecord| volume.placement.extents_on(drive.id, volume.size_bytes).count();
         let extents_left = || self.volumes_on(drive.id).map(extents).sum::<usize>() as u64;
-        drive.is_leaving.then(|| LeavingView {
+        drive.is_draining.then(|| DrainView {
             extents_left: extents_left(),
             journals_left: 0,
-            deletions_left: self.cleanups_on(drive.id).count() as u64,
-            stuck: None,
+            deletions_left: self.reclaims_on(drive.id).count() as u64,
+            blocked_reason: None,
             unchanged_since: Timestamp::now(),
         })
     }
@@ -107,7 +107,7 @@ impl Model {
     /// nobody could give back: if it is added again, it tells itself.
     fn is_vacated(&self, drive: DriveId) -> bool {
         let is_missing = self.drives.get(&drive).is_some_and(|drive| drive.store.is_err());
-        self.volumes_on(drive).next().is_none() && (is_missing || self.cleanups_on(drive).next().is_none())
+        self.volumes_on(drive).next().is_none() && (is_missing || self.reclaims_on(drive).next().is_none())
     }
 }
 
@@ -128,10 +128,10 @@ impl Control {
         if is_vacated {
             return self.give_up(&mut change, record.id).map(|()| None);
         }
-        if !record.is_leaving {
+        if !record.is_draining {
             self.refuse_stranded(&record)?;
             tracing::info!(drive = %name, "the drive is emptied, to be removed");
-            self.save_drive(DriveRecord { is_leaving: true, ..record })?;
+            self.save_drive(DriveRecord { is_draining: true, ..record })?;
         }
         self.drive(name).map(Some)
     }
@@ -143,24 +143,24 @@ impl Control {
     pub fn keep_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveView> {
         let _change = self.begin_change();
         let record = self.drive_at(name, if_version)?;
-        if record.is_leaving {
+        if record.is_draining {
             tracing::info!(drive = %name, "the drive stays");
-            self.leaving.forget(record.id);
-            self.save_drive(DriveRecord { is_leaving: false, ..record })?;
+            self.drain.forget(record.id);
+            self.save_drive(DriveRecord { is_draining: false, ..record })?;
         }
         self.drive(name)
     }
 
     /// Goes on with emptying drives that are to be removed, and removes those that are empty.
-    pub(in crate::control) fn settle_leaving(&self) {
-        let leaving: Vec<DriveId> = {
+    pub(in crate::control) fn settle_drains(&self) {
+        let drain: Vec<DriveId> = {
             let model = self.model();
-            let leaving = model.drives.values().filter(|drive| drive.record.is_leaving);
-            leaving.map(|drive| drive.record.id).collect()
+            let drain = model.drives.values().filter(|drive| drive.record.is_draining);
+            drain.map(|drive| drive.record.id).collect()
         };
-        for drive in leaving {
+        for drive in drain {
             let outcome = self.empty_further(drive);
-            self.leaving.note(drive, outcome.err().map(|error| error.message));
+            self.drain.note(drive, outcome.err().map(|error| error.message));
         }
     }
 
@@ -179,11 +179,11 @@ impl Control {
             }
         }
         self.empty_of_journals(drive)?;
-        self.cast_off_from(drive)?;
+        self.delete_extents_from(drive)?;
         let Some(mut change) = self.try_volume_change(&[ALL_DRIVES], &[]) else { return Ok(()) };
         let is_done = {
             let model = self.model();
-            model.is_leaving(drive) && model.is_vacated(drive)
+            model.is_draining(drive) && model.is_vacated(drive)
         };
         let is_done = is_done && !self.has_journals(drive) && !self.locks.is_in_use(drive);
         if is_done { self.give_up(&mut change, drive) } else { Ok(()) }
@@ -194,7 +194,7 @@ impl Control {
         let Some(_change) = self.try_volume_change(&[volume], &[]) else { return Ok(()) };
         let (mut record, revision) = {
             let model = self.model();
-            let found = model.volumes.get(&volume).filter(|_| model.is_leaving(drive));
+            let found = model.volumes.get(&volume).filter(|_| model.is_draining(drive));
             let Some(found) = found else { return Ok(()) };
             (found.record.clone(), found.revision)
         };
@@ -208,7 +208,7 @@ impl Control {
     }
 
     /// Gives back folders on a drive of volumes that do not name it any more.
-    fn cast_off_from(&self, drive: DriveId) -> Outcome<()> {
+    fn delete_extents_from(&self, drive: DriveId) -> Outcome<()> {
         let Ok(store) = self.store(drive) else { return Ok(()) };
         for volume in store.scan()?.volumes {
             let Some(mut change) = self.try_volume_change(&[volume], &[drive]) else { continue };
@@ -217,7 +217,7 @@ impl Control {
                 let known = model.volumes.get(&volume).map(|volume| &volume.record);
                 known.filter(|volume| !volume.placement.names(drive)).cloned()
             };
-            change.beside(|| record.map_or(Ok(()), |record| self.cast_off_strays(&record)))?;
+            change.beside(|| record.map_or(Ok(()), |record| self.delete_strays(&record)))?;
         }
         Ok(())
     }
@@ -231,13 +231,13 @@ impl Control {
         let name = &record.name;
         self.measurements.stop(id, name)?;
         let key = keys::drive(id);
-        let cleanups = self.model().cleaned_up_only_on(id);
+        let reclaims = self.model().cleaned_up_only_on(id);
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
         let removal = removal.delete(keys::lost_writes(id));
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
-        self.catalogue.commit(cleanups.iter().fold(removal, forget))?;
+        self.catalogue.commit(reclaims.iter().fold(removal, forget))?;
         // Nothing new comes there any more.
-        self.update(|model| model.drives.get_mut(&id).map(|drive| drive.record.is_leaving = true));
+        self.update(|model| model.drives.get_mut(&id).map(|drive| drive.record.is_draining = true));
         // Before anybody is told that it is gone: whoever waits for that may use the folder or the device at once.
         change.beside(|| {
             if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
@@ -250,12 +250,12 @@ impl Control {
         self.record_copies.forget(id);
         self.update(|model| {
             model.drives.remove(&id);
-            model.cleanups.retain(|_, cleanup| cleanup.drive != id);
+            model.reclaims.retain(|_, reclaim| reclaim.drive != id);
         });
         // The alarm of a deletion that failed on this drive ends with the drive.
         let is_gone = |volume: &&VolumeId| !self.model().volumes.contains_key(*volume);
-        cleanups.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
-        self.leaving.forget(id);
+        reclaims.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
+        self.drain.forget(id);
         // Those of a drive that is there were moved before.
         self.journals
             .volumes_on(id)
@@ -297,33 +297,33 @@ impl Control {
 
     /// Why a drive that is to be removed is not empty yet, if something is in the way.
     pub(super) fn with_hindrance(&self, mut view: DriveView) -> DriveView {
-        if let Some(mut leaving) = view.leaving.take() {
+        if let Some(mut drain) = view.drain.take() {
             let id = view.record.id;
-            leaving.journals_left = self.journals.volumes_on(id).len() as u64;
-            let leaving = self.leaving.progressed(id, leaving);
-            let fault = self.leaving.faults().get(&id).cloned();
-            let stuck = fault.or_else(|| self.stuck_moves_from(id));
-            view.leaving = Some(LeavingView { stuck, ..leaving });
+            drain.journals_left = self.journals.volumes_on(id).len() as u64;
+            let drain = self.drain.progressed(id, drain);
+            let fault = self.drain.faults().get(&id).cloned();
+            let blocked_reason = fault.or_else(|| self.blocked_moves_from(id));
+            view.drain = Some(DrainView { blocked_reason, ..drain });
         }
         view
     }
 
     /// Why copies on a drive, or behind a journal there, cannot be moved, by the first volume of which it is so.
-    fn stuck_moves_from(&self, drive: DriveId) -> Option<String> {
+    fn blocked_moves_from(&self, drive: DriveId) -> Option<String> {
         let journaled = self.journals.volumes_on(drive);
         let model = self.model();
         let journaled = journaled.iter().filter_map(|volume| Some(&model.volumes.get(volume)?.record));
         let why = |volume: &VolumeRecord| {
-            let stuck = self.moves_of(volume.id)?.stuck?;
-            Some(format!("volume '{}': {stuck}", volume.export_name()))
+            let blocked_reason = self.moves_of(volume.id)?.blocked_reason?;
+            Some(format!("volume '{}': {blocked_reason}", volume.export_name()))
         };
         model.volumes_on(drive).chain(journaled).find_map(why)
     }
 
     /// An alarm for each drive that is to be removed and could not be, when that was tried last. That copies cannot be
     /// moved is an alarm of their volume.
-    pub(in crate::control) fn leaving_alarms(&self) -> Vec<ActiveAlarm> {
-        let faults = self.leaving.faults().clone();
+    pub(in crate::control) fn drain_alarms(&self) -> Vec<ActiveAlarm> {
+        let faults = self.drain.faults().clone();
         let model = self.model();
         let alarm = |(drive, why): (DriveId, String)| {
             let name = &model.drives.get(&drive)?.record.name;

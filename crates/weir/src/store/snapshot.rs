@@ -38,7 +38,7 @@ pub struct Target {
 
 /// Captures what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
 /// yet. Answers how far it came, which is at least one region; what is a hole costs nothing and is gone over.
-pub fn capture(
+pub fn snapshot(
     source: &Path,
     target: &Path,
     (offset, length): (u32, u32),
@@ -113,11 +113,11 @@ pub struct Occupied {
 
 impl Store {
     /// Makes the files of those extents of a new volume that lie here, which hold nothing. They are no volume's, and not
-    /// durable, before [`Store::adopt_captures`]. Answers where they are.
+    /// durable, before [`Store::adopt_snapshots`]. Answers where they are.
     ///
     /// # Errors
     /// Those of the files; nothing is left then.
-    pub fn begin_capture(&self, volume: VolumeId, extents: &[u32]) -> Result<Target, StoreError> {
+    pub fn begin_snapshot(&self, volume: VolumeId, extents: &[u32]) -> Result<Target, StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let folder = new.join("extents");
         let make = || {
@@ -133,7 +133,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the files.
-    pub fn complete_capture(
+    pub fn complete_snapshot(
         &self,
         volume: VolumeId,
         missed: &[u32],
@@ -157,7 +157,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the files, also such that were reported to the scope before; some may be volumes then.
-    pub fn adopt_captures(&self, writes: &WriteScope, volumes: &[VolumeId]) -> Result<(), StoreError> {
+    pub fn adopt_snapshots(&self, writes: &WriteScope, volumes: &[VolumeId]) -> Result<(), StoreError> {
         writes.make_durable()?;
         self.refuse_another_folder()?;
         for volume in volumes {
@@ -212,7 +212,7 @@ mod tests {
             let (mut offset, mut steps) = (0_u32, 0);
             while u64::from(offset) < EXTENT_BYTES {
                 let rest = (offset, EXTENT_BYTES as u32 - offset);
-                let end = capture(&source, &target, rest, can_share).unwrap();
+                let end = snapshot(&source, &target, rest, can_share).unwrap();
                 assert!(end > offset && u64::from(end).is_multiple_of(REGION_BYTES));
                 (offset, steps) = (end, steps + 1);
             }
@@ -235,7 +235,7 @@ mod tests {
         let source = folder.path().join("source");
         File::create(&source).unwrap().set_len(4096).unwrap();
         let error =
-            capture(&source, &folder.path().join("target"), (0, REGION_BYTES as u32), true).unwrap_err();
+            snapshot(&source, &folder.path().join("target"), (0, REGION_BYTES as u32), true).unwrap_err();
         assert!(error.to_string().contains("shortened"));
     }
 }

@@ -19,11 +19,11 @@ use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
 use super::{Change, Control};
-use crate::dataplane::{CaptureProgress, CaptureSpec};
+use crate::dataplane::{SnapshotProgress, SnapshotSpec};
 use crate::store::{Store, WriteScope, epoch_record, extent_count};
 
 /// How long a capture waits for another one of the same volume.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Epoch of the accounts of captured extents: nothing was there before them.
 const FIRST_EPOCH: u64 = 1;
 /// What is noted of captured extents.
@@ -39,13 +39,13 @@ pub(super) struct Pair {
 
 /// Captures that are under way, by each volume that must stay as it is meanwhile, or is being made.
 #[derive(Debug, Default)]
-pub(super) struct Captures {
-    under_way: Mutex<BTreeMap<VolumeId, Arc<CaptureProgress>>>,
+pub(super) struct SnapshotsInProgress {
+    under_way: Mutex<BTreeMap<VolumeId, Arc<SnapshotProgress>>>,
     ended: Condvar,
 }
 
-impl Captures {
-    fn under_way(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Arc<CaptureProgress>>> {
+impl SnapshotsInProgress {
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<VolumeId, Arc<SnapshotProgress>>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,14 +55,14 @@ impl Captures {
     }
 
     /// Enters captures unless one of their volumes is in another one.
-    fn enter(&self, entries: BTreeMap<VolumeId, Arc<CaptureProgress>>) -> Option<Entered<'_>> {
+    fn enter(&self, entries: BTreeMap<VolumeId, Arc<SnapshotProgress>>) -> Option<Entered<'_>> {
         let mut under_way = self.under_way();
         if entries.keys().any(|volume| under_way.contains_key(volume)) {
             return None;
         }
         let volumes = entries.keys().copied().collect();
         under_way.extend(entries);
-        Some(Entered { captures: self, volumes })
+        Some(Entered { snapshots_in_progress: self, volumes })
     }
 
     /// Waits until none concerns any of some volumes; false if that takes too long.
@@ -78,22 +78,22 @@ impl Captures {
 
 /// Captures that are entered until this goes.
 struct Entered<'a> {
-    captures: &'a Captures,
+    snapshots_in_progress: &'a SnapshotsInProgress,
     volumes: Vec<VolumeId>,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let mut under_way = self.captures.under_way();
+        let mut under_way = self.snapshots_in_progress.under_way();
         self.volumes.iter().for_each(|volume| _ = under_way.remove(volume));
-        self.captures.ended.notify_all();
+        self.snapshots_in_progress.ended.notify_all();
     }
 }
 
 /// Captures that are prepared.
 pub(super) struct Begun<'a> {
     pairs: Vec<Pair>,
-    specs: Vec<CaptureSpec>,
+    specs: Vec<SnapshotSpec>,
     /// The writes to each drive since before the first file was made there.
     writes: BTreeMap<DriveId, WriteScope>,
     /// The volumes that stay as they are meanwhile.
@@ -104,12 +104,12 @@ pub(super) struct Begun<'a> {
 impl Control {
     /// Prepares captures: all at one instant, once they go on. What is to be captured in what is asked for under the
     /// decision lock, again if another capture of one of the volumes has to end first; others may stay as they are too.
-    pub(super) fn begin_captures(
+    pub(super) fn begin_snapshots(
         &self,
         others: &[VolumeId],
         pairs: impl Fn() -> Outcome<Vec<Pair>>,
     ) -> Outcome<Begun<'_>> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let concerned = concerned(others, &pairs()?);
             let mut change = self.begin_volume_change(&concerned)?;
@@ -118,7 +118,7 @@ impl Control {
                 // Others bear the names by now.
                 continue;
             }
-            let progress = || Arc::<CaptureProgress>::default();
+            let progress = || Arc::<SnapshotProgress>::default();
             let of_pair = |pair: &Pair| (pair.source.id, pair.target.id, progress());
             let all: Vec<_> = pairs.iter().map(of_pair).collect();
             let pairwise = all.iter().flat_map(|(source, target, progress)| {
@@ -128,35 +128,37 @@ impl Control {
             let first = all.first().map_or_else(progress, |(.., progress)| Arc::clone(progress));
             let others_too = others.iter().map(|other| (*other, Arc::clone(&first)));
             let entries = pairwise.chain(others_too).collect();
-            if let Some(entered) = self.captures.enter(entries) {
+            if let Some(entered) = self.snapshots_in_progress.enter(entries) {
                 let prepare = || -> Outcome<_> {
                     self.refuse_without_space(&pairs)?;
                     let writes = self.begin_writes(&pairs)?;
                     let progress = all.into_iter().map(|(.., progress)| progress);
                     let specs =
                         pairs.iter().zip(progress).map(|(pair, progress)| self.prepare(pair, progress));
-                    let specs: Outcome<Vec<CaptureSpec>> = specs.collect();
-                    Ok((specs.inspect_err(|_| self.undo_captures(&pairs))?, writes))
+                    let specs: Outcome<Vec<SnapshotSpec>> = specs.collect();
+                    Ok((specs.inspect_err(|_| self.undo_snapshots(&pairs))?, writes))
                 };
                 let (specs, writes) = change.beside(prepare)?;
                 return Ok(Begun { pairs, specs, writes, concerned, _entered: entered });
             }
             drop(change);
-            if !self.captures.wait(&concerned, until) {
+            if !self.snapshots_in_progress.wait(&concerned, until) {
                 return Err(busy(&pairs[0].source));
             }
         }
     }
 
     /// Refuses what would change the files of a volume that is being captured.
-    pub(super) fn refuse_captured(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if self.captures.concern(volume.id) { Err(busy(volume)) } else { Ok(()) }
+    pub(super) fn refuse_snapshot_in_progress(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if self.snapshots_in_progress.concern(volume.id) { Err(busy(volume)) } else { Ok(()) }
     }
 
     /// Bytes that are left to capture of a volume, or of a snapshot of it, if it is being captured.
-    pub(super) fn bytes_to_capture(&self, volume: VolumeId) -> Option<u64> {
-        let left = |id: VolumeId| self.captures.under_way().get(&id).map(|progress| progress.bytes_left());
-        if self.captures.under_way().is_empty() {
+    pub(super) fn snapshot_bytes_left(&self, volume: VolumeId) -> Option<u64> {
+        let left = |id: VolumeId| {
+            self.snapshots_in_progress.under_way().get(&id).map(|progress| progress.bytes_left())
+        };
+        if self.snapshots_in_progress.under_way().is_empty() {
             return None;
         }
         let snapshots: Vec<VolumeId> =
@@ -165,16 +167,16 @@ impl Control {
     }
 
     /// Notes durably what is going to be made, and makes its files.
-    fn prepare(&self, pair: &Pair, progress: Arc<CaptureProgress>) -> Outcome<CaptureSpec> {
+    fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
         let Pair { source, target } = pair;
         let key = keys::volume(target.id);
         self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, target)?)?;
         let mut targets = BTreeMap::new();
         for (drive, store) in self.stores_there(source) {
             let extents: Vec<u32> = target.placement.extents_on(drive, target.size_bytes).collect();
-            targets.insert(drive, store.begin_capture(target.id, &extents)?);
+            targets.insert(drive, store.begin_snapshot(target.id, &extents)?);
         }
-        Ok(CaptureSpec { volume: source.id, targets, progress })
+        Ok(SnapshotSpec { volume: source.id, targets, progress })
     }
 
     /// Where filesystems cannot share, everything is copied: a drive must not fill up by it.
@@ -203,36 +205,37 @@ impl Control {
 
     /// Captures what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
     /// they are; it is called under the decision lock. If anything fails, nothing is left.
-    pub(super) fn finish_captures<T>(
+    pub(super) fn finish_snapshots<T>(
         &self,
         begun: Begun<'_>,
         publish: impl FnOnce(&mut Change<'_>, &[Pair]) -> Outcome<T>,
     ) -> Outcome<T> {
-        let captured = self.data_plane.capture(&begun.specs);
-        let captured = captured.map_err(|error| ControlError::refused(error.to_string()));
+        let in_snapshot = self.data_plane.snapshot(&begun.specs);
+        let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
         // Nobody should wait for all of it to become durable: what is left for later is little.
-        let settled = captured.and_then(|captured| {
+        let settled = in_snapshot.and_then(|in_snapshot| {
             begun.writes.values().try_for_each(WriteScope::make_durable)?;
-            Ok(captured)
+            Ok(in_snapshot)
         });
         let begun_change = self.begin_volume_change(&begun.concerned);
-        let mut change = begun_change.inspect_err(|_| self.undo_captures(&begun.pairs))?;
-        let in_place = change.beside(|| settled.and_then(|captured| self.put_in_place(&begun, &captured)));
+        let mut change = begun_change.inspect_err(|_| self.undo_snapshots(&begun.pairs))?;
+        let in_place =
+            change.beside(|| settled.and_then(|in_snapshot| self.put_in_place(&begun, &in_snapshot)));
         let published = in_place.and_then(|pairs| {
             let published = publish(&mut change, &pairs)?;
             // Copies that could not be captured are made anew.
             pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
             Ok(published)
         });
-        published.inspect_err(|_| change.beside(|| self.undo_captures(&begun.pairs)))
+        published.inspect_err(|_| change.beside(|| self.undo_snapshots(&begun.pairs)))
     }
 
     /// Gives back what was made so far. What cannot be taken back now is at the next start, because the catalogue says
     /// what to do. Nobody was told of these volumes; what bears one of their names is something else.
-    fn undo_captures(&self, pairs: &[Pair]) {
+    fn undo_snapshots(&self, pairs: &[Pair]) {
         for Pair { target, .. } in pairs {
             match self.mark_deleting(target) {
-                Ok(deleting) => self.begin_cleanups(&deleting),
+                Ok(deleting) => self.begin_reclaims(&deleting),
                 Err(error) => {
                     tracing::error!(volume = %target.id, %error, "a capture that failed could not be undone yet");
                 }
@@ -248,9 +251,9 @@ impl Control {
     }
 
     /// Makes volumes of what was captured, durably.
-    fn put_in_place(&self, begun: &Begun<'_>, captured: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
-        let complete = |(pair, captured): (&Pair, &Vec<Slots>)| self.complete_pair(pair, captured);
-        let pairs: Vec<Pair> = begun.pairs.iter().zip(captured).map(complete).collect::<Outcome<_>>()?;
+    fn put_in_place(&self, begun: &Begun<'_>, in_snapshot: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
+        let complete = |(pair, in_snapshot): (&Pair, &Vec<Slots>)| self.complete_pair(pair, in_snapshot);
+        let pairs: Vec<Pair> = begun.pairs.iter().zip(in_snapshot).map(complete).collect::<Outcome<_>>()?;
         let mut by_drive: BTreeMap<DriveId, (Store, Vec<VolumeId>)> = BTreeMap::new();
         for target in pairs.iter().map(|pair| &pair.target) {
             for (drive, store) in self.stores_of(target)? {
@@ -259,17 +262,17 @@ impl Control {
         }
         for (drive, (store, volumes)) in &by_drive {
             let writes = begun.writes.get(drive).ok_or_else(|| came_late(*drive))?;
-            store.adopt_captures(writes, volumes)?;
+            store.adopt_snapshots(writes, volumes)?;
         }
         Ok(pairs)
     }
 
     /// Completes the files of a new volume, with the accounts of what was captured. Copies that were not are none.
-    fn complete_pair(&self, pair: &Pair, captured: &[Slots]) -> Outcome<Pair> {
+    fn complete_pair(&self, pair: &Pair, in_snapshot: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
         let has_replicas = target.placement.has_replicas();
-        for (extent, slots) in (0..).zip(captured) {
+        for (extent, slots) in (0..).zip(in_snapshot) {
             let missed: Vec<usize> = target.placement.replicas_of(extent).map(|(slot, _)| slot).collect();
             for slot in missed.into_iter().filter(|slot| !slots.contains(*slot)) {
                 target.placement.set(count, (extent, slot), None);
@@ -292,10 +295,10 @@ impl Control {
             let made = pair.target.placement.extents_on(drive, target.size_bytes);
             let (kept, missed): (Vec<u32>, Vec<u32>) =
                 made.partition(|extent| is_on(&target, drive, *extent));
-            let metadata = |extent: &u32| (*extent, metadata_of(captured[*extent as usize]));
+            let metadata = |extent: &u32| (*extent, metadata_of(in_snapshot[*extent as usize]));
             let all_metadata: Vec<(u32, ReplicaMetadata)> =
                 if has_replicas { kept.iter().map(metadata).collect() } else { Vec::new() };
-            store.complete_capture(target.id, &missed, &all_metadata, &record.content)?;
+            store.complete_snapshot(target.id, &missed, &all_metadata, &record.content)?;
         }
         Ok(Pair { source: pair.source.clone(), target })
     }

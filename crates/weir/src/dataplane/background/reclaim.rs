@@ -51,7 +51,7 @@ enum Stage {
 /// A clean-up and how far it is. Extents go from the last to the first, so that what is left of them after a crash
 /// is known from the highest.
 #[derive(Debug)]
-pub struct Cleanup {
+pub struct Reclaim {
     stage: Stage,
     under_way: usize,
     /// Why the first step failed that did since the last survey.
@@ -65,9 +65,9 @@ impl Step {
     }
 }
 
-impl Cleanup {
-    pub fn new() -> Cleanup {
-        Cleanup { stage: Stage::Survey, under_way: 0, fault: None }
+impl Reclaim {
+    pub fn new() -> Reclaim {
+        Reclaim { stage: Stage::Survey, under_way: 0, fault: None }
     }
 
     /// The next step, if one can be taken now.
@@ -162,53 +162,53 @@ mod tests {
     }
 
     /// A clean-up that has looked and found extents.
-    fn cleanup(extents: u32) -> Cleanup {
-        let mut cleanup = Cleanup::new();
-        assert_eq!((cleanup.take(), cleanup.take()), (Some(Step::Survey), None));
-        assert_eq!(cleanup.ended(Step::Survey, surveyed(extents)), Verdict::Going);
-        cleanup
+    fn reclaim(extents: u32) -> Reclaim {
+        let mut reclaim = Reclaim::new();
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::Survey), None));
+        assert_eq!(reclaim.ended(Step::Survey, surveyed(extents)), Verdict::Going);
+        reclaim
     }
 
     #[test]
     fn extents_go_from_the_last_to_the_first_and_then_the_rest() {
-        let mut cleanup = cleanup(3);
-        let taken = [cleanup.take(), cleanup.take()];
+        let mut reclaim = reclaim(3);
+        let taken = [reclaim.take(), reclaim.take()];
         assert_eq!(taken, [Some(Step::GiveBack(2)), Some(Step::GiveBack(1))]);
-        assert_eq!(cleanup.ended(Step::GiveBack(2), given(false)), Verdict::Going);
-        assert_eq!(cleanup.take(), Some(Step::GiveBack(2)), "what was begun is finished first");
-        assert_eq!(cleanup.take(), Some(Step::GiveBack(0)));
+        assert_eq!(reclaim.ended(Step::GiveBack(2), given(false)), Verdict::Going);
+        assert_eq!(reclaim.take(), Some(Step::GiveBack(2)), "what was begun is finished first");
+        assert_eq!(reclaim.take(), Some(Step::GiveBack(0)));
         for extent in [0, 1, 2] {
-            assert_eq!(cleanup.take(), None, "the rest waits for all of them");
-            assert_eq!(cleanup.ended(Step::GiveBack(extent), given(true)), Verdict::Going);
+            assert_eq!(reclaim.take(), None, "the rest waits for all of them");
+            assert_eq!(reclaim.ended(Step::GiveBack(extent), given(true)), Verdict::Going);
         }
-        assert_eq!((cleanup.take(), cleanup.take()), (Some(Step::Conclude), None));
-        assert_eq!(cleanup.ended(Step::Conclude, Ok(Done::Concluded)), Verdict::Finished);
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::Conclude), None));
+        assert_eq!(reclaim.ended(Step::Conclude, Ok(Done::Concluded)), Verdict::Finished);
     }
 
     #[test]
     fn what_holds_no_extents_is_removed_at_once() {
-        assert_eq!(cleanup(0).take(), Some(Step::Conclude));
+        assert_eq!(reclaim(0).take(), Some(Step::Conclude));
     }
 
     #[test]
     fn a_fault_holds_up_nothing_else_and_begins_anew() {
-        let mut cleanup = cleanup(2);
-        (0..2).for_each(|_| _ = cleanup.take());
-        assert_eq!(cleanup.ended(Step::GiveBack(1), Err("first".to_owned())), Verdict::Going);
-        let verdict = cleanup.ended(Step::GiveBack(0), Err("second".to_owned()));
+        let mut reclaim = reclaim(2);
+        (0..2).for_each(|_| _ = reclaim.take());
+        assert_eq!(reclaim.ended(Step::GiveBack(1), Err("first".to_owned())), Verdict::Going);
+        let verdict = reclaim.ended(Step::GiveBack(0), Err("second".to_owned()));
         assert_eq!(verdict, Verdict::Failed("first".to_owned()));
-        assert_eq!(cleanup.take(), Some(Step::Survey));
-        let verdict = cleanup.ended(Step::Survey, Err("no drive".to_owned()));
+        assert_eq!(reclaim.take(), Some(Step::Survey));
+        let verdict = reclaim.ended(Step::Survey, Err("no drive".to_owned()));
         assert_eq!(verdict, Verdict::Failed("no drive".to_owned()));
-        assert_eq!(cleanup.take(), Some(Step::Survey));
+        assert_eq!(reclaim.take(), Some(Step::Survey));
     }
 
     #[test]
     fn a_step_that_is_not_carried_out_is_taken_again() {
-        let mut cleanup = cleanup(2);
-        (0..2).for_each(|_| _ = cleanup.take());
-        cleanup.put_back(Step::GiveBack(1));
-        assert_eq!(cleanup.ended(Step::GiveBack(0), given(true)), Verdict::Going);
-        assert_eq!((cleanup.take(), cleanup.take()), (Some(Step::GiveBack(1)), None));
+        let mut reclaim = reclaim(2);
+        (0..2).for_each(|_| _ = reclaim.take());
+        reclaim.put_back(Step::GiveBack(1));
+        assert_eq!(reclaim.ended(Step::GiveBack(0), given(true)), Verdict::Going);
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::GiveBack(1)), None));
     }
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use weir_types::bounds::DAMAGED_BLOCKS_MAX;
-use weir_volume::mirror::{Damaged, SECTION_BLOCKS, Seals, Sections};
+use weir_volume::mirror::{ChecksumHeader, Damaged, SECTION_BLOCKS, Sections};
 
 use super::replica_metadata::read_up_to;
 use super::{extent_file_name, sync_folder};
@@ -35,9 +35,9 @@ const RECORD_MAGIC: [u8; 8] = *b"WEIRSECT";
 /// Version of the form of heads and records.
 const FORMAT: u32 = 2;
 /// Suffix of the file.
-const SUFFIX: &str = "sums";
+const SUFFIX: &str = "checksums";
 /// Suffix of the file while it is being made.
-const NEW_SUFFIX: &str = "sums.new";
+const NEW_SUFFIX: &str = "checksums.new";
 
 /// Where the number of the writing lies in a sector of a head, and the checksum of all before it.
 const SEQUENCE_START: usize = SECTOR_BYTES - 12;
@@ -48,14 +48,14 @@ const HEAD_CONTENT_BYTES: usize = SECTORS_PER_HEAD * SECTOR_CONTENT_BYTES;
 
 const FORMAT_START: usize = HEAD_MAGIC.len();
 const COUNT_START: usize = 12;
-const SEALED_START: usize = 16;
+const VALID_START: usize = 16;
 const DAMAGED_START: usize = 24;
 /// Bytes of a damaged block: which it is, whether its checksum is known, and that.
 const DAMAGED_BYTES: usize = 12;
 
 const SECTION_START: usize = 12;
-const SUMS_START: usize = 16;
-const RECORD_CHECKSUM_START: usize = SUMS_START + 4 * SECTION_BLOCKS;
+const BLOCK_CHECKSUMS_START: usize = 16;
+const RECORD_CHECKSUM_START: usize = BLOCK_CHECKSUMS_START + 4 * SECTION_BLOCKS;
 const RECORD_BYTES: usize = RECORD_CHECKSUM_START + 4;
 /// From one record to the next, in bytes: whole blocks, so that writing one touches no other.
 const RECORD_STRIDE: usize = RECORD_BYTES.next_multiple_of(HEAD_BYTES);
@@ -66,13 +66,13 @@ const _: () = assert!(DAMAGED_START + DAMAGED_BLOCKS_MAX * DAMAGED_BYTES <= HEAD
 type Head = [u8; HEAD_BYTES];
 
 /// Name of the file that holds the checksums of the extent with this index.
-pub fn sums_file_name(index: u64) -> String {
+pub fn checksum_file_name(index: u64) -> String {
     format!("{}.{SUFFIX}", extent_file_name(index))
 }
 
 /// The path of the checksums beside the extent file with this index.
-pub(super) fn sums_path(extents: &Path, index: u64) -> PathBuf {
-    extents.join(sums_file_name(index))
+pub(super) fn checksum_path(extents: &Path, index: u64) -> PathBuf {
+    extents.join(checksum_file_name(index))
 }
 
 /// The name of the extent's file that a file beside it belongs to, if it is that of checksums.
@@ -85,7 +85,7 @@ pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn extents_with_sums(extents: &Path) -> io::Result<Vec<u32>> {
+pub fn extents_with_checksums(extents: &Path) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(extents)? {
         let name = entry?.file_name();
@@ -107,12 +107,12 @@ fn number(bytes: &[u8], start: usize) -> u32 {
     u32::from_le_bytes(array(bytes, start))
 }
 
-fn encode_head(seals: &Seals, sequence: u64) -> Head {
+fn encode_head(headers: &ChecksumHeader, sequence: u64) -> Head {
     let mut content = [0; HEAD_CONTENT_BYTES];
     put(&mut content, 0, &HEAD_MAGIC);
     put(&mut content, FORMAT_START, &FORMAT.to_le_bytes());
-    put(&mut content, SEALED_START, &seals.sealed.0.to_le_bytes());
-    let damaged = &seals.damaged[..seals.damaged.len().min(DAMAGED_BLOCKS_MAX)];
+    put(&mut content, VALID_START, &headers.valid.0.to_le_bytes());
+    let damaged = &headers.damaged[..headers.damaged.len().min(DAMAGED_BLOCKS_MAX)];
     put(&mut content, COUNT_START, &(damaged.len() as u32).to_le_bytes());
     for (index, damaged) in damaged.iter().enumerate() {
         let start = DAMAGED_START + index * DAMAGED_BYTES;
@@ -132,7 +132,7 @@ fn encode_head(seals: &Seals, sequence: u64) -> Head {
 }
 
 /// What a head says; `None` if it is not of this format.
-fn decode_head(head: &Head) -> Option<Seals> {
+fn decode_head(head: &Head) -> Option<ChecksumHeader> {
     let mut content = [0; HEAD_CONTENT_BYTES];
     for (sector, part) in head.chunks_exact(SECTOR_BYTES).zip(content.chunks_exact_mut(SECTOR_CONTENT_BYTES))
     {
@@ -147,8 +147,8 @@ fn decode_head(head: &Head) -> Option<Seals> {
         Damaged { block: number(&content, start), expected }
     };
     let count = (number(&content, COUNT_START) as usize).min(DAMAGED_BLOCKS_MAX);
-    Some(Seals {
-        sealed: Sections(u64::from_le_bytes(array(&content, SEALED_START))),
+    Some(ChecksumHeader {
+        valid: Sections(u64::from_le_bytes(array(&content, VALID_START))),
         damaged: (0..count).map(damaged).collect(),
     })
 }
@@ -200,7 +200,7 @@ impl Heads {
     }
 
     /// What counts: nothing if a head that may be newer cannot be understood.
-    fn seals(&self) -> Option<Seals> {
+    fn headers(&self) -> Option<ChecksumHeader> {
         let (index, sequence) = self.last_whole()?;
         let (before, after) = (sequence.checked_sub(1)?, sequence.checked_add(1)?);
         let is_explained = match self.states[HEADS - 1 - index] {
@@ -225,12 +225,12 @@ impl Heads {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn read_seals(path: &Path) -> io::Result<Seals> {
+pub fn read_header(path: &Path) -> io::Result<ChecksumHeader> {
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seals::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ChecksumHeader::default()),
         result => result?,
     };
-    Ok(Heads::read(&file)?.seals().unwrap_or_default())
+    Ok(Heads::read(&file)?.headers().unwrap_or_default())
 }
 
 /// Says something else beside a copy of an extent, durably. Where there is no file and nothing is to be said, none is
@@ -238,10 +238,10 @@ pub fn read_seals(path: &Path) -> io::Result<Seals> {
 ///
 /// # Errors
 /// Those of the file.
-pub fn write_seals(path: &Path, seals: &Seals) -> io::Result<()> {
+pub fn write_header(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return if *seals == Seals::default() { Ok(()) } else { make(path, seals) };
+            return if *headers == ChecksumHeader::default() { Ok(()) } else { make(path, headers) };
         }
         result => result?,
     };
@@ -249,28 +249,28 @@ pub fn write_seals(path: &Path, seals: &Seals) -> io::Result<()> {
         // Also over a head that was newer and rotted: the next one after the one that stays.
         Some((index, sequence)) => {
             let start = (HEADS - 1 - index) * HEAD_BYTES;
-            file.write_all_at(&encode_head(seals, sequence.wrapping_add(1)), start as u64)?;
+            file.write_all_at(&encode_head(headers, sequence.wrapping_add(1)), start as u64)?;
         }
-        None => file.write_all_at(&first_heads(seals), 0)?,
+        None => file.write_all_at(&first_heads(headers), 0)?,
     }
     file.sync_data()
 }
 
 /// The heads of a new file: the older one says nothing. None is left empty, so that one that reads as zeroes has rotted.
-fn first_heads(seals: &Seals) -> [u8; HEADS * HEAD_BYTES] {
+fn first_heads(headers: &ChecksumHeader) -> [u8; HEADS * HEAD_BYTES] {
     let mut content = [0; HEADS * HEAD_BYTES];
-    put(&mut content, 0, &encode_head(seals, 2));
-    put(&mut content, HEAD_BYTES, &encode_head(&Seals::default(), 1));
+    put(&mut content, 0, &encode_head(headers, 2));
+    put(&mut content, HEAD_BYTES, &encode_head(&ChecksumHeader::default(), 1));
     content
 }
 
 /// Makes the file, so that a crash leaves it whole or not at all. Both heads have their space from the beginning: a seal
 /// can be broken on a full drive.
-fn make(path: &Path, seals: &Seals) -> io::Result<()> {
+fn make(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
     let new = path.with_extension(NEW_SUFFIX);
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all_at(&first_heads(seals), 0)?;
+    file.write_all_at(&first_heads(headers), 0)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -292,28 +292,32 @@ pub fn read_section(path: &Path, section: u32) -> io::Result<Option<Vec<u32>>> {
     if record[..RECORD_MAGIC.len()] != RECORD_MAGIC || !is_whole || !is_its_own {
         return Ok(None);
     }
-    let sums = record[SUMS_START..RECORD_CHECKSUM_START].chunks_exact(4);
-    Ok(Some(sums.map(|sum| u32::from_le_bytes(sum.try_into().expect("a chunk has four bytes"))).collect()))
+    let block_checksums = record[BLOCK_CHECKSUMS_START..RECORD_CHECKSUM_START].chunks_exact(4);
+    Ok(Some(
+        block_checksums
+            .map(|sum| u32::from_le_bytes(sum.try_into().expect("a chunk has four bytes")))
+            .collect(),
+    ))
 }
 
 /// Writes the checksums of a section, durably. It must not be sealed: they do not count before it is.
 ///
 /// # Errors
 /// Those of the file.
-pub fn write_section(path: &Path, section: u32, sums: &[u32]) -> io::Result<()> {
-    assert_eq!(sums.len(), SECTION_BLOCKS, "a section has a checksum for each block");
+pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::Result<()> {
+    assert_eq!(block_checksums.len(), SECTION_BLOCKS, "a section has a checksum for each block");
     let mut record = vec![0; RECORD_BYTES];
     put(&mut record, 0, &RECORD_MAGIC);
     put(&mut record, FORMAT_START, &FORMAT.to_le_bytes());
     put(&mut record, SECTION_START, &section.to_le_bytes());
-    for (index, sum) in sums.iter().enumerate() {
-        put(&mut record, SUMS_START + 4 * index, &sum.to_le_bytes());
+    for (index, sum) in block_checksums.iter().enumerate() {
+        put(&mut record, BLOCK_CHECKSUMS_START + 4 * index, &sum.to_le_bytes());
     }
     let checksum = crc32c::crc32c(&record[..RECORD_CHECKSUM_START]);
     put(&mut record, RECORD_CHECKSUM_START, &checksum.to_le_bytes());
     let file = match OpenOptions::new().write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make(path, &Seals::default())?;
+            make(path, &ChecksumHeader::default())?;
             OpenOptions::new().write(true).open(path)?
         }
         result => result?,
@@ -345,57 +349,60 @@ mod tests {
     use proptest::prelude::*;
     use weir_volume::mirror::SECTIONS;
 
-    fn seals() -> impl Strategy<Value = Seals> {
+    fn headers() -> impl Strategy<Value = ChecksumHeader> {
         let damaged = (any::<u32>(), any::<Option<u32>>());
         let damaged = prop::collection::vec(damaged, 0..=DAMAGED_BLOCKS_MAX);
-        (any::<u64>(), damaged).prop_map(|(sealed, damaged)| Seals {
-            sealed: Sections(sealed),
+        (any::<u64>(), damaged).prop_map(|(valid, damaged)| ChecksumHeader {
+            valid: Sections(valid),
             damaged: damaged.into_iter().map(|(block, expected)| Damaged { block, expected }).collect(),
         })
     }
 
     fn file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let path = sums_path(folder.path(), 7);
+        let path = checksum_path(folder.path(), 7);
         (folder, path)
     }
 
     /// A file whose head was written twice after the first time; its content, and where the newest head begins.
-    fn written_twice(older: &Seals, newest: &Seals) -> (tempfile::TempDir, PathBuf, Vec<u8>, usize) {
+    fn written_twice(
+        older: &ChecksumHeader,
+        newest: &ChecksumHeader,
+    ) -> (tempfile::TempDir, PathBuf, Vec<u8>, usize) {
         let (folder, path) = file();
-        write_seals(&path, &Seals { sealed: Sections(1), damaged: vec![] }).unwrap();
-        write_seals(&path, older).unwrap();
+        write_header(&path, &ChecksumHeader { valid: Sections(1), damaged: vec![] }).unwrap();
+        write_header(&path, older).unwrap();
         let old = fs::read(&path).unwrap();
-        write_seals(&path, newest).unwrap();
+        write_header(&path, newest).unwrap();
         let content = fs::read(&path).unwrap();
         let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
         (folder, path, content, start)
     }
 
-    fn sums(seed: u32) -> Vec<u32> {
+    fn block_checksums(seed: u32) -> Vec<u32> {
         (0..SECTION_BLOCKS as u32).map(|block| block.wrapping_mul(seed)).collect()
     }
 
     proptest! {
         #[test]
-        fn seals_are_read_as_they_were_written(written in prop::collection::vec(seals(), 1..4)) {
+        fn headers_are_read_as_they_were_written(written in prop::collection::vec(headers(), 1..4)) {
             let (_folder, path) = file();
-            for seals in &written {
-                write_seals(&path, seals).unwrap();
-                prop_assert_eq!(&read_seals(&path).unwrap(), seals);
+            for headers in &written {
+                write_header(&path, headers).unwrap();
+                prop_assert_eq!(&read_header(&path).unwrap(), headers);
             }
         }
 
         #[test]
         fn a_torn_write_leaves_what_was_said_before_it(
-            first in seals(), before in seals(), torn in seals(), sectors in any::<[bool; SECTORS_PER_HEAD]>(),
+            first in headers(), before in headers(), torn in headers(), sectors in any::<[bool; SECTORS_PER_HEAD]>(),
         ) {
             let (_folder, path) = file();
-            write_section(&path, 0, &sums(3)).unwrap();
-            write_seals(&path, &first).unwrap();
-            write_seals(&path, &before).unwrap();
+            write_section(&path, 0, &block_checksums(3)).unwrap();
+            write_header(&path, &first).unwrap();
+            write_header(&path, &before).unwrap();
             let old = fs::read(&path).unwrap();
-            write_seals(&path, &torn).unwrap();
+            write_header(&path, &torn).unwrap();
             let mut content = fs::read(&path).unwrap();
             let start = if old[..HEAD_BYTES] == content[..HEAD_BYTES] { HEAD_BYTES } else { 0 };
             for (index, _) in sectors.iter().enumerate().filter(|(_, is_written)| !**is_written) {
@@ -403,33 +410,33 @@ mod tests {
                 content[sector.clone()].copy_from_slice(&old[sector]);
             }
             fs::write(&path, content).unwrap();
-            let found = read_seals(&path).unwrap();
+            let found = read_header(&path).unwrap();
             let expected = if sectors.iter().all(|is_written| *is_written) { &torn } else { &before };
             prop_assert_eq!(&found, expected);
-            write_seals(&path, &first).unwrap();
-            prop_assert_eq!(read_seals(&path).unwrap(), first);
+            write_header(&path, &first).unwrap();
+            prop_assert_eq!(read_header(&path).unwrap(), first);
         }
 
         #[test]
         fn older_head_does_not_count_once_the_newest_has_rotted(
-            older in seals(), newest in seals(), later in seals(), at in 0..HEAD_BYTES, by in 1u8..,
+            older in headers(), newest in headers(), later in headers(), at in 0..HEAD_BYTES, by in 1u8..,
         ) {
             let (_folder, path, mut content, start) = written_twice(&older, &newest);
             content[start + at] ^= by;
             fs::write(&path, &content).unwrap();
-            prop_assert_eq!(read_seals(&path).unwrap(), Seals::default());
-            write_seals(&path, &later).unwrap();
-            prop_assert_eq!(read_seals(&path).unwrap(), later);
+            prop_assert_eq!(read_header(&path).unwrap(), ChecksumHeader::default());
+            write_header(&path, &later).unwrap();
+            prop_assert_eq!(read_header(&path).unwrap(), later);
         }
 
         #[test]
         fn head_whose_sector_reads_as_zeroes_is_not_a_torn_one(
-            older in seals(), newest in seals(), sector in 0..SECTORS_PER_HEAD,
+            older in headers(), newest in headers(), sector in 0..SECTORS_PER_HEAD,
         ) {
             let (_folder, path, mut content, start) = written_twice(&older, &newest);
             content[start + sector * SECTOR_BYTES..][..SECTOR_BYTES].fill(0);
             fs::write(&path, &content).unwrap();
-            prop_assert_eq!(read_seals(&path).unwrap(), Seals::default());
+            prop_assert_eq!(read_header(&path).unwrap(), ChecksumHeader::default());
         }
 
         #[test]
@@ -437,8 +444,8 @@ mod tests {
             section in 0..SECTIONS, at in 0..RECORD_BYTES, by in 1u8..,
         ) {
             let (_folder, path) = file();
-            write_section(&path, section, &sums(5)).unwrap();
-            prop_assert_eq!(read_section(&path, section).unwrap(), Some(sums(5)));
+            write_section(&path, section, &block_checksums(5)).unwrap();
+            prop_assert_eq!(read_section(&path, section).unwrap(), Some(block_checksums(5)));
             let mut content = fs::read(&path).unwrap();
             content[record_start(section) as usize + at] ^= by;
             fs::write(&path, content).unwrap();
@@ -449,24 +456,30 @@ mod tests {
     #[test]
     fn sections_do_not_touch_each_other_or_the_heads() {
         let (_folder, path) = file();
-        let seals = Seals { sealed: Sections(5), damaged: vec![Damaged { block: 9, expected: None }] };
-        write_seals(&path, &seals).unwrap();
-        (0..SECTIONS).for_each(|section| write_section(&path, section, &sums(section + 1)).unwrap());
-        let is_kept = |section: &u32| read_section(&path, *section).unwrap() == Some(sums(section + 1));
+        let headers =
+            ChecksumHeader { valid: Sections(5), damaged: vec![Damaged { block: 9, expected: None }] };
+        write_header(&path, &headers).unwrap();
+        (0..SECTIONS)
+            .for_each(|section| write_section(&path, section, &block_checksums(section + 1)).unwrap());
+        let is_kept =
+            |section: &u32| read_section(&path, *section).unwrap() == Some(block_checksums(section + 1));
         assert!((0..SECTIONS).all(|section| is_kept(&section)));
-        assert_eq!(read_seals(&path).unwrap(), seals);
+        assert_eq!(read_header(&path).unwrap(), headers);
     }
 
     #[test]
     fn what_is_not_there_says_nothing_and_is_not_made_for_it() {
         let (folder, path) = file();
-        write_seals(&path, &Seals::default()).unwrap();
+        write_header(&path, &ChecksumHeader::default()).unwrap();
         assert!(!path.exists());
-        assert_eq!((read_seals(&path).unwrap(), read_section(&path, 3).unwrap()), (Seals::default(), None));
+        assert_eq!(
+            (read_header(&path).unwrap(), read_section(&path, 3).unwrap()),
+            (ChecksumHeader::default(), None)
+        );
         remove(&path).unwrap();
-        write_section(&path, 1, &sums(2)).unwrap();
+        write_section(&path, 1, &block_checksums(2)).unwrap();
         fs::write(folder.path().join("00000003.metadata"), "").unwrap();
-        assert_eq!(extents_with_sums(folder.path()).unwrap(), [7]);
+        assert_eq!(extents_with_checksums(folder.path()).unwrap(), [7]);
         assert_eq!(read_section(&path, 0).unwrap(), None, "a hole is no record");
         remove(&path).unwrap();
         assert!(!path.exists());
@@ -478,8 +491,8 @@ mod tests {
         for content in [vec![], vec![0; 100], vec![7; 3 * HEAD_BYTES]] {
             fs::write(&path, content).unwrap();
             assert_eq!(
-                (read_seals(&path).unwrap(), read_section(&path, 0).unwrap()),
-                (Seals::default(), None)
+                (read_header(&path).unwrap(), read_section(&path, 0).unwrap()),
+                (ChecksumHeader::default(), None)
             );
         }
     }

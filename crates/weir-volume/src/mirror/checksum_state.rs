@@ -75,50 +75,50 @@ pub struct Damaged {
 
 /// What is durably said beside one copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Seals {
+pub struct ChecksumHeader {
     /// Sections whose checksums count.
-    pub sealed: Sections,
+    pub valid: Sections,
     /// Blocks of the extent that are damaged, in order.
     pub damaged: Vec<Damaged>,
 }
 
 /// What is to be said beside each copy; `None` where nothing has to be.
-pub type SealsByReplica = [Option<Seals>; REPLICAS_MAX];
+pub type ChecksumHeaders = [Option<ChecksumHeader>; REPLICAS_MAX];
 
 /// What is being written.
 #[derive(Debug)]
-struct Noting {
-    sealed: [Option<Sections>; REPLICAS_MAX],
+struct Writing {
+    valid: [Option<Sections>; REPLICAS_MAX],
     damaged: Vec<Damaged>,
 }
 
 /// The seals of one extent.
 #[derive(Debug, Default)]
-pub(super) struct ExtentSeals {
+pub(super) struct ExtentChecksums {
     /// By copy, the sections that should be sealed.
     wanted: [Sections; REPLICAS_MAX],
     /// By copy, the sections that are, durably.
-    noted: [Sections; REPLICAS_MAX],
+    recorded: [Sections; REPLICAS_MAX],
     damaged: Vec<Damaged>,
-    damaged_noted: Vec<Damaged>,
-    noting: Option<Noting>,
+    damaged_recorded: Vec<Damaged>,
+    writing: Option<Writing>,
     /// The section that is being scrubbed.
     pub scrub: Option<Box<SectionScrub>>,
 }
 
-impl ExtentSeals {
+impl ExtentChecksums {
     /// What was found beside a copy. It counts only for one that is in sync; of others it has to go.
-    pub fn found(&mut self, slot: usize, seals: Seals, is_in_sync: bool) {
-        self.noted[slot] = seals.sealed;
+    pub fn found(&mut self, slot: usize, header: ChecksumHeader, is_in_sync: bool) {
+        self.recorded[slot] = header.valid;
         if is_in_sync {
-            self.wanted[slot] = seals.sealed;
-            for damaged in seals.damaged {
+            self.wanted[slot] = header.valid;
+            for damaged in header.damaged {
                 self.note_damage(damaged);
-                if !self.damaged_noted.contains(&damaged) {
-                    self.damaged_noted.push(damaged);
+                if !self.damaged_recorded.contains(&damaged) {
+                    self.damaged_recorded.push(damaged);
                 }
             }
-            self.damaged_noted.sort_by_key(|damaged| damaged.block);
+            self.damaged_recorded.sort_by_key(|damaged| damaged.block);
         }
     }
 
@@ -133,30 +133,30 @@ impl ExtentSeals {
     /// Nobody knows what stands beside a copy: it was not watched.
     pub fn distrust(&mut self, slot: usize) {
         self.lose(slot);
-        self.noted[slot] = Sections::ALL;
+        self.recorded[slot] = Sections::ALL;
     }
 
     /// Sections that may be sealed beside a copy at this moment, or become so.
     pub fn may_be(&self, slot: usize) -> Sections {
-        let noting = self.noting.as_ref().and_then(|noting| noting.sealed[slot]);
-        self.noted[slot].with(noting.unwrap_or_default())
+        let writing = self.writing.as_ref().and_then(|writing| writing.valid[slot]);
+        self.recorded[slot].with(writing.unwrap_or_default())
     }
 
     /// Nobody knows whether it still stands beside copies which blocks are damaged.
     pub fn distrust_damage(&mut self) {
-        self.damaged_noted.clear();
+        self.damaged_recorded.clear();
     }
 
     /// True if a section of a copy is sealed, durably and for good.
-    pub fn is_sealed(&self, slot: usize, section: u32) -> bool {
+    pub fn is_valid(&self, slot: usize, section: u32) -> bool {
         let section = Sections::one(section);
-        self.wanted[slot].meets(section) && self.noted[slot].meets(section)
+        self.wanted[slot].meets(section) && self.recorded[slot].meets(section)
     }
 
     /// A copy is to be sealed in a section, or not any more.
-    pub fn want(&mut self, slot: usize, section: u32, is_sealed: bool) {
+    pub fn want(&mut self, slot: usize, section: u32, is_valid: bool) {
         let (wanted, section) = (&mut self.wanted[slot], Sections::one(section));
-        *wanted = if is_sealed { wanted.with(section) } else { wanted.without(section) };
+        *wanted = if is_valid { wanted.with(section) } else { wanted.without(section) };
     }
 
     /// A change is about to begin: what is said of its range must not be said any more.
@@ -184,9 +184,9 @@ impl ExtentSeals {
         if slots.is_empty() {
             return true;
         }
-        let noting = self.noting.iter().flat_map(|noting| &noting.damaged);
+        let writing = self.writing.iter().flat_map(|writing| &writing.damaged);
         let mut said =
-            self.damaged_noted.iter().chain(noting).filter(|damaged| touches(request, damaged.block));
+            self.damaged_recorded.iter().chain(writing).filter(|damaged| touches(request, damaged.block));
         said.all(|damaged| self.damaged.contains(damaged))
     }
 
@@ -216,51 +216,51 @@ impl ExtentSeals {
     }
 
     /// What has to be written beside which copies, if nothing is being written: these are in sync, those stale.
-    pub fn next_note(&mut self, in_sync: Slots, stale: Slots) -> Option<SealsByReplica> {
-        if self.noting.is_some() {
+    pub fn next_header_write(&mut self, in_sync: Slots, stale: Slots) -> Option<ChecksumHeaders> {
+        if self.writing.is_some() {
             return None;
         }
-        let is_listed = self.damaged == self.damaged_noted;
-        let sealed: [Option<Sections>; REPLICAS_MAX] = std::array::from_fn(|slot| {
-            let is_due = self.wanted[slot] != self.noted[slot];
+        let is_listed = self.damaged == self.damaged_recorded;
+        let valid: [Option<Sections>; REPLICAS_MAX] = std::array::from_fn(|slot| {
+            let is_due = self.wanted[slot] != self.recorded[slot];
             let is_due = is_due && stale.contains(slot) || (is_due || !is_listed) && in_sync.contains(slot);
             is_due.then_some(self.wanted[slot])
         });
-        if sealed.iter().all(Option::is_none) {
+        if valid.iter().all(Option::is_none) {
             return None;
         }
         let damaged = self.damaged.clone();
-        self.noting = Some(Noting { sealed, damaged });
-        let seals = |sealed| Seals { sealed, damaged: self.damaged.clone() };
-        Some(sealed.map(|sealed| sealed.map(seals)))
+        self.writing = Some(Writing { valid, damaged });
+        let header = |valid| ChecksumHeader { valid, damaged: self.damaged.clone() };
+        Some(valid.map(|valid| valid.map(header)))
     }
 
     /// What was written stands; of copies whose checksums had to be dropped nothing is said at all. Beside copies that
     /// failed it may stand or not: nothing more is to be sealed there, and what is said there is written again.
-    pub fn noted(&mut self, failed: Slots, dropped: Slots) {
-        let noting = self.noting.take().expect("seals are noted once");
+    pub fn header_written(&mut self, failed: Slots, dropped: Slots) {
+        let writing = self.writing.take().expect("seals are noted once");
         for slot in failed.iter() {
-            self.wanted[slot] = self.wanted[slot].both(self.noted[slot]);
-            self.noted[slot] = self.noted[slot].with(noting.sealed[slot].unwrap_or_default());
+            self.wanted[slot] = self.wanted[slot].both(self.recorded[slot]);
+            self.recorded[slot] = self.recorded[slot].with(writing.valid[slot].unwrap_or_default());
             if let Some(scrub) = &mut self.scrub {
                 scrub.examined.remove(slot);
                 scrub.storing.remove(slot);
             }
         }
-        for (slot, sealed) in noting.sealed.into_iter().enumerate() {
-            match sealed {
+        for (slot, valid) in writing.valid.into_iter().enumerate() {
+            match valid {
                 Some(_) if dropped.contains(slot) => {
-                    (self.wanted[slot], self.noted[slot]) = Default::default();
+                    (self.wanted[slot], self.recorded[slot]) = Default::default();
                 }
-                Some(sealed) if !failed.contains(slot) => self.noted[slot] = sealed,
+                Some(valid) if !failed.contains(slot) => self.recorded[slot] = valid,
                 _ => {}
             }
         }
-        let before = std::mem::replace(&mut self.damaged_noted, noting.damaged);
+        let before = std::mem::replace(&mut self.damaged_recorded, writing.damaged);
         if !failed.is_empty() {
-            let new = |damaged: &Damaged| !self.damaged_noted.contains(damaged);
+            let new = |damaged: &Damaged| !self.damaged_recorded.contains(damaged);
             let before: Vec<Damaged> = before.into_iter().filter(new).collect();
-            self.damaged_noted.extend(before);
+            self.damaged_recorded.extend(before);
         }
     }
 }
@@ -297,14 +297,14 @@ mod tests {
     }
 
     /// Two copies, each sealed in its first two sections, with a damaged block in the second.
-    fn seals() -> ExtentSeals {
+    fn header() -> ExtentChecksums {
         let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
-        let mut seals = ExtentSeals::default();
+        let mut header = ExtentChecksums::default();
         for slot in [0, 1] {
-            seals.found(slot, Seals { sealed: Sections(3), damaged: damaged.clone() }, true);
+            header.found(slot, ChecksumHeader { valid: Sections(3), damaged: damaged.clone() }, true);
         }
-        assert_eq!(seals.next_note(both(), Slots::default()), None, "what is found is noted");
-        seals
+        assert_eq!(header.next_header_write(both(), Slots::default()), None, "what is found is noted");
+        header
     }
 
     #[test]
@@ -317,68 +317,68 @@ mod tests {
 
     #[test]
     fn a_seal_is_broken_durably_before_the_first_change_and_for_the_others_it_is() {
-        let (mut seals, first) = (seals(), write(0, 4096));
-        seals.change(&first);
-        assert!(!seals.is_free(&first, both()));
-        let note = seals.next_note(both(), Slots::default()).unwrap();
+        let (mut header, first) = (header(), write(0, 4096));
+        header.change(&first);
+        assert!(!header.is_free(&first, both()));
+        let note = header.next_header_write(both(), Slots::default()).unwrap();
         assert_eq!(
-            note.each_ref().map(|seals| seals.as_ref().map(|seals| seals.sealed.0))[..2],
+            note.each_ref().map(|header| header.as_ref().map(|header| header.valid.0))[..2],
             [Some(2), Some(2)]
         );
-        assert!(!seals.is_free(&first, both()), "it is only being written");
-        assert_eq!(seals.next_note(both(), Slots::default()), None, "one at a time");
-        seals.noted(Slots::default(), Slots::default());
-        assert!(seals.is_free(&first, both()));
+        assert!(!header.is_free(&first, both()), "it is only being written");
+        assert_eq!(header.next_header_write(both(), Slots::default()), None, "one at a time");
+        header.header_written(Slots::default(), Slots::default());
+        assert!(header.is_free(&first, both()));
         let other = write(8192, 4096);
-        seals.change(&other);
-        assert!(seals.is_free(&other, both()));
-        assert!(!seals.is_free(&write(SECTION, 4096), both()), "the other section is still sealed");
+        header.change(&other);
+        assert!(header.is_free(&other, both()));
+        assert!(!header.is_free(&write(SECTION, 4096), both()), "the other section is still sealed");
     }
 
     #[test]
     fn what_could_not_be_written_still_stands_and_what_was_dropped_does_not() {
-        let (mut seals, change) = (seals(), write(0, 4096));
-        seals.change(&change);
-        seals.next_note(both(), Slots::default()).unwrap();
-        seals.noted([0].into_iter().collect(), [1].into_iter().collect());
+        let (mut header, change) = (header(), write(0, 4096));
+        header.change(&change);
+        header.next_header_write(both(), Slots::default()).unwrap();
+        header.header_written([0].into_iter().collect(), [1].into_iter().collect());
         assert!(
-            !seals.is_free(&change, [0].into_iter().collect())
-                && seals.is_free(&change, [1].into_iter().collect())
+            !header.is_free(&change, [0].into_iter().collect())
+                && header.is_free(&change, [1].into_iter().collect())
         );
-        assert_eq!(seals.may_be(1), Sections::default());
+        assert_eq!(header.may_be(1), Sections::default());
     }
 
     #[test]
     fn a_damaged_block_is_forgotten_durably_before_it_is_overwritten() {
-        let (mut seals, whole) = (seals(), write(SECTION + 4096, 4096));
+        let (mut header, whole) = (header(), write(SECTION + 4096, 4096));
         let (part, block) = (write(SECTION + 4096 + 512, 512), SECTION / 4096 + 1);
-        seals.change(&part);
-        assert_eq!(seals.damaged(), [Damaged { block, expected: None }], "it is no better for it");
-        assert!(!seals.is_free(&part, both()));
-        seals.change(&whole);
-        assert_eq!((seals.damaged().len(), seals.listed(block)), (0, None));
-        let note = seals.next_note(both(), Slots::default()).unwrap();
-        assert!(note.iter().flatten().all(|seals| seals.damaged.is_empty() && seals.sealed.0 == 1));
-        seals.noted(Slots::default(), Slots::default());
-        assert!(seals.is_free(&whole, both()));
+        header.change(&part);
+        assert_eq!(header.damaged(), [Damaged { block, expected: None }], "it is no better for it");
+        assert!(!header.is_free(&part, both()));
+        header.change(&whole);
+        assert_eq!((header.damaged().len(), header.listed(block)), (0, None));
+        let note = header.next_header_write(both(), Slots::default()).unwrap();
+        assert!(note.iter().flatten().all(|header| header.damaged.is_empty() && header.valid.0 == 1));
+        header.header_written(Slots::default(), Slots::default());
+        assert!(header.is_free(&whole, both()));
     }
 
     #[test]
     fn what_stands_beside_a_stale_replica_does_not_count_and_has_to_go() {
-        let mut seals = ExtentSeals::default();
-        seals.found(0, Seals { sealed: Sections(1), damaged: Vec::new() }, true);
-        seals.found(1, Seals { sealed: Sections(1), damaged: Vec::new() }, false);
-        assert!(seals.is_sealed(0, 0) && !seals.is_sealed(1, 0));
-        let note = seals.next_note([0].into_iter().collect(), [1].into_iter().collect()).unwrap();
-        assert_eq!((note[0].as_ref(), note[1].as_ref().map(|seals| seals.sealed.0)), (None, Some(0)));
+        let mut header = ExtentChecksums::default();
+        header.found(0, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, true);
+        header.found(1, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, false);
+        assert!(header.is_valid(0, 0) && !header.is_valid(1, 0));
+        let note = header.next_header_write([0].into_iter().collect(), [1].into_iter().collect()).unwrap();
+        assert_eq!((note[0].as_ref(), note[1].as_ref().map(|header| header.valid.0)), (None, Some(0)));
     }
 
     #[test]
     fn no_more_damaged_blocks_are_kept_than_fit() {
-        let mut seals = ExtentSeals::default();
+        let mut header = ExtentChecksums::default();
         let blocks = (0..DAMAGED_BLOCKS_MAX as u32 + 10).rev();
-        blocks.for_each(|block| seals.note_damage(Damaged { block, expected: None }));
-        assert_eq!(seals.damaged().len(), DAMAGED_BLOCKS_MAX);
-        assert!(seals.damaged().is_sorted_by_key(|damaged| damaged.block));
+        blocks.for_each(|block| header.note_damage(Damaged { block, expected: None }));
+        assert_eq!(header.damaged().len(), DAMAGED_BLOCKS_MAX);
+        assert!(header.damaged().is_sorted_by_key(|damaged| damaged.block));
     }
 }

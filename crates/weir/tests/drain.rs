@@ -79,7 +79,7 @@ fn listed(daemon: &Daemon, name: &str) -> Option<Value> {
 
 /// Copies of extents that are left on a drive that is being emptied; `None` if it is gone.
 fn left(daemon: &Daemon, name: &str) -> Option<u64> {
-    listed(daemon, name).map(|drive| drive["leaving"]["extents_left"].as_u64().expect("it leaves"))
+    listed(daemon, name).map(|drive| drive["drain"]["extents_left"].as_u64().expect("it leaves"))
 }
 
 fn files_in(daemon: &Daemon, drive: &str) -> usize {
@@ -87,7 +87,7 @@ fn files_in(daemon: &Daemon, drive: &str) -> usize {
 }
 
 fn set_resync_ceiling(daemon: &Daemon, ceiling: &str) {
-    daemon.ok(&["qos", "background-policy", "modify", "resynchronisation", "--max-throughput", ceiling]);
+    daemon.ok(&["qos", "background-policy", "modify", "resync", "--max-throughput", ceiling]);
 }
 
 #[test]
@@ -105,14 +105,14 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     let before = left(&daemon, "one").expect("it holds something");
     loads.iter().for_each(Load::advances);
     let shown = daemon.ok(&["drive", "list"]);
-    assert!(shown.contains("online, leaving, "), "{shown}");
-    assert!(daemon.ok(&["drive", "inspect", "one"]).contains("State: online, leaving, "));
+    assert!(shown.contains("online, draining, "), "{shown}");
+    assert!(daemon.ok(&["drive", "inspect", "one"]).contains("State: online, draining, "));
     wait_until("an extent has left", || left(&daemon, "one").is_some_and(|left| left < before));
     loads.into_iter().for_each(|load| assert!(load.finish() > 0));
     let daemon = daemon.kill().start(&["--reactors", "2"]);
     written.iter().for_each(|written| written.check(&daemon));
     let loads = start(&daemon);
-    daemon.ok(&["qos", "background-policy", "reset", "resynchronisation"]);
+    daemon.ok(&["qos", "background-policy", "reset", "resync"]);
     daemon.ok(&["drive", "remove", "one", "--wait"]);
     loads.iter().for_each(Load::advances);
     assert_eq!((listed(&daemon, "one"), files_in(&daemon, "one")), (None, 0));
@@ -143,16 +143,16 @@ fn a_removal_is_taken_back_and_drives_come_and_go_while_one_daemon_runs() {
     let refused = daemon.refused(1, &["volume", "create", "v", "--size", "1", "--drive", "one"]);
     assert!(refused.contains("drive 'one' is being emptied, to be removed"), "{refused}");
     daemon.ok(&["drive", "remove", "one", "--cancel"]);
-    daemon.ok(&["qos", "background-policy", "reset", "resynchronisation"]);
-    assert!(listed(&daemon, "one").unwrap().get("leaving").is_none());
+    daemon.ok(&["qos", "background-policy", "reset", "resync"]);
+    assert!(listed(&daemon, "one").unwrap().get("drain").is_none());
     load.advances();
     // Each is another one for the volume, whose drives are told apart by their place.
-    for (leaving, new) in [("one", "three"), ("two", "one"), ("three", "two"), ("one", "four")] {
+    for (drain, new) in [("one", "three"), ("two", "one"), ("three", "two"), ("one", "four")] {
         if daemon.state().beside(new).exists() {
             assert_eq!(files_in(&daemon, new), 0);
         }
         add_drive(&daemon, new, "high");
-        daemon.ok(&["drive", "remove", leaving, "--wait"]);
+        daemon.ok(&["drive", "remove", drain, "--wait"]);
         load.advances();
         written.check(&daemon);
     }
@@ -228,7 +228,7 @@ fn fill_more_than_fits(daemon: &Daemon) {
     ] {
         assert!(refused.contains(words), "{words} in {refused}");
     }
-    assert!(listed(daemon, "large").unwrap().get("leaving").is_none());
+    assert!(listed(daemon, "large").unwrap().get("drain").is_none());
     client.trim(0, 32 << 20).unwrap();
     client.flush().unwrap();
     daemon.ok(&["drive", "remove", "large", "--wait"]);

@@ -11,26 +11,26 @@ use weir_volume::mirror::{Damaged, SectionReport};
 
 /// What is known of a volume at rest. One reactor writes it.
 #[derive(Debug, Default)]
-pub struct RestStatistics {
-    extents: Mutex<BTreeMap<u32, RestOfExtent>>,
+pub struct ChecksumStatistics {
+    extents: Mutex<BTreeMap<u32, ExtentCounters>>,
     checked: AtomicU64,
     found: AtomicU64,
     repaired: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct RestOfExtent {
+struct ExtentCounters {
     damaged: Vec<Damaged>,
-    sealed_sections: u32,
+    valid_sections: u32,
 }
 
 /// What was known at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RestCounters {
+pub struct ChecksumCounters {
     /// By extent, the blocks of which no copy is known to be good, in order.
     pub damaged: BTreeMap<u32, Vec<Damaged>>,
     /// Bytes for which checksums are kept that count.
-    pub sealed_bytes: u64,
+    pub checksummed_bytes: u64,
     /// Blocks of copies that scrubs have examined since the volume was opened.
     pub blocks_checked: u64,
     /// Blocks of these that were not as they should be.
@@ -39,18 +39,21 @@ pub struct RestCounters {
     pub blocks_repaired: u64,
 }
 
-impl RestStatistics {
-    fn extents(&self) -> MutexGuard<'_, BTreeMap<u32, RestOfExtent>> {
+impl ChecksumStatistics {
+    fn extents(&self) -> MutexGuard<'_, BTreeMap<u32, ExtentCounters>> {
         self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known now.
-    pub fn counters(&self) -> RestCounters {
+    pub fn counters(&self) -> ChecksumCounters {
         let extents = self.extents();
         let damaged = extents.iter().filter(|(_, rest)| !rest.damaged.is_empty());
-        RestCounters {
+        ChecksumCounters {
             damaged: damaged.map(|(extent, rest)| (*extent, rest.damaged.clone())).collect(),
-            sealed_bytes: extents.values().map(|rest| u64::from(rest.sealed_sections) * SECTION_BYTES).sum(),
+            checksummed_bytes: extents
+                .values()
+                .map(|rest| u64::from(rest.valid_sections) * SECTION_BYTES)
+                .sum(),
             blocks_checked: self.checked.load(Relaxed),
             blocks_found: self.found.load(Relaxed),
             blocks_repaired: self.repaired.load(Relaxed),
@@ -58,12 +61,12 @@ impl RestStatistics {
     }
 
     /// This is known of an extent now.
-    pub fn is(&self, extent: u32, damaged: &[Damaged], sealed_sections: u32) {
+    pub fn is(&self, extent: u32, damaged: &[Damaged], valid_sections: u32) {
         let mut extents = self.extents();
-        match damaged.is_empty() && sealed_sections == 0 {
+        match damaged.is_empty() && valid_sections == 0 {
             true => _ = extents.remove(&extent),
             false => {
-                _ = extents.insert(extent, RestOfExtent { damaged: damaged.to_vec(), sealed_sections });
+                _ = extents.insert(extent, ExtentCounters { damaged: damaged.to_vec(), valid_sections });
             }
         }
     }

@@ -17,7 +17,7 @@ const PAUSE_NS_MAX: u64 = 1_000_000;
 
 /// Who asked for something when.
 #[derive(Debug, Default)]
-pub(super) struct Yielding {
+pub(super) struct ResyncThrottle {
     client_asked_ns: u64,
     step_began_ns: u64,
     paused_until_ns: u64,
@@ -25,7 +25,7 @@ pub(super) struct Yielding {
     waiting: BTreeSet<VolumeIndex>,
 }
 
-impl Yielding {
+impl ResyncThrottle {
     /// A client has asked for something.
     pub fn client_asked(&mut self, now_ns: u64) {
         self.client_asked_ns = now_ns;
@@ -49,7 +49,7 @@ impl Yielding {
     }
 
     /// True if a volume has to wait before it copies more, because clients are there; then it is among those that
-    /// [`Yielding::take_due`] gives.
+    /// [`ResyncThrottle::take_due`] gives.
     pub fn waits(&mut self, volume: VolumeIndex, now_ns: u64) -> bool {
         let waits = self.has_clients(now_ns) && now_ns < self.paused_until_ns;
         if waits {
@@ -77,23 +77,23 @@ mod tests {
     #[test]
     fn a_step_is_followed_by_a_pause_while_clients_are_there() {
         let volume: VolumeIndex = 7;
-        let mut yielding = Yielding::default();
-        yielding.client_asked(100_000_000);
-        yielding.step_began(100_000_000);
-        yielding.step_ended(100_100_000, Weight(20));
-        assert!(yielding.waits(volume, 100_100_000));
-        assert_eq!(yielding.wake_ns(), Some(100_600_000));
-        assert!(yielding.take_due(100_599_999).is_empty());
-        assert_eq!(yielding.take_due(100_600_000), [volume].into());
-        assert!(!yielding.waits(volume, 100_600_000) && yielding.wake_ns().is_none());
+        let mut resync_throttle = ResyncThrottle::default();
+        resync_throttle.client_asked(100_000_000);
+        resync_throttle.step_began(100_000_000);
+        resync_throttle.step_ended(100_100_000, Weight(20));
+        assert!(resync_throttle.waits(volume, 100_100_000));
+        assert_eq!(resync_throttle.wake_ns(), Some(100_600_000));
+        assert!(resync_throttle.take_due(100_599_999).is_empty());
+        assert_eq!(resync_throttle.take_due(100_600_000), [volume].into());
+        assert!(!resync_throttle.waits(volume, 100_600_000) && resync_throttle.wake_ns().is_none());
         // A disk is not left alone for as long as it takes.
-        yielding.step_began(101_000_000);
-        yielding.step_ended(121_000_000, Weight(10));
-        yielding.client_asked(121_000_000);
-        assert!(yielding.waits(volume, 121_999_999) && !yielding.waits(volume, 122_000_000));
+        resync_throttle.step_began(101_000_000);
+        resync_throttle.step_ended(121_000_000, Weight(10));
+        resync_throttle.client_asked(121_000_000);
+        assert!(resync_throttle.waits(volume, 121_999_999) && !resync_throttle.waits(volume, 122_000_000));
         // Nobody is made way for who is not there.
-        yielding.step_began(200_000_000);
-        yielding.step_ended(200_200_000, Weight(10));
-        assert!(!yielding.has_clients(200_200_000) && !yielding.waits(volume, 200_200_000));
+        resync_throttle.step_began(200_000_000);
+        resync_throttle.step_ended(200_200_000, Weight(10));
+        assert!(!resync_throttle.has_clients(200_200_000) && !resync_throttle.waits(volume, 200_200_000));
     }
 }

@@ -12,9 +12,9 @@ use weir_volume::geometry::next_piece;
 
 impl Connection {
     /// True if the read may begin now.
-    fn is_turn_of(&self, request: &ActiveRequest) -> bool {
+    fn may_answer(&self, request: &ActiveRequest) -> bool {
         let is_alone = !is_unfragmented(request, self.has_structured_replies) || has_one_piece(request);
-        self.speaker.is_none() && (is_alone || self.reads_under_way == 0)
+        self.streaming_read.is_none() && (is_alone || self.reads_under_way == 0)
     }
 }
 
@@ -27,7 +27,7 @@ impl Reactor {
     /// Begins a read, or has it wait for its turn.
     pub(super) fn start_reading(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &mut self.connections[index];
-        if connection.held_reads.is_empty() && connection.is_turn_of(&connection.requests[id]) {
+        if connection.held_reads.is_empty() && connection.may_answer(&connection.requests[id]) {
             return self.begin_reading(index, id);
         }
         connection.held_reads.push_back(id);
@@ -39,7 +39,7 @@ impl Reactor {
         request.is_reading = true;
         connection.reads_under_way += 1;
         if is_unfragmented(request, connection.has_structured_replies) && !has_one_piece(request) {
-            connection.speaker = Some(id);
+            connection.streaming_read = Some(id);
         }
         self.continue_reading(index, id);
     }
@@ -49,7 +49,7 @@ impl Reactor {
         loop {
             let connection = &mut self.connections[index];
             let Some(&id) = connection.held_reads.front() else { return };
-            if !connection.is_turn_of(&connection.requests[id]) {
+            if !connection.may_answer(&connection.requests[id]) {
                 return;
             }
             connection.held_reads.pop_front();
@@ -61,8 +61,8 @@ impl Reactor {
     pub(super) fn end_reading(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &mut self.connections[index];
         connection.reads_under_way -= 1;
-        if connection.speaker == Some(id) {
-            connection.speaker = None;
+        if connection.streaming_read == Some(id) {
+            connection.streaming_read = None;
             let mut kept = std::mem::take(&mut connection.kept);
             connection.outbox.append(&mut kept);
             self.list_outgoing(index);

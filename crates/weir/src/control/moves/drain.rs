@@ -61,9 +61,9 @@ fn available(usages: &Usages) -> BTreeMap<u64, u64> {
 
 impl Model {
     /// The drives that are being emptied, with one more.
-    fn leaving_with(&self, drive: DriveId) -> BTreeSet<DriveId> {
+    fn drain_with(&self, drive: DriveId) -> BTreeSet<DriveId> {
         let all = self.drives.values().map(|drive| &drive.record);
-        all.filter(|record| record.is_leaving || record.id == drive).map(|record| record.id).collect()
+        all.filter(|record| record.is_draining || record.id == drive).map(|record| record.id).collect()
     }
 
     /// Volumes with extents on any of some drives.
@@ -96,16 +96,15 @@ impl Control {
     /// Refused if a volume is not served, or it would be on too few drives, or the drive is missing and has the only copy
     /// of something; full if there is too little space elsewhere, with how much is missing.
     pub(in crate::control) fn refuse_stranded(&self, drive: &DriveRecord) -> Outcome<()> {
-        let leaving = self.model().leaving_with(drive.id);
+        let drain = self.model().drain_with(drive.id);
         let volumes = self.model().volumes_held_by(&BTreeSet::from([drive.id]));
         self.refuse_last_replicas(drive, &volumes)?;
         self.refuse_unserved(drive, &volumes)?;
-        self.refuse_stranded_journals(drive, &leaving)?;
+        self.refuse_stranded_journals(drive, &drain)?;
         let usages = self.usages();
-        let rooms: Vec<Room> =
-            self.rooms().into_iter().filter(|room| !leaving.contains(&room.drive)).collect();
-        let volumes = self.model().volumes_held_by(&leaving);
-        let load = |volume: &VolumeRecord| self.load(drive, volume, &leaving, (&rooms, &usages));
+        let rooms: Vec<Room> = self.rooms().into_iter().filter(|room| !drain.contains(&room.drive)).collect();
+        let volumes = self.model().volumes_held_by(&drain);
+        let load = |volume: &VolumeRecord| self.load(drive, volume, &drain, (&rooms, &usages));
         let loads: Vec<Load> = volumes.iter().map(load).collect::<Outcome<_>>()?;
         match shortage(&loads, &available(&usages)) {
             Some(shortage) => Err(self.refuse_shortage(drive, &loads, &shortage)),
@@ -149,9 +148,9 @@ impl Control {
     }
 
     /// Refuses to empty a drive with a write journal of which the replicas could go nowhere.
-    fn refuse_stranded_journals(&self, drive: &DriveRecord, leaving: &BTreeSet<DriveId>) -> Outcome<()> {
+    fn refuse_stranded_journals(&self, drive: &DriveRecord, drain: &BTreeSet<DriveId>) -> Outcome<()> {
         for volume in self.journals.volumes_on(drive.id) {
-            let Some(Stranded { why, class }) = self.journal_strands(volume, drive.id, leaving) else {
+            let Some(Stranded { why, class }) = self.journal_strands(volume, drive.id, drain) else {
                 continue;
             };
             let model = self.model();
@@ -171,7 +170,7 @@ impl Control {
         &self,
         drive: &DriveRecord,
         volume: &VolumeRecord,
-        leaving: &BTreeSet<DriveId>,
+        drain: &BTreeSet<DriveId>,
         (rooms, usages): (&[Room], &Usages),
     ) -> Outcome<Load> {
         let (wishes, destinations) = self.model().destinations(volume, rooms.to_vec());
@@ -189,7 +188,7 @@ impl Control {
         let usage = |drive: &DriveId| usages.get(drive)?.as_ref().ok();
         Ok(Load {
             volume: volume.export_name(),
-            used_bytes: self.used_bytes_on(volume, leaving),
+            used_bytes: self.used_bytes_on(volume, drain),
             filesystems: destinations.iter().filter_map(usage).map(|usage| usage.filesystem).collect(),
             destinations,
         })
