@@ -40,7 +40,7 @@ pub(crate) struct File {
     /// Its drive may have forgotten what was not synced: nothing is brought there.
     pub is_suspended: bool,
     /// Its filesystem can neither zero nor release.
-    pub is_without_placement: bool,
+    pub is_without_fallocate: bool,
 }
 
 impl File {
@@ -57,7 +57,7 @@ impl File {
             wants_synced: 0,
             under_way: 0,
             is_suspended: false,
-            is_without_placement: false,
+            is_without_fallocate: false,
         }
     }
 

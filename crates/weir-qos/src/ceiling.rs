@@ -277,8 +277,8 @@ mod tests {
         Ceiling::new(&Terms::limited(limits(total, read, write)), 0)
     }
 
-    const READ_4K: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 4096, media_ns: 0 };
-    const WRITE_1M: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 1 << 20, media_ns: 0 };
+    const READ_4K: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 4096, drive_ns: 0 };
+    const WRITE_1M: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 1 << 20, drive_ns: 0 };
 
     #[test]
     fn the_limit_reached_first_holds_and_is_named() {

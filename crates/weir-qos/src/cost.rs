@@ -47,13 +47,13 @@ pub struct Cost {
     /// Bytes moved; zero for requests without data.
     pub bytes: u32,
     /// Time that it takes of the media, in nanoseconds; zero where media are not what is shared.
-    pub media_ns: u32,
+    pub drive_ns: u32,
 }
 
 impl Cost {
     /// A whole request, where media are not what is shared.
     pub fn of(kind: Kind, bytes: u32) -> Cost {
-        Cost { kind, is_first: true, bytes, media_ns: 0 }
+        Cost { kind, is_first: true, bytes, drive_ns: 0 }
     }
 }
 

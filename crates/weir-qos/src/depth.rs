@@ -147,12 +147,12 @@ impl Depth {
     }
 
     /// An operation is completed. `is_waited_for` tells whether others wait for it.
-    pub fn completed(&mut self, now_ns: u64, media_ns: u32, is_waited_for: bool) {
+    pub fn completed(&mut self, now_ns: u64, drive_ns: u32, is_waited_for: bool) {
         self.is_saturated &= is_waited_for;
         if now_ns < self.started_ns + SETTLING_NS {
             return;
         }
-        self.delivered_ns += u64::from(media_ns);
+        self.delivered_ns += u64::from(drive_ns);
         self.operations += 1;
         let is_long_enough = now_ns >= self.started_ns + MOMENT_NS;
         if self.fixed.or(self.held).is_none()

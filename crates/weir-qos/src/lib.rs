@@ -6,7 +6,7 @@
 //! * [`tree`] is the workloads, one below the other, and the choice of whose request is next.
 //! * [`paths`] finds a workload's node by the names of the levels above it.
 //! * [`background`] is the pace of work for the system itself.
-//! * [`pool`] is the media that they share; [`depth`] finds how many operations to keep in flight there, [`media`]
+//! * [`pool`] is the media that they share; [`depth`] finds how many operations to keep in flight there, [`model`]
 //!   says what each costs.
 //!
 //! Time comes in as nanoseconds; there is no clock, thread, lock or I/O here, so the simulator and the
@@ -18,19 +18,19 @@ pub mod background;
 pub mod ceiling;
 pub mod cost;
 pub mod depth;
+pub mod drive_model;
+pub mod drive_queue;
 pub mod floor;
 mod heap;
-pub mod media;
 pub mod meter;
 pub mod paths;
-pub mod pool;
 pub mod tree;
 
 pub use background::Pace;
 pub use ceiling::{Ceiling, DIMENSIONS, Dimension, Limit, Rate};
 pub use cost::{Cost, Counting, Direction, Kind};
 pub use depth::DepthOrigin;
-pub use media::{MediaModel, MediaRates};
+pub use drive_model::{DriveModel, DriveRates};
+pub use drive_queue::{DriveQueue, Granted};
 pub use paths::{Credits, Paths};
-pub use pool::{Granted, Pool};
 pub use tree::{NodeId, ROOT, Released, Tree, Verdict};

@@ -21,7 +21,7 @@ pub struct Descriptor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A file on media that take their time.
-    MediaFile,
+    DriveFile,
     /// A file that is memory: reading and writing it never waits.
     MemoryFile,
     /// A connection.
@@ -33,7 +33,7 @@ const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// What to do with a range of a file's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum FallocateMode {
     /// Reserve space; what was never written reads as zeroes.
     Reserve,
     /// Give the space back; the range reads as zeroes.
@@ -42,12 +42,12 @@ pub enum Placement {
     Zero,
 }
 
-impl Placement {
+impl FallocateMode {
     pub(crate) fn mode(self) -> i32 {
         let flags = match self {
-            Placement::Reserve => FallocateFlags::KEEP_SIZE,
-            Placement::Release => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            Placement::Zero => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+            FallocateMode::Reserve => FallocateFlags::KEEP_SIZE,
+            FallocateMode::Release => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            FallocateMode::Zero => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
         };
         flags.bits() as i32
     }
@@ -74,7 +74,7 @@ impl Descriptor {
     pub fn file(fd: OwnedFd) -> Descriptor {
         let kind = rustix::fs::fstatfs(&fd).map(|filesystem| filesystem.f_type as u64);
         let is_in_memory = kind.is_ok_and(|kind| MEMORY_FILESYSTEMS.contains(&kind));
-        let kind = if is_in_memory { Kind::MemoryFile } else { Kind::MediaFile };
+        let kind = if is_in_memory { Kind::MemoryFile } else { Kind::DriveFile };
         Descriptor { fd: Rc::new(fd), kind }
     }
 
@@ -91,8 +91,8 @@ impl Descriptor {
     }
 
     /// True if operations on it end when a medium is done with them.
-    pub(crate) fn is_on_media(&self) -> bool {
-        self.kind == Kind::MediaFile
+    pub(crate) fn is_on_drive(&self) -> bool {
+        self.kind == Kind::DriveFile
     }
 
     /// Ends a socket's connection in both directions; operations in flight on it come back soon.

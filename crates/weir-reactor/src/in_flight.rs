@@ -52,8 +52,8 @@ pub(crate) struct Operation<T> {
 }
 
 impl<T> Operation<T> {
-    fn is_on_media(&self) -> bool {
-        self.descriptor.as_ref().is_some_and(Descriptor::is_on_media)
+    fn is_on_drive(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(Descriptor::is_on_drive)
     }
 }
 
@@ -62,14 +62,14 @@ pub(crate) struct InFlight<T> {
     slots: Vec<Option<Operation<T>>>,
     free: Vec<u32>,
     /// Operations that wait for media.
-    on_media: usize,
-    /// One of those has ended since [`InFlight::take_media_use`] was asked.
-    has_media_ended: bool,
+    on_drive: usize,
+    /// One of those has ended since [`InFlight::take_drive_use`] was asked.
+    has_drive_ended: bool,
 }
 
 impl<T> InFlight<T> {
     pub fn new() -> InFlight<T> {
-        InFlight { slots: Vec::new(), free: Vec::new(), on_media: 0, has_media_ended: false }
+        InFlight { slots: Vec::new(), free: Vec::new(), on_drive: 0, has_drive_ended: false }
     }
 
     pub fn insert(&mut self, operation: Operation<T>) -> u64 {
@@ -77,7 +77,7 @@ impl<T> InFlight<T> {
         if index as usize == self.slots.len() {
             self.slots.push(None);
         }
-        self.on_media += usize::from(operation.is_on_media());
+        self.on_drive += usize::from(operation.is_on_drive());
         self.slots[index as usize] = Some(operation);
         u64::from(index)
     }
@@ -86,9 +86,9 @@ impl<T> InFlight<T> {
         let operation = self.slots[index as usize].take();
         let operation = operation.expect("the kernel answers every operation once");
         self.free.push(index as u32);
-        if operation.is_on_media() {
-            self.on_media -= 1;
-            self.has_media_ended = true;
+        if operation.is_on_drive() {
+            self.on_drive -= 1;
+            self.has_drive_ended = true;
         }
         operation
     }
@@ -104,8 +104,8 @@ impl<T> InFlight<T> {
     }
 
     /// True if an operation waits for media or has done so since the last time this was asked.
-    pub fn take_media_use(&mut self) -> bool {
-        std::mem::take(&mut self.has_media_ended) || self.on_media > 0
+    pub fn take_drive_use(&mut self) -> bool {
+        std::mem::take(&mut self.has_drive_ended) || self.on_drive > 0
     }
 }
 

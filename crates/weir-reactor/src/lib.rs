@@ -17,7 +17,7 @@ pub mod wake;
 
 pub use buffer::{Buffer, BufferPool, Unfilled};
 pub use clock::Clock;
-pub use descriptor::{Descriptor, Placement};
+pub use descriptor::{Descriptor, FallocateMode};
 pub use fence::fence;
 pub use in_flight::{Carried, Payload, Target};
 pub use mapping::mapped;

@@ -9,7 +9,7 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::buffer::{BufferPool, Unfilled};
 use crate::clock::Clock;
-use crate::descriptor::{Descriptor, Placement};
+use crate::descriptor::{Descriptor, FallocateMode};
 use crate::in_flight::{Carried, InFlight, Operation, Payload, Target};
 use crate::send::SendBatch;
 use crate::wake::Waker;
@@ -136,8 +136,8 @@ impl<T> Ring<T> {
     }
 
     /// True if an operation waits for media or has done so since the last time this was asked.
-    pub fn take_media_use(&mut self) -> bool {
-        self.in_flight.take_media_use()
+    pub fn take_drive_use(&mut self) -> bool {
+        self.in_flight.take_drive_use()
     }
 
     /// Reads from a file at `offset` into `range` of memory that was filled up to there, or of a buffer.
@@ -200,7 +200,14 @@ impl<T> Ring<T> {
     }
 
     /// Reserves, releases or zeroes a range of a file.
-    pub fn place(&mut self, token: T, file: &Descriptor, offset: u64, length: u64, placement: Placement) {
+    pub fn fallocate(
+        &mut self,
+        token: T,
+        file: &Descriptor,
+        offset: u64,
+        length: u64,
+        placement: FallocateMode,
+    ) {
         let entry =
             opcode::Fallocate::new(Fd(file.raw()), length).offset(offset).mode(placement.mode()).build();
         self.push(token, Carried::Nothing, Some(file.clone()), entry);

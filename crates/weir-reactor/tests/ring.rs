@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use weir_reactor::{BufferPool, Carried, Clock, Descriptor, Placement, Ring, RingConfig, SendBatch};
+use weir_reactor::{BufferPool, Carried, Clock, Descriptor, FallocateMode, Ring, RingConfig, SendBatch};
 
 fn ring(registered_bytes: usize) -> (Ring<u32>, BufferPool) {
     let pool = BufferPool::new(1 << 20).unwrap();
@@ -34,7 +34,7 @@ fn files_are_written_synced_and_read_back_on_disk_and_in_memory() {
             assert!(matches!(next(&mut ring), (1, Ok(8192), Carried::Buffer(_))));
             ring.sync(2, &file);
             assert!(matches!(next(&mut ring), (2, Ok(0), _)));
-            ring.place(3, &file, 4096, 4096, Placement::Release);
+            ring.fallocate(3, &file, 4096, 4096, FallocateMode::Release);
             assert!(matches!(next(&mut ring), (3, Ok(0), _)));
             ring.read(4, &file, 4096, pool.take(8192).unwrap(), 0..8192);
             let (4, Ok(8192), Carried::Unfilled(memory)) = next(&mut ring) else { panic!("the read failed") };
@@ -132,16 +132,16 @@ fn a_look_finds_what_is_there_and_gives_up_in_time() {
 }
 
 #[test]
-fn media_are_told_from_memory_and_sockets() {
+fn drive_are_told_from_memory_and_sockets() {
     let (mut ring, pool) = ring(0);
-    for (folder, is_media) in [("/dev/shm", false), (".", true)] {
+    for (folder, is_drive) in [("/dev/shm", false), (".", true)] {
         let path = tempfile::NamedTempFile::new_in(folder).unwrap();
         let file = Descriptor::file(Descriptor::open_direct(path.path()).unwrap());
         ring.write(1, &file, 0, pool.take(4096).unwrap().zeroed(), 0..4096, false);
-        assert_eq!(ring.take_media_use(), is_media, "while it runs, in {folder}");
+        assert_eq!(ring.take_drive_use(), is_drive, "while it runs, in {folder}");
         let _ = next(&mut ring);
-        assert_eq!(ring.take_media_use(), is_media, "once it has ended, in {folder}");
-        assert!(!ring.take_media_use(), "asked again, in {folder}");
+        assert_eq!(ring.take_drive_use(), is_drive, "once it has ended, in {folder}");
+        assert!(!ring.take_drive_use(), "asked again, in {folder}");
     }
 }
 

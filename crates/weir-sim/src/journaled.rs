@@ -73,7 +73,7 @@ pub struct Settings {
     /// Of 1000 steps, in how many the slow drive goes away, with what was not stable there, or comes back.
     pub absences_per_mille: u64,
     /// The slow drive's filesystem can neither zero nor release.
-    pub is_without_placement: bool,
+    pub is_without_fallocate: bool,
     /// How full the journal may be, in thousandths, for large writes to go through it.
     pub absorbing_per_mille: u32,
     /// The mistake that is made.
@@ -92,7 +92,7 @@ impl Settings {
             journal_faults_per_ten_thousand: 0,
             renewals_per_mille: 0,
             absences_per_mille: 0,
-            is_without_placement: false,
+            is_without_fallocate: false,
             absorbing_per_mille: [0, 0, 500][(seed / 9 % 3) as usize],
             sabotage: Sabotage::None,
         }
@@ -111,7 +111,7 @@ impl Settings {
             slow_faults_per_ten_thousand: if seed.is_multiple_of(2) { 150 } else { 0 },
             journal_faults_per_ten_thousand: if seed.is_multiple_of(5) { 30 } else { 0 },
             renewals_per_mille: if seed.is_multiple_of(3) { 0 } else { 5 },
-            is_without_placement: seed.is_multiple_of(4),
+            is_without_fallocate: seed.is_multiple_of(4),
             ..Settings::quiet(seed)
         }
     }

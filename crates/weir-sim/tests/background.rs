@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
-use weir_qos::{Kind, MediaModel, MediaRates, NodeId, Pool, ROOT, Verdict};
-use weir_sim::sharing::{Load, Media, Plan, PlannedNode, run};
+use weir_qos::{DriveModel, DriveQueue, DriveRates, Kind, NodeId, ROOT, Verdict};
+use weir_sim::sharing::{Load, Plan, PlannedDrive, PlannedNode, run};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Emulation, Terms, Throughput};
-use weir_volume::{EmulatedMedia, Position};
+use weir_volume::{EmulatedDrive, Position};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Where operations lie makes no difference here.
@@ -31,7 +31,7 @@ fn beside_tenants(depths: &[u32], latency_ns: u64) -> Plan {
         nodes.push(node(None, tenant, None));
         nodes.push(node(Some(nodes.len() - 1), tenant, Some((*depth, Kind::Write))));
     }
-    let media = Media { iops: 2000, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
+    let media = PlannedDrive { iops: 2000, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
     Plan { nodes, media: Some(media), duration_ns: 30 * SECOND_NS, late_ns_max: 0, seed: 1 }
 }
 
@@ -80,8 +80,8 @@ struct Outcome {
 
 /// A drive that a client saturates while a clean-up of so many operations has a deadline.
 struct World {
-    pool: Pool<Who>,
-    media: EmulatedMedia,
+    queue: DriveQueue<Who>,
+    media: EmulatedDrive,
     leaves: [NodeId; 2],
     claim: NodeId,
     under_way: BTreeSet<(u64, u64, Who)>,
@@ -90,18 +90,18 @@ struct World {
 
 impl World {
     fn new(iops: u64) -> World {
-        let model = MediaModel::even(MediaRates { iops, bytes_per_second: u64::MAX });
-        let mut pool = Pool::new(model, None, 0);
-        let tenant = pool.tree.add_inner(ROOT, &Terms::default(), 0);
-        let claim = pool.tree.add_inner(ROOT, &BackgroundPolicy::default().terms(None), 0);
-        let leaves = [tenant, claim].map(|node| pool.tree.add_leaf(node, &Terms::default(), 0));
-        let media = EmulatedMedia::new(Emulation::even(iops, None, 100_000));
-        World { pool, media, leaves, claim, under_way: BTreeSet::new(), number: 0 }
+        let model = DriveModel::even(DriveRates { iops, bytes_per_second: u64::MAX });
+        let mut queue = DriveQueue::new(model, None, 0);
+        let tenant = queue.tree.add_inner(ROOT, &Terms::default(), 0);
+        let claim = queue.tree.add_inner(ROOT, &BackgroundPolicy::default().terms(None), 0);
+        let leaves = [tenant, claim].map(|node| queue.tree.add_leaf(node, &Terms::default(), 0));
+        let media = EmulatedDrive::new(Emulation::even(iops, None, 100_000));
+        World { queue, media, leaves, claim, under_way: BTreeSet::new(), number: 0 }
     }
 
     fn ask(&mut self, now_ns: u64, who: Who) {
-        let cost = self.pool.cost(Kind::Discard, 0, true);
-        if self.pool.arrive(now_ns, self.leaves[who as usize], who, cost) == Verdict::Run {
+        let cost = self.queue.cost(Kind::Discard, 0, true);
+        if self.queue.arrive(now_ns, self.leaves[who as usize], who, cost) == Verdict::Run {
             self.start(now_ns, who);
         }
     }
@@ -114,9 +114,9 @@ impl World {
     /// The next operation ends.
     fn step(&mut self) -> (u64, Who) {
         let (now_ns, _, who) = self.under_way.pop_first().expect("the client always asks");
-        let cost = self.pool.cost(Kind::Discard, 0, true);
-        self.pool.completed(now_ns, cost);
-        while let Some(granted) = self.pool.release(now_ns) {
+        let cost = self.queue.cost(Kind::Discard, 0, true);
+        self.queue.completed(now_ns, cost);
+        while let Some(granted) = self.queue.release(now_ns) {
             self.start(now_ns, granted.ticket);
         }
         (now_ns, who)
@@ -146,7 +146,7 @@ fn clean_up(operations: u64, policy: BackgroundPolicy) -> Outcome {
         if now_ns >= look_ns {
             look_ns = now_ns + FLOOR_INTERVAL_NS;
             let floor = policy.deadline_seconds.and_then(|_| rate_needed(now_ns, [(left, due_ns)]));
-            world.pool.tree.change(world.claim, &policy.terms(floor), now_ns);
+            world.queue.tree.change(world.claim, &policy.terms(floor), now_ns);
         }
         if who == Who::Client || to_ask > 0 {
             to_ask -= u64::from(who == Who::Reclaim);

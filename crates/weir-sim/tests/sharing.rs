@@ -3,7 +3,7 @@
 use weir_qos::Kind;
 use weir_sim::sharing::chance::{Wanted, plan};
 use weir_sim::sharing::oracle::{check_claims, check_no_idling, check_windows, entitlements};
-use weir_sim::sharing::{History, Load, Media, Plan, PlannedNode, run};
+use weir_sim::sharing::{History, Load, Plan, PlannedDrive, PlannedNode, run};
 use weir_types::Terms;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -72,7 +72,7 @@ fn competing(iops: u64, latency_ns: u64) -> Plan {
     let load =
         |depth| Load { depth, kind: Kind::Read, bytes: 4096, think_ns: 0, active: vec![(0, u64::MAX)] };
     let node = |depth| PlannedNode { parent: None, terms: Terms::default(), load: Some(load(depth)) };
-    let media = Media { iops, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
+    let media = PlannedDrive { iops, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
     Plan {
         nodes: vec![node(512), node(32)],
         media: Some(media),
@@ -83,7 +83,7 @@ fn competing(iops: u64, latency_ns: u64) -> Plan {
 }
 
 #[test]
-fn as_few_operations_are_kept_in_flight_as_the_media_need() {
+fn as_few_operations_are_kept_in_flight_as_the_drive_need() {
     for (iops, latency_ns) in [(2000, 10_000), (21_000, 200_000), (100_000, 100_000), (1000, 20_000_000)] {
         let plan = competing(iops, latency_ns);
         let history = run(&plan);

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn kinds_are_found_by_name() {
-        assert_eq!("Cleanup".parse(), Ok(BackgroundKind::Reclaim));
+        assert_eq!("Reclaim".parse(), Ok(BackgroundKind::Reclaim));
         let error = "scrubbing".parse::<BackgroundKind>().unwrap_err().to_string();
         assert_eq!(error, "'scrubbing' is not a kind of background work; there are: reclaim, resync, scrub");
     }

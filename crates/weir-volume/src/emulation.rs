@@ -39,7 +39,7 @@ struct Moment {
 
 /// The state of one emulated drive.
 #[derive(Clone, Debug)]
-pub struct EmulatedMedia {
+pub struct EmulatedDrive {
     latency_ns: u64,
     flush_ns: Option<u64>,
     turns: Turns,
@@ -70,10 +70,10 @@ impl Moment {
     }
 }
 
-impl EmulatedMedia {
+impl EmulatedDrive {
     /// An idle drive.
-    pub fn new(emulation: Emulation) -> EmulatedMedia {
-        EmulatedMedia {
+    pub fn new(emulation: Emulation) -> EmulatedDrive {
+        EmulatedDrive {
             latency_ns: emulation.latency_ns,
             flush_ns: emulation.flush_ns,
             turns: Turns::of(&emulation),
@@ -102,7 +102,7 @@ impl EmulatedMedia {
 
     /// Gives out the next turn and answers when that and the time after it are over.
     fn serve(&mut self, now_ns: u64, turn_parts: u128, after_ns: u64) -> u64 {
-        let begin = Moment::at(now_ns).max(self.free).max(self.place_free());
+        let begin = Moment::at(now_ns).max(self.free).max(self.time_free_());
         self.free = begin.after(turn_parts, self.turns.parts_per_ns());
         let end = Moment { ns: self.free.ns.saturating_add(after_ns), ..self.free };
         if self.parallel.is_some() {
@@ -113,7 +113,7 @@ impl EmulatedMedia {
 
     /// When one more can be served. Turns begin in their order, so whoever is finished by then is so for all
     /// that follow.
-    fn place_free(&mut self) -> Moment {
+    fn time_free_(&mut self) -> Moment {
         let is_full = self.parallel.is_some_and(|operations| self.served.len() >= operations);
         let first = if is_full { self.served.pop() } else { None };
         first.map_or(Moment::default(), |Reverse(end)| end)

@@ -18,7 +18,7 @@ mod volume;
 pub mod zeroing;
 
 pub use action::{Action, Content, EdgeRead, Fault, Generation, Kind, OperationId, Remains, Request};
-pub use emulation::{EmulatedMedia, Position};
+pub use emulation::{EmulatedDrive, Position};
 pub use extent::AllocationMap;
 pub use mirror::Mirror;
 pub use volume::Volume;

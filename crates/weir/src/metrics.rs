@@ -114,8 +114,8 @@ const COUNTERS: [Counter; 9] = [
     ("queue_seconds", "Time that requests waited for the media for other reasons, in seconds", |totals| {
         seconds(totals.time.queue_ns)
     }),
-    ("media_seconds", "Time that requests spent at the media, in seconds", |totals| {
-        seconds(totals.time.media_ns)
+    ("drive_seconds", "Time that requests spent at the media, in seconds", |totals| {
+        seconds(totals.time.drive_ns)
     }),
     ("other_seconds", "The rest of the time of requests, in seconds", |totals| seconds(totals.time.other_ns)),
 ];
@@ -396,7 +396,7 @@ mod tests {
         let read = OperationTotals {
             operations: 9,
             bytes: 36_864,
-            time: TimeByCause { media_ns: 1_500_000_000, queue_ns: 500_000_000, ..TimeByCause::default() },
+            time: TimeByCause { drive_ns: 1_500_000_000, queue_ns: 500_000_000, ..TimeByCause::default() },
             latency,
             ..OperationTotals::default()
         };

@@ -167,7 +167,7 @@ fn statistics_tell_who_was_held_back() {
     assert!(table.contains("v1") && table.contains("Delayed"), "{table}");
     client.finish();
     let now = statistics(&daemon, "v1");
-    let (delayed, media) = (number(&now, &["read", "delayed_ns"]), number(&now, &["read", "media_ns"]));
+    let (delayed, media) = (number(&now, &["read", "delayed_ns"]), number(&now, &["read", "drive_ns"]));
     assert!(delayed > media, "{delayed} ns delayed, {media} ns served");
     let other = statistics(&daemon, "v2");
     assert_eq!(number(&other, &["write", "delayed"]), 0);

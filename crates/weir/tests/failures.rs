@@ -503,7 +503,7 @@ fn with_an_older_state() -> (State, std::path::PathBuf) {
 }
 
 #[test]
-fn replica_whose_metadata_is_older_than_what_was_written_there_is_brought in sync_in_full() {
+fn replica_whose_metadata_is_older_than_what_was_written_there_is_resynced_in_full() {
     for is_running in [true, false] {
         let (state, old) = with_an_older_state();
         let (here, away) = (state.beside("one"), state.beside("away"));

@@ -86,7 +86,7 @@ fn check_shares(explanation: &Value) {
 }
 
 /// Kinds of time that a request's latency consists of.
-const CAUSES: [&str; 5] = ["delayed_ns", "floors_ns", "queue_ns", "media_ns", "other_ns"];
+const CAUSES: [&str; 5] = ["delayed_ns", "floors_ns", "queue_ns", "drive_ns", "other_ns"];
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))

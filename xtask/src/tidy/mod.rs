@@ -11,6 +11,7 @@ mod promises;
 mod purity;
 mod source;
 mod style;
+mod terms;
 mod tests_index;
 mod unsafety;
 
@@ -29,6 +30,14 @@ pub const PURE_CRATES: [&str; 5] = ["weir-journal", "weir-nbd", "weir-qos", "wei
 pub struct Tree {
     root: PathBuf,
     sources: Vec<Source>,
+    documents: Vec<Document>,
+}
+
+/// A document, or the description of the interface.
+pub struct Document {
+    /// Path from the repository's root.
+    path: String,
+    text: String,
 }
 
 /// One thing that is wrong, in one line that says where.
@@ -44,14 +53,15 @@ impl Complaint {
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
 /// How many of the checks, from the first on, look at sources alone.
-const SOURCE_CHECKS: usize = 8;
+const SOURCE_CHECKS: usize = 9;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
     ("promises", promises::check),
     ("house style", style::check),
+    ("terms", terms::check),
     ("clocks in tests", clocks::check),
     ("interface description", description::check),
     ("planted faults", faults::check),
@@ -90,14 +100,42 @@ impl Tree {
             collect_sources(&root, &root.join(folder), &mut sources)?;
         }
         sources.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Tree { root, sources })
+        let documents = read_documents(&root)?;
+        Ok(Tree { root, sources, documents })
     }
 
     #[cfg(test)]
     fn of(files: &[(&str, &str)]) -> Tree {
         let sources = files.iter().map(|(path, text)| Source::parse(path, text).unwrap()).collect();
-        Tree { root: PathBuf::new(), sources }
+        Tree { root: PathBuf::new(), sources, documents: Vec::new() }
     }
+}
+
+/// The documents at the root and below `docs`, in order.
+fn read_documents(root: &Path) -> Result<Vec<Document>> {
+    let mut paths = Vec::new();
+    let mut folders = vec![root.join("docs")];
+    let is_document = |path: &Path| {
+        path.extension().is_some_and(|extension| extension == "md")
+            || path.file_name().is_some_and(|name| name == "openapi.json")
+    };
+    for entry in std::fs::read_dir(root)? {
+        paths.push(entry?.path());
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() { folders.push(path) } else { paths.push(path) }
+        }
+    }
+    paths.retain(|path| is_document(path));
+    paths.sort();
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
+        Ok(Document { path: name, text })
+    };
+    paths.into_iter().map(read).collect()
 }
 
 fn collect_sources(root: &Path, folder: &Path, sources: &mut Vec<Source>) -> Result<()> {

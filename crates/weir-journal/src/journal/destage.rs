@@ -188,11 +188,11 @@ impl Journal {
         let destage = &mut self.destage;
         (destage.through, destage.entries) = (through, entries);
         (destage.units, destage.destaged_units) = (blocks.max(entries as u32), 0);
-        self.line_batch_up();
+        self.prepare_batch();
     }
 
     /// Has all of the batch written that is not yet.
-    fn line_batch_up(&mut self) {
+    fn prepare_batch(&mut self) {
         let destage = &mut self.destage;
         (destage.stage, destage.cursor) = (Stage::Writing, 0);
         destage.ranges.clear();
@@ -205,7 +205,7 @@ impl Journal {
         self.index.doubt(file, self.destage.dropping_through());
         if matches!(self.destage.stage, Stage::Writing | Stage::Syncing) {
             self.destage.doubt(file);
-            self.line_batch_up();
+            self.prepare_batch();
         }
     }
 
@@ -272,7 +272,7 @@ impl Journal {
         state.under_way += 1;
         let content = match data {
             Data::At(_) => DestageContent::Data(self.sources(&sources)),
-            _ if state.is_without_placement => return self.write_zeroes(number, actions),
+            _ if state.is_without_fallocate => return self.write_zeroes(number, actions),
             Data::Zero => DestageContent::Zero,
             Data::Release => DestageContent::Release,
         };
@@ -323,7 +323,7 @@ impl Journal {
         let is_open = state.standing == Standing::Open && !is_doubtful;
         let is_unsupported = result == Err(DestageFault::Slow(SlowFault::Unsupported)) && zeroed_to.is_none();
         let has_more = result.is_ok() && zeroed_to.is_some_and(|end| end < span.end());
-        state.is_without_placement |= is_unsupported;
+        state.is_without_fallocate |= is_unsupported;
         if is_open && (is_unsupported || has_more) {
             return self.write_zeroes(number, actions);
         }
@@ -333,7 +333,7 @@ impl Journal {
         match result {
             Ok(()) | Err(DestageFault::Slow(SlowFault::Unsupported)) if is_doubtful => {
                 self.index.advance(span, State::Destaging, State::Dirty);
-                self.line_batch_up();
+                self.prepare_batch();
             }
             Ok(()) => {
                 self.index.advance(span, State::Destaging, State::Destaged);
@@ -343,7 +343,7 @@ impl Journal {
             Err(DestageFault::Slow(_)) => {
                 // The batch waits for it until it is forgotten.
                 self.index.advance(span, State::Destaging, State::Dirty);
-                self.line_batch_up();
+                self.prepare_batch();
                 self.fail_file(span.file, actions);
             }
         }

@@ -116,7 +116,7 @@ impl<T: Copy> Tree<T> {
     /// Counts a request with all nodes on its way, and finds out what had held it.
     fn count(&mut self, way: &Way, waiting: &Waiting<T>) -> Option<(NodeId, Limit)> {
         let (cost, clock_ns) = (waiting.cost, self.clock_ns);
-        let mut span_ns = f64::from(cost.media_ns);
+        let mut span_ns = f64::from(cost.drive_ns);
         let mut bound_by = BoundBy::new(waiting.arrived_ns);
         let mut parent = ROOT.0;
         for step in &way.steps[..way.length] {

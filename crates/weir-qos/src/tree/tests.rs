@@ -3,8 +3,8 @@ use crate::ceiling::Dimension;
 use crate::cost::Kind;
 use weir_types::{Limits, Throughput, Weight};
 
-const READ: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 4096, media_ns: 0 };
-const WRITE: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 4096, media_ns: 0 };
+const READ: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 4096, drive_ns: 0 };
+const WRITE: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 4096, drive_ns: 0 };
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn rates(total: &str) -> Throughput {

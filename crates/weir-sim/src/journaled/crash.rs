@@ -76,7 +76,7 @@ impl World {
                 self.journal_file.write(block, if is_part { Cell::torn() } else { cell }, false);
             }
             Pending::DestageWrite { file, block, stamps, is_placement, .. } => {
-                if !(is_placement && self.settings.is_without_placement) {
+                if !(is_placement && self.settings.is_without_fallocate) {
                     self.write_slow((file, block), &stamps, false, is_part);
                 }
             }

@@ -198,7 +198,7 @@ impl World {
         let result = fault.map_or(Ok(()), Err);
         match pending {
             Pending::DestageWrite { operation, file, block, stamps, is_placement } => {
-                let is_unsupported = is_placement && self.settings.is_without_placement;
+                let is_unsupported = is_placement && self.settings.is_without_fallocate;
                 let result = if is_unsupported { Err(SlowFault::Unsupported) } else { result };
                 if !is_unsupported {
                     self.write_slow((file, block), &stamps, false, fault.is_some());

@@ -4,7 +4,7 @@ use weir_qos::Kind;
 use weir_types::{Burst, InitialCredit, Limits, OperationSize, Terms, Throughput, Weight};
 
 use super::oracle::entitlements;
-use super::{Load, Media, Plan, PlannedNode};
+use super::{Load, Plan, PlannedDrive, PlannedNode};
 use crate::random::Random;
 
 /// What kind of plan is wanted.
@@ -23,19 +23,19 @@ pub struct Wanted {
 /// A plan that follows from a seed. Its floors fit, and all that its leaves may do is bounded.
 pub fn plan(seed: u64, wanted: Wanted) -> Plan {
     let mut random = Random::new(seed ^ 0x5eed);
-    let has_media = random.chance(2, 3);
+    let has_drive = random.chance(2, 3);
     let capacity = 500 + random.below(3500);
     let latency_ns = random.below(3_000_000);
     let needed = capacity * latency_ns / 1_000_000_000 + 2;
-    let media = Media {
+    let media = PlannedDrive {
         iops: capacity,
         bytes_per_second: 1 << 40,
         latency_ns,
         queue_target: Some((needed + random.below(24)) as u32),
     };
     let mut plan = Plan {
-        nodes: nodes(&mut random, wanted, has_media, capacity),
-        media: has_media.then_some(media),
+        nodes: nodes(&mut random, wanted, has_drive, capacity),
+        media: has_drive.then_some(media),
         duration_ns: wanted.duration_ns,
         late_ns_max: 0,
         seed,
@@ -44,12 +44,12 @@ pub fn plan(seed: u64, wanted: Wanted) -> Plan {
     plan
 }
 
-fn nodes(random: &mut Random, wanted: Wanted, has_media: bool, capacity: u64) -> Vec<PlannedNode> {
+fn nodes(random: &mut Random, wanted: Wanted, has_drive: bool, capacity: u64) -> Vec<PlannedNode> {
     let mut nodes: Vec<PlannedNode> = Vec::new();
     let inner = random.below(5) as usize;
     for index in 0..inner {
         let parent = (index > 0 && random.chance(1, 2)).then(|| random.below(index as u64) as usize);
-        let is_limited = random.chance(1, 2) || (!has_media && parent.is_none());
+        let is_limited = random.chance(1, 2) || (!has_drive && parent.is_none());
         nodes.push(PlannedNode { parent, terms: terms(random, wanted, is_limited, capacity), load: None });
     }
     let leaves = 1 + random.below(wanted.leaves_max);
@@ -57,7 +57,7 @@ fn nodes(random: &mut Random, wanted: Wanted, has_media: bool, capacity: u64) ->
         // Every inner node has a leaf, so that nothing is claimed by nobody.
         let any = (inner > 0 && random.chance(3, 4)).then(|| random.below(inner as u64) as usize);
         let parent = if (leaf as usize) < inner { Some(leaf as usize) } else { any };
-        let is_limited = random.chance(1, 3) || (!has_media && parent.is_none());
+        let is_limited = random.chance(1, 3) || (!has_drive && parent.is_none());
         let terms = terms(random, wanted, is_limited, capacity);
         nodes.push(PlannedNode { parent, terms, load: Some(load(random, wanted)) });
     }

@@ -44,7 +44,7 @@ pub struct Load {
 
 /// Media that serve one operation after another, each for its cost, and answer a fixed time later.
 #[derive(Clone, Copy, Debug)]
-pub struct Media {
+pub struct PlannedDrive {
     /// Small operations per second.
     pub iops: u64,
     /// Bytes per second.
@@ -61,7 +61,7 @@ pub struct Plan {
     /// The workloads.
     pub nodes: Vec<PlannedNode>,
     /// What they share; without media, requests are answered as soon as they may go.
-    pub media: Option<Media>,
+    pub media: Option<PlannedDrive>,
     /// How long it runs, in nanoseconds.
     pub duration_ns: u64,
     /// How late the scheduler may wake up, in nanoseconds.

@@ -1,11 +1,11 @@
 //! The clients of a [`Plan`], on its stage.
 
-use weir_qos::{MediaModel, MediaRates};
+use weir_qos::{DriveModel, DriveRates};
 use weir_types::Emulation;
 use weir_types::bounds::RATE_BYTES_PER_SECOND_MAX;
 
 use super::world::{Clients, Demand, Drive, Place, Stage, StageNode, Work, play};
-use super::{Event, History, Media, Plan};
+use super::{Event, History, Plan, PlannedDrive};
 
 /// Plays a plan to its end.
 pub fn run(plan: &Plan) -> History {
@@ -29,11 +29,11 @@ pub fn run(plan: &Plan) -> History {
     planned.history
 }
 
-fn drive(media: &Media) -> Drive {
-    let Media { iops, bytes_per_second, latency_ns, queue_target } = *media;
+fn drive(media: &PlannedDrive) -> Drive {
+    let PlannedDrive { iops, bytes_per_second, latency_ns, queue_target } = *media;
     let bandwidth = Some(bytes_per_second).filter(|rate| *rate <= RATE_BYTES_PER_SECOND_MAX);
     Drive {
-        model: MediaModel::even(MediaRates { iops, bytes_per_second }),
+        model: DriveModel::even(DriveRates { iops, bytes_per_second }),
         emulation: Some(Emulation::even(iops, bandwidth, latency_ns)),
         queue_target,
         in_flight: None,

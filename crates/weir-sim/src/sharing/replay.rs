@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_qos::{Kind, MediaModel};
+use weir_qos::{DriveModel, Kind};
 use weir_types::Emulation;
 
 use super::Event;
@@ -48,7 +48,7 @@ impl Drive {
     /// A drive that is emulated, or of which nothing is known, as the data plane takes them; with the number of
     /// operations in flight that had been found to be right there.
     pub fn of(emulation: Option<Emulation>, in_flight: Option<u32>) -> Drive {
-        let model = emulation.map_or(MediaModel::UNKNOWN, MediaModel::emulated);
+        let model = emulation.map_or(DriveModel::UNKNOWN, DriveModel::emulated);
         Drive { model, emulation, queue_target: None, in_flight }
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_qos::{Cost, Kind, Limit, MediaModel, NodeId, Pool, ROOT, Tree, Verdict};
+use weir_qos::{Cost, DriveModel, DriveQueue, Kind, Limit, NodeId, ROOT, Tree, Verdict};
 use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_REQUESTS_MAX, EXTENT_BYTES};
 use weir_types::{Emulation, Terms};
 use weir_volume::geometry::{Part, covering_blocks, next_piece};
-use weir_volume::{EmulatedMedia, Position};
+use weir_volume::{EmulatedDrive, Position};
 
 use super::Event;
 use crate::random::Random;
@@ -19,7 +19,7 @@ type Ticket = usize;
 #[derive(Clone, Copy, Debug)]
 pub struct Drive {
     /// What the scheduler takes it to deliver.
-    pub model: MediaModel,
+    pub model: DriveModel,
     /// How it behaves; `None` where each request says how long it takes.
     pub emulation: Option<Emulation>,
     /// Operations that its pool keeps in flight because somebody chose the number; `None` if it has to find out.
@@ -186,10 +186,10 @@ impl<T> Places<T> {
 }
 
 /// A drive with who stands in line for it.
-struct Media {
-    pool: Pool<usize>,
+struct SharedDrive {
+    queue: DriveQueue<usize>,
     leaves: Vec<Option<NodeId>>,
-    emulated: Option<EmulatedMedia>,
+    emulated: Option<EmulatedDrive>,
 }
 
 struct World<'a, C> {
@@ -206,7 +206,7 @@ struct World<'a, C> {
     lines: Vec<Line>,
     /// Which node of the stage a node of the tree is.
     nodes: BTreeMap<NodeId, usize>,
-    drives: Vec<Media>,
+    drives: Vec<SharedDrive>,
     open: Places<Open>,
     pieces: Places<Piece>,
 }
@@ -232,7 +232,7 @@ pub fn play<C: Clients>(stage: &Stage, clients: &mut C) -> Vec<u32> {
         }
         world.set_wake();
     }
-    world.drives.iter().map(|drive| drive.pool.depth().operations()).collect()
+    world.drives.iter().map(|drive| drive.queue.depth().operations()).collect()
 }
 
 /// Enters all nodes of a stage in a tree: for ceilings, or those that share a drive. Answers the nodes that are in it
@@ -254,13 +254,13 @@ fn plant<T: Copy>(tree: &mut Tree<T>, stage: &Stage, drive: Option<usize>) -> Ve
     ids
 }
 
-impl Media {
-    fn new(stage: &Stage, index: usize) -> Media {
+impl SharedDrive {
+    fn new(stage: &Stage, index: usize) -> SharedDrive {
         let Drive { model, emulation, queue_target, in_flight } = stage.drives[index];
-        let mut pool = Pool::new(model, queue_target, 0);
-        in_flight.into_iter().for_each(|operations| pool.hold_depth(operations));
-        let leaves = plant(&mut pool.tree, stage, Some(index));
-        Media { pool, leaves, emulated: emulation.map(EmulatedMedia::new) }
+        let mut queue = DriveQueue::new(model, queue_target, 0);
+        in_flight.into_iter().for_each(|operations| queue.hold_depth(operations));
+        let leaves = plant(&mut queue.tree, stage, Some(index));
+        SharedDrive { queue, leaves, emulated: emulation.map(EmulatedDrive::new) }
     }
 }
 
@@ -282,7 +282,7 @@ impl<'a, C: Clients> World<'a, C> {
             leaves,
             lines: vec![Line::default(); stage.nodes.len()],
             nodes,
-            drives: (0..stage.drives.len()).map(|index| Media::new(stage, index)).collect(),
+            drives: (0..stage.drives.len()).map(|index| SharedDrive::new(stage, index)).collect(),
             open: Places::new(),
             pieces: Places::new(),
         };
@@ -394,18 +394,18 @@ impl<'a, C: Clients> World<'a, C> {
             let open = &mut self.open.all[ticket];
             open.position = next;
             open.pieces_left += 1;
-            let cost = self.drives[drive].pool.cost(demand.kind, bytes, position == 0);
+            let cost = self.drives[drive].queue.cost(demand.kind, bytes, position == 0);
             let (place, since_ns) = (demand.place(part), self.now_ns);
-            self.stand_in_line(drive, Piece { ticket, cost, place, since_ns, queue_ns: 0, floors_ns: 0 });
+            self.enqueue(drive, Piece { ticket, cost, place, since_ns, queue_ns: 0, floors_ns: 0 });
         }
     }
 
-    fn stand_in_line(&mut self, drive: usize, piece: Piece) {
+    fn enqueue(&mut self, drive: usize, piece: Piece) {
         let node = self.open.all[piece.ticket].demand.node;
         let media = &mut self.drives[drive];
         let leaf = media.leaves[node].expect("a leaf stands in line for its drive");
         let index = self.pieces.insert(piece);
-        if media.pool.arrive(self.now_ns, leaf, index, piece.cost) == Verdict::Run {
+        if media.queue.arrive(self.now_ns, leaf, index, piece.cost) == Verdict::Run {
             self.start(drive, index);
         }
     }
@@ -419,7 +419,7 @@ impl<'a, C: Clients> World<'a, C> {
         let end_ns = match (open.demand.work, &mut self.drives[drive].emulated) {
             (Work::Time(ns) | Work::Beside(ns), _) => now_ns.saturating_add(ns),
             (Work::Turns, Some(emulated)) => emulated.submit(now_ns, position, bytes),
-            (Work::Turns, None) => now_ns + u64::from(cost.media_ns),
+            (Work::Turns, None) => now_ns + u64::from(cost.drive_ns),
         };
         self.enter(end_ns, Happening::PieceDone(piece));
     }
@@ -435,8 +435,8 @@ impl<'a, C: Clients> World<'a, C> {
         };
         self.lines[node].held_bytes -= u64::from(piece.cost.bytes);
         // As the daemon does it: nobody is let go where nobody was waiting.
-        if self.drives[drive].pool.completed(now_ns, piece.cost) {
-            while let Some(granted) = self.drives[drive].pool.release(now_ns) {
+        if self.drives[drive].queue.completed(now_ns, piece.cost) {
+            while let Some(granted) = self.drives[drive].queue.release(now_ns) {
                 let piece = &mut self.pieces.all[granted.ticket];
                 (piece.queue_ns, piece.floors_ns) = (granted.waited_ns, granted.waited_for_floors_ns);
                 self.start(drive, granted.ticket);
@@ -485,8 +485,8 @@ impl Open {
     /// and no time counts twice. The data plane does the same.
     fn metadata(&mut self, now_ns: u64, piece: &Piece) {
         let since_ns = now_ns.saturating_sub(self.accounted_ns);
-        let media_ns = now_ns.saturating_sub(piece.since_ns).min(since_ns);
-        let queue_ns = piece.queue_ns.min(since_ns - media_ns);
+        let drive_ns = now_ns.saturating_sub(piece.since_ns).min(since_ns);
+        let queue_ns = piece.queue_ns.min(since_ns - drive_ns);
         let floors_ns =
             u128::from(queue_ns) * u128::from(piece.floors_ns) / u128::from(piece.queue_ns.max(1));
         self.event.queue_ns += queue_ns;

@@ -7,12 +7,12 @@ use weir_types::bounds::{EMULATED_TIME_NS_MAX, PIECE_BYTES, RATE_IOPS_MAX};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-fn media(iops: u64, bytes_per_second: Option<u64>, latency_ns: u64) -> EmulatedMedia {
-    EmulatedMedia::new(Emulation::even(iops, bytes_per_second, latency_ns))
+fn emulated(iops: u64, bytes_per_second: Option<u64>, latency_ns: u64) -> EmulatedDrive {
+    EmulatedDrive::new(Emulation::even(iops, bytes_per_second, latency_ns))
 }
 
-fn parsed(parameters: &str) -> EmulatedMedia {
-    EmulatedMedia::new(Emulation::parse(parameters).unwrap())
+fn parsed(parameters: &str) -> EmulatedDrive {
+    EmulatedDrive::new(Emulation::parse(parameters).unwrap())
 }
 
 fn at(offset: u64) -> Position {
@@ -21,11 +21,11 @@ fn at(offset: u64) -> Position {
 
 #[test]
 fn a_minute_holds_exactly_its_operations() {
-    let mut media = media(21_000, None, 200_000);
-    let last = (0..21_000 * 60).map(|_| media.submit(0, at(0), 4096)).last();
+    let mut emulated = emulated(21_000, None, 200_000);
+    let last = (0..21_000 * 60).map(|_| emulated.submit(0, at(0), 4096)).last();
     assert_eq!(last, Some(60_000_000_000 + 200_000));
     assert_eq!(
-        media.submit(0, at(0), 4096),
+        emulated.submit(0, at(0), 4096),
         60_000_000_000 + 47_620 + 200_000,
         "a 21000th of a second, rounded up"
     );
@@ -33,22 +33,22 @@ fn a_minute_holds_exactly_its_operations() {
 
 #[test]
 fn bytes_count_where_they_take_longer() {
-    let mut media = media(1000, Some(100_000_000), 0);
-    assert_eq!(media.submit(0, at(0), 4096), 1_000_000);
-    assert_eq!(media.submit(0, at(0), 1_000_000), 11_000_000);
-    assert_eq!(media.submit(0, at(0), 0), 12_000_000);
+    let mut emulated = emulated(1000, Some(100_000_000), 0);
+    assert_eq!(emulated.submit(0, at(0), 4096), 1_000_000);
+    assert_eq!(emulated.submit(0, at(0), 1_000_000), 11_000_000);
+    assert_eq!(emulated.submit(0, at(0), 0), 12_000_000);
 }
 
 #[test]
 fn one_at_a_time_waits_for_turn_and_latency() {
-    let mut media = media(2000, None, 300_000);
-    let after_second = (0..1250).fold(0, |now_ns, _| media.submit(now_ns, at(0), 4096));
+    let mut emulated = emulated(2000, None, 300_000);
+    let after_second = (0..1250).fold(0, |now_ns, _| emulated.submit(now_ns, at(0), 4096));
     assert_eq!(after_second, SECOND_NS);
 }
 
 #[test]
 fn only_what_begins_where_the_one_before_it_ended_is_spared_the_seek() {
-    let mut media = parsed("iops=1000,seek=9ms");
+    let mut emulated = parsed("iops=1000,seek=9ms");
     let elsewhere = Position { volume: 2, ..at(4096) };
     let mut last_ns = 0;
     for (position, bytes, is_seek) in [
@@ -63,7 +63,7 @@ fn only_what_begins_where_the_one_before_it_ended_is_spared_the_seek() {
         (at(4096), 4096, true),
         (Position { extent: 1, ..at(8192) }, 4096, true),
     ] {
-        let end_ns = media.submit(0, position, bytes);
+        let end_ns = emulated.submit(0, position, bytes);
         let expected_ns = if is_seek { 10_000_000 } else { 1_000_000 };
         assert_eq!(end_ns - last_ns, expected_ns, "{position:?}");
         last_ns = end_ns;
@@ -72,29 +72,30 @@ fn only_what_begins_where_the_one_before_it_ended_is_spared_the_seek() {
 
 #[test]
 fn a_flush_without_a_time_takes_no_turn() {
-    let mut media = media(10, None, 5);
-    media.submit(0, at(0), 4096);
-    assert_eq!(media.flush(7), 12);
-    assert_eq!(media.submit(0, at(0), 4096), 200_000_005);
+    let mut emulated = emulated(10, None, 5);
+    emulated.submit(0, at(0), 4096);
+    assert_eq!(emulated.flush(7), 12);
+    assert_eq!(emulated.submit(0, at(0), 4096), 200_000_005);
 }
 
 #[test]
 fn a_flush_with_a_time_takes_its_turn_and_no_latency_and_moves_nothing() {
-    let mut media = parsed("iops=1000,latency=5ms,seek=2ms,flush=7ms");
-    assert_eq!(media.submit(0, at(0), 4096), 8_000_000);
-    assert_eq!(media.flush(0), 10_000_000);
-    assert_eq!(media.submit(0, at(4096), 4096), 16_000_000);
-    assert_eq!(media.flush(20_000_000), 27_000_000);
+    let mut emulated = parsed("iops=1000,latency=5ms,seek=2ms,flush=7ms");
+    assert_eq!(emulated.submit(0, at(0), 4096), 8_000_000);
+    assert_eq!(emulated.flush(0), 10_000_000);
+    assert_eq!(emulated.submit(0, at(4096), 4096), 16_000_000);
+    assert_eq!(emulated.flush(20_000_000), 27_000_000);
 }
 
 #[test]
 fn no_more_are_served_at_a_time_than_may_be() {
-    let mut media = parsed("iops=1000,latency=9ms,parallel=2");
-    let ends: Vec<_> = (0..6).map(|_| media.submit(0, at(0), 0) / 1_000_000).collect();
+    let mut emulated = parsed("iops=1000,latency=9ms,parallel=2");
+    let ends: Vec<_> = (0..6).map(|_| emulated.submit(0, at(0), 0) / 1_000_000).collect();
     assert_eq!(ends, [10, 11, 20, 21, 30, 31]);
-    assert_eq!(media.submit(100_000_000, at(0), 0), 110_000_000, "an idle drive serves at once");
-    let mut media = parsed("iops=1000,latency=9ms,flush=1ms,parallel=2");
-    let ends = [media.submit(0, at(0), 0), media.flush(0), media.submit(0, at(0), 0), media.flush(0)];
+    assert_eq!(emulated.submit(100_000_000, at(0), 0), 110_000_000, "an idle drive serves at once");
+    let mut emulated = parsed("iops=1000,latency=9ms,flush=1ms,parallel=2");
+    let ends =
+        [emulated.submit(0, at(0), 0), emulated.flush(0), emulated.submit(0, at(0), 0), emulated.flush(0)];
     assert_eq!(ends.map(|ns| ns / 1_000_000), [10, 2, 12, 11], "whoever is finished first makes room");
 }
 
@@ -106,22 +107,22 @@ fn the_largest_operation_of_the_slowest_drive_has_an_end() {
         parallel: Some(1),
         ..Emulation::even(RATE_IOPS_MAX, Some(1), u64::MAX)
     };
-    let mut media = EmulatedMedia::new(slowest);
+    let mut emulated = EmulatedDrive::new(slowest);
     for now_ns in [0, 5] {
-        assert_eq!(media.submit(now_ns, at(u64::MAX), u64::MAX), u64::MAX);
-        assert_eq!(media.flush(now_ns), u64::MAX);
+        assert_eq!(emulated.submit(now_ns, at(u64::MAX), u64::MAX), u64::MAX);
+        assert_eq!(emulated.flush(now_ns), u64::MAX);
     }
 }
 
 /// Operations per second of a drive that always has so many in flight, over ten seconds from its first
 /// answer.
 fn rate(kind: EmulationKind, depth: u64, bytes: u64, stride: u64) -> u64 {
-    let mut media = EmulatedMedia::new(kind.emulation());
-    let first = (0..depth).map(|number| media.submit(0, at(number * stride), bytes));
+    let mut emulated = EmulatedDrive::new(kind.emulation());
+    let first = (0..depth).map(|number| emulated.submit(0, at(number * stride), bytes));
     let mut under_way: VecDeque<u64> = first.collect();
     let (until_ns, mut answered) = (under_way[0] + 10 * SECOND_NS, 0);
     while let Some(now_ns) = under_way.pop_front().filter(|&now_ns| now_ns < until_ns) {
-        under_way.push_back(media.submit(now_ns, at((depth + answered) * stride), bytes));
+        under_way.push_back(emulated.submit(now_ns, at((depth + answered) * stride), bytes));
         answered += 1;
     }
     answered / 10
@@ -141,7 +142,7 @@ fn kinds_deliver_what_they_stand_for() {
     ] {
         assert_eq!(rate(kind, 128, 4096, 1 << 20), iops, "{kind}");
         assert_eq!(kind.emulation().capacity().iops, iops, "{kind}");
-        let alone_ns = EmulatedMedia::new(kind.emulation()).submit(0, at(0), 4096);
+        let alone_ns = EmulatedDrive::new(kind.emulation()).submit(0, at(0), 4096);
         assert_eq!(alone_ns / 1000, alone_us, "{kind}");
         let in_sequence = rate(kind, 32, PIECE_BYTES, PIECE_BYTES) * PIECE_BYTES / 1_000_000;
         assert!(in_sequence.abs_diff(megabytes) <= 1, "{kind}: {in_sequence} MB/s");
@@ -162,8 +163,8 @@ fn a_saturated_drive_delivers_its_capacity() {
             (0, emulation.capacity().iops),
             (PIECE_BYTES, emulation.capacity().bytes_per_second / PIECE_BYTES),
         ] {
-            let mut media = EmulatedMedia::new(emulation);
-            let ends = (0..).map(|number| media.submit(0, at(number * 2 * PIECE_BYTES), bytes));
+            let mut emulated = EmulatedDrive::new(emulation);
+            let ends = (0..).map(|number| emulated.submit(0, at(number * 2 * PIECE_BYTES), bytes));
             let in_minute = ends.take_while(|&end_ns| end_ns <= 60 * SECOND_NS).count() as u64;
             // Less by what is under way at the end, more by what a rounded rate lacks.
             assert!(in_minute.abs_diff(expected * 60) <= 61, "{text}: {in_minute} of {bytes} bytes");
@@ -237,7 +238,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let emulation = Emulation { iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel };
-        let mut media = EmulatedMedia::new(emulation);
+        let mut emulated = EmulatedDrive::new(emulation);
         let (mut now_ns, mut head, mut asked, mut found) = (0, 0, Vec::new(), Vec::new());
         for (gap_ns, what) in steps {
             now_ns += gap_ns;
@@ -246,9 +247,9 @@ proptest! {
             found.push(match what {
                 Some((offset, bytes)) => {
                     head = offset + bytes;
-                    u128::from(media.submit(now_ns, at(offset), bytes))
+                    u128::from(emulated.submit(now_ns, at(offset), bytes))
                 }
-                None => u128::from(media.flush(now_ns)),
+                None => u128::from(emulated.flush(now_ns)),
             });
         }
         let units = u128::from(iops) * u128::from(bytes_per_second.unwrap_or(1));
@@ -265,9 +266,9 @@ proptest! {
     ) {
         let emulation =
             Emulation { seek_ns, parallel, ..Emulation::even(iops, Some(100_000_000), 1000) };
-        let mut media = EmulatedMedia::new(emulation);
+        let mut emulated = EmulatedDrive::new(emulation);
         let finishes: Vec<u64> =
-            submitted.iter().map(|&(at_ns, bytes)| media.submit(at_ns, at(0), bytes)).collect();
+            submitted.iter().map(|&(at_ns, bytes)| emulated.submit(at_ns, at(0), bytes)).collect();
         prop_assert!(finishes.is_sorted());
         prop_assert!(submitted.iter().zip(&finishes).all(|(&(at_ns, _), &finish)| finish > at_ns + 1000));
     }
@@ -277,12 +278,12 @@ proptest! {
         parallel in prop::option::of(1u32..8),
         gaps in prop::collection::vec(0u64..100_000, 1..100),
     ) {
-        let mut media = EmulatedMedia::new(Emulation { parallel, ..Emulation::even(20_000, None, 300_000) });
+        let mut emulated = EmulatedDrive::new(Emulation { parallel, ..Emulation::even(20_000, None, 300_000) });
         let mut now_ns = 0;
         for gap_ns in gaps {
             now_ns += gap_ns;
-            media.submit(now_ns, at(0), 0);
-            prop_assert!(media.served.len() <= parallel.unwrap_or(0) as usize);
+            emulated.submit(now_ns, at(0), 0);
+            prop_assert!(emulated.served.len() <= parallel.unwrap_or(0) as usize);
         }
     }
 }

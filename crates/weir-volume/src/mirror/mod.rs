@@ -394,7 +394,7 @@ impl Mirror {
         } else if request.kind == Kind::Read {
             self.read(id, effects);
         } else {
-            self.line_up(id, effects);
+            self.enqueue(id, effects);
         }
         id
     }
@@ -433,7 +433,7 @@ impl Mirror {
     }
 
     /// Lets a change begin unless others that overlap it have to end, or a capture needs what was there before it.
-    fn line_up(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
+    fn enqueue(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, is_scrub, .. } = *self.operation(id);
         let is_owed = step.is_none() && !is_scrub && self.is_owed(&request);
         let extent = self.extent_of(id);
@@ -645,7 +645,7 @@ impl Mirror {
         extent.running.retain(|other| *other != id);
         let index = self.operation(id).request.extent;
         self.finish(id, result, effects);
-        self.line_up_again(index, effects);
+        self.enqueue_again(index, effects);
         self.go_on_with_snapshot(effects);
     }
 

@@ -64,7 +64,7 @@ impl Mirror {
         let incarnation = state.incarnations[slot];
         let step = Step { slot, incarnation, region, done: 0, sources: Slots::default(), move_: Move::Read };
         let id = self.insert(Operation::new(request, Some(step)));
-        self.line_up(id, effects);
+        self.enqueue(id, effects);
         Some(id)
     }
 

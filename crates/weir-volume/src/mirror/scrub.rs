@@ -164,7 +164,7 @@ impl Mirror {
                 repairs: Vec::new(),
             };
             self.scrub_of(index).pieces.push(piece);
-            self.line_up(id, effects);
+            self.enqueue(id, effects);
             return Some(id);
         }
         self.go_on_scrubbing(index, effects);

@@ -53,7 +53,7 @@ impl Mirror {
     /// Lets changes begin again.
     pub fn release(&mut self, effects: &mut Vec<Effect>) {
         self.is_quiesced = false;
-        (0..self.extents()).for_each(|extent| self.line_up_again(extent, effects));
+        (0..self.extents()).for_each(|extent| self.enqueue_again(extent, effects));
     }
 
     /// True while something is being captured, or changes are held for it.
@@ -204,7 +204,7 @@ impl Mirror {
         let end = (end / REGION_BYTES as u32).clamp(regions.start, regions.end);
         owed.regions.remove_all(regions.start..end);
         snapshot.regions_left -= u64::from(end - regions.start);
-        self.line_up_again(extent, effects);
+        self.enqueue_again(extent, effects);
         self.go_on_with_snapshot(effects);
     }
 
@@ -217,9 +217,9 @@ impl Mirror {
     }
 
     /// Lets changes that wait try again, in order.
-    pub(super) fn line_up_again(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn enqueue_again(&mut self, extent: u32, effects: &mut Vec<Effect>) {
         let waiting = std::mem::take(&mut self.extents[extent as usize].waiting);
-        waiting.into_iter().for_each(|id: MirrorId| self.line_up(id, effects));
+        waiting.into_iter().for_each(|id: MirrorId| self.enqueue(id, effects));
     }
 }
 

@@ -161,7 +161,7 @@ impl From<OperationTotals> for OperationSample {
             delayed_ns: totals.time.delayed_ns,
             floors_ns: totals.time.floors_ns,
             queue_ns: totals.time.queue_ns,
-            media_ns: totals.time.media_ns,
+            drive_ns: totals.time.drive_ns,
             other_ns: totals.time.other_ns,
             latency_sum_ns: totals.time.sum_ns(),
             size_counts: totals.sizes.to_vec(),

@@ -67,7 +67,7 @@ impl From<Cause> for BindingCause {
             Cause::Ceiling => BindingCause::Ceiling,
             Cause::Floors => BindingCause::Floors,
             Cause::Queue => BindingCause::Queue,
-            Cause::Media => BindingCause::Media,
+            Cause::Drive => BindingCause::Drive,
             Cause::Other => BindingCause::Other,
             Cause::Nothing => BindingCause::Nothing,
             Cause::Idle => BindingCause::Idle,
@@ -103,7 +103,7 @@ fn shares(situation: &Situation) -> LatencyShares {
         delayed: situation.share(time.delayed_ns),
         floors: situation.share(time.floors_ns),
         queue: situation.share(time.queue_ns),
-        media: situation.share(time.media_ns),
+        media: situation.share(time.drive_ns),
         other: situation.share(time.other_ns),
     }
 }

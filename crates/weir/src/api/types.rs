@@ -467,7 +467,7 @@ pub struct OperationSample {
     #[serde(default)]
     pub queue_ns: u64,
     /// Time at the media, in nanoseconds.
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// The rest: waiting for buffers and for others that touch the same blocks, and Weir's own work, in nanoseconds.
     #[serde(default)]
     pub other_ns: u64,

@@ -34,7 +34,7 @@ pub struct Activity {
     /// Time in line for other reasons, in nanoseconds, of all requests together.
     pub queue_ns: u64,
     /// Time at the media, in nanoseconds, of all requests together.
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// The rest, in nanoseconds, of all requests together.
     pub other_ns: u64,
     /// Sum of the latencies of all requests, in nanoseconds: that of the five times.
@@ -117,7 +117,7 @@ fn combine(one: &OperationSample, other: &OperationSample, combine: fn(u64, u64)
         delayed_ns: combine(one.delayed_ns, other.delayed_ns),
         floors_ns: combine(one.floors_ns, other.floors_ns),
         queue_ns: combine(one.queue_ns, other.queue_ns),
-        media_ns: combine(one.media_ns, other.media_ns),
+        drive_ns: combine(one.drive_ns, other.drive_ns),
         other_ns: combine(one.other_ns, other.other_ns),
         latency_sum_ns: combine(one.latency_sum_ns, other.latency_sum_ns),
         size_counts: sizes
@@ -168,7 +168,7 @@ impl Activity {
             delayed_ns: sample.delayed_ns,
             floors_ns: sample.floors_ns,
             queue_ns: sample.queue_ns,
-            media_ns: sample.media_ns,
+            drive_ns: sample.drive_ns,
             other_ns: sample.other_ns,
             latency_sum_ns: sample.latency_sum_ns,
             size_counts: sample.size_counts.clone(),

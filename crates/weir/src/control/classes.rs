@@ -15,7 +15,7 @@ use super::model::Model;
 use super::placement::Placement;
 use super::pools::Pool;
 use super::records::{DEFAULT_CLASS, DriveRecord, VolumeRecord, VolumeState};
-use super::spread::{Domain, Room, count_domains, spread};
+use super::spread::{FailureDomain, Room, count_failure_domains, spread};
 use super::volumes::CreateVolume;
 use crate::store::{DriveUsage, extent_count};
 
@@ -216,8 +216,8 @@ impl Model {
     }
 
     /// Where a drive is: as it is said of it, and else where its node is.
-    pub(super) fn domain_of(&self, drive: &DriveRecord) -> Domain {
-        Domain {
+    pub(super) fn domain_of(&self, drive: &DriveRecord) -> FailureDomain {
+        FailureDomain {
             zone: drive.zone.as_ref().map(Name::to_string).or_else(|| self.zone.clone()),
             rack: drive.rack.as_ref().map(Name::to_string),
         }
@@ -234,7 +234,7 @@ impl Model {
             provisioned_bytes: self.provisioned_bytes(*id),
         };
         let rooms: Vec<Room> = usable_drives().zip(&usable).map(room).collect();
-        let (zones, racks) = count_domains(rooms.iter().map(|room| &room.domain));
+        let (zones, racks) = count_failure_domains(rooms.iter().map(|room| &room.domain));
         let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
         let limit = |percent: u32| together.size_bytes / 100 * u64::from(percent);
         // What has to leave a drive comes to the others.
@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     fn offer(pool: &str, class: Option<Class>, available_bytes: u64) -> Offer {
-        let domain = Domain::default();
+        let domain = FailureDomain::default();
         let room = Room { drive: DriveId::DEFAULT, domain, size_bytes: 100, provisioned_bytes: 0 };
         Offer {
             pool: Name::new(pool).unwrap(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use weir_qos::MediaModel;
+use weir_qos::DriveModel;
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
@@ -215,7 +215,7 @@ fn forgotten_home() -> VolumeHome {
     let drive = DriveSpec {
         id: DriveId(uuid::Uuid::max()),
         emulation: None,
-        media: MediaModel::UNKNOWN,
+        model: DriveModel::UNKNOWN,
         queue_target: None,
     };
     VolumeHome { drive, directory: PathBuf::new(), read_cost: u32::MAX }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use weir_qos::{MediaModel, MediaRates};
+use weir_qos::{DriveModel, DriveRates};
 use weir_types::bounds::QUEUE_TARGET_MAX;
 use weir_types::emulation::Capacity;
 use weir_types::{Class, DriveId, MeasuredDirection, Measurement, Name};
@@ -21,7 +21,7 @@ use super::model::{Model, list_names, refuse_other_version};
 use super::projected_state::{ProjectedState, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
 use super::{Control, DatedUsage};
-use crate::dataplane::{DriveSpec, PoolDepth};
+use crate::dataplane::{DriveQueueDepth, DriveSpec};
 use crate::store::DriveUsage;
 
 /// What should become different about a pool; what is `None` stays.
@@ -61,7 +61,7 @@ pub struct PoolView {
     /// What is claimed of it.
     pub ledger: Ledger,
     /// How many operations its first drive in use keeps in flight; `None` before the first volume is opened there.
-    pub depth: Option<PoolDepth>,
+    pub depth: Option<DriveQueueDepth>,
 }
 
 impl PoolView {
@@ -157,17 +157,17 @@ fn capacity(drive: &DriveRecord) -> Option<Amount> {
 impl DriveRecord {
     /// The drive as the data plane needs to know it.
     pub(super) fn spec(&self) -> DriveSpec {
-        let rates = |direction: MeasuredDirection| MediaRates {
+        let rates = |direction: MeasuredDirection| DriveRates {
             iops: direction.iops,
             bytes_per_second: direction.bytes_per_second,
         };
         let measured =
-            self.measurement().map(|found| MediaModel { read: rates(found.read), write: rates(found.write) });
-        let emulated = self.emulation.map(MediaModel::emulated);
+            self.measurement().map(|found| DriveModel { read: rates(found.read), write: rates(found.write) });
+        let emulated = self.emulation.map(DriveModel::emulated);
         DriveSpec {
             id: self.id,
             emulation: self.emulation,
-            media: emulated.or(measured).unwrap_or(MediaModel::UNKNOWN),
+            model: emulated.or(measured).unwrap_or(DriveModel::UNKNOWN),
             queue_target: self.pool.queue_target,
         }
     }

@@ -17,7 +17,7 @@ use super::error::{ControlError, Outcome};
 use super::journals::{ExtentReplica, Place};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, VolumeState};
-use super::spread::{Domain, count_domains};
+use super::spread::{FailureDomain, count_failure_domains};
 use crate::store::replica_metadata::{self, metadata_file_name};
 use crate::store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
 
@@ -271,7 +271,7 @@ fn missing_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
 
 /// Of how many extents copies share a zone, or a rack, if it is said where drives are.
 fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
-    let drives: BTreeMap<DriveId, Domain> =
+    let drives: BTreeMap<DriveId, FailureDomain> =
         model.drives_of(volume).map(|drive| (drive.id, model.domain_of(drive))).collect();
     let has_zones = model.drives_of(volume).any(|drive| drive.zone.is_some());
     let has_racks = model.drives_of(volume).any(|drive| drive.rack.is_some());
@@ -286,7 +286,7 @@ fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     }
     let (mut share_zone, mut share_rack) = (0, 0);
     for (home, count) in homes {
-        let (zones, racks) = count_domains(home.iter().filter_map(|drive| drives.get(drive)));
+        let (zones, racks) = count_failure_domains(home.iter().filter_map(|drive| drives.get(drive)));
         share_zone += if has_zones && zones < home.len() { count } else { 0 };
         share_rack += if has_racks && racks < home.len() { count } else { 0 };
     }

@@ -9,7 +9,7 @@ use weir_types::bounds::EXTENT_BYTES;
 
 /// Where a drive is: what fails together with others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Domain {
+pub struct FailureDomain {
     /// The zone; all drives of which it is not said share one.
     pub zone: Option<String>,
     /// The rack within that zone; all drives of which it is not said share one.
@@ -22,7 +22,7 @@ pub struct Room {
     /// The drive.
     pub drive: DriveId,
     /// Where it is.
-    pub domain: Domain,
+    pub domain: FailureDomain,
     /// Its size, in bytes.
     pub size_bytes: u64,
     /// What volumes may come to occupy there, in bytes.
@@ -30,18 +30,22 @@ pub struct Room {
 }
 
 /// What fails together, for each of some drives: the first drive of its zone, and the first of its rack.
-struct Domains {
+struct FailureDomains {
     zones: Vec<usize>,
     racks: Vec<usize>,
 }
 
-impl Domains {
-    fn of<'a>(domains: impl Iterator<Item = &'a Domain>) -> Domains {
-        let domains: Vec<&Domain> = domains.collect();
-        let first = |is_same: &dyn Fn(&Domain) -> bool| domains.iter().position(|other| is_same(other));
-        let zone = |domain: &&Domain| first(&|other| other.zone == domain.zone).unwrap_or(0);
-        let rack = |domain: &&Domain| first(&|other| other == *domain).unwrap_or(0);
-        Domains { zones: domains.iter().map(zone).collect(), racks: domains.iter().map(rack).collect() }
+impl FailureDomains {
+    fn of<'a>(domains: impl Iterator<Item = &'a FailureDomain>) -> FailureDomains {
+        let domains: Vec<&FailureDomain> = domains.collect();
+        let first =
+            |is_same: &dyn Fn(&FailureDomain) -> bool| domains.iter().position(|other| is_same(other));
+        let zone = |domain: &&FailureDomain| first(&|other| other.zone == domain.zone).unwrap_or(0);
+        let rack = |domain: &&FailureDomain| first(&|other| other == *domain).unwrap_or(0);
+        FailureDomains {
+            zones: domains.iter().map(zone).collect(),
+            racks: domains.iter().map(rack).collect(),
+        }
     }
 
     /// Number of different zones, and of different racks.
@@ -59,8 +63,8 @@ impl Domains {
 }
 
 /// Number of different zones that drives are in, and of different racks.
-pub fn count_domains<'a>(domains: impl Iterator<Item = &'a Domain>) -> (usize, usize) {
-    Domains::of(domains).count()
+pub fn count_failure_domains<'a>(domains: impl Iterator<Item = &'a FailureDomain>) -> (usize, usize) {
+    FailureDomains::of(domains).count()
 }
 
 /// Chooses drives for new extents with so many copies: the copies of each on different drives, in as many zones as can
@@ -78,7 +82,7 @@ pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec
     if rooms.is_empty() || !among.iter().all(is_enough) {
         return Vec::new();
     }
-    let domains = Domains::of(rooms.iter().map(|room| &room.domain));
+    let domains = FailureDomains::of(rooms.iter().map(|room| &room.domain));
     let is_alike = among.windows(2).all(|pair| pair[0] == pair[1]);
     // Who chooses first leaves the others less: where they choose from different drives, every order is tried.
     let orders = if is_alike || domains.count() == (1, 1) {
@@ -107,7 +111,7 @@ fn orders(replicas: usize) -> Vec<Vec<usize>> {
 fn spread_one(
     among: &[Vec<usize>],
     orders: &[Vec<usize>],
-    domains: &Domains,
+    domains: &FailureDomains,
     rooms: &mut [Room],
 ) -> Vec<DriveId> {
     let mut best: Option<((usize, usize), Vec<usize>)> = None;
@@ -133,7 +137,7 @@ fn spread_one(
 fn choose_in_order(
     among: &[Vec<usize>],
     order: &[usize],
-    domains: &Domains,
+    domains: &FailureDomains,
     rooms: &[Room],
 ) -> ((usize, usize), Vec<usize>) {
     let mut chosen: Vec<usize> = Vec::with_capacity(order.len());
@@ -156,7 +160,7 @@ fn choose_in_order(
 
 /// Chooses a drive for one more copy beside others: in another zone than they if it can be, then in another rack, then
 /// where the least would be provisioned for its size. `None` if there is no drive.
-pub fn choose(rooms: &[Room], beside: &[Domain]) -> Option<DriveId> {
+pub fn choose(rooms: &[Room], beside: &[FailureDomain]) -> Option<DriveId> {
     let shared = |room: &Room| {
         let zones = beside.iter().filter(|other| other.zone == room.domain.zone).count();
         let racks = beside.iter().filter(|other| **other == room.domain).count();
@@ -190,7 +194,7 @@ mod tests {
         let label = |number: u32| (number > 0).then(|| number.to_string());
         let room = |(number, &(zone, rack, size, used)): (usize, &(u32, u32, u64, u64))| Room {
             drive: drive(number),
-            domain: Domain { zone: label(zone), rack: label(rack) },
+            domain: FailureDomain { zone: label(zone), rack: label(rack) },
             size_bytes: size * EXTENT_BYTES,
             provisioned_bytes: used * EXTENT_BYTES,
         };
@@ -232,7 +236,7 @@ mod tests {
                 prop_assert!(chosen.is_empty());
                 return Ok(());
             }
-            let domains = count_domains(rooms.iter().map(|room| &room.domain));
+            let domains = count_failure_domains(rooms.iter().map(|room| &room.domain));
             prop_assert_eq!(domains, different(&rooms.iter().collect::<Vec<_>>()));
             prop_assert_eq!(chosen.len() as u64, count);
             for homes in chosen {
@@ -311,7 +315,7 @@ mod tests {
     #[test]
     fn a_rack_is_one_within_its_zone() {
         let rooms = rooms(&[(1, 1, 9, 0), (1, 1, 9, 0), (2, 1, 9, 5), (2, 2, 9, 7), (2, 0, 9, 7)]);
-        assert_eq!(count_domains(rooms.iter().map(|room| &room.domain)), (2, 4));
+        assert_eq!(count_failure_domains(rooms.iter().map(|room| &room.domain)), (2, 4));
         assert_eq!(spread(1, 3, &rooms), [[drive(0), drive(2), drive(3)]]);
     }
 }

@@ -66,7 +66,7 @@ impl OperationTotals {
             delayed_ns: combine(self.time.delayed_ns, other.time.delayed_ns),
             floors_ns: combine(self.time.floors_ns, other.time.floors_ns),
             queue_ns: combine(self.time.queue_ns, other.time.queue_ns),
-            media_ns: combine(self.time.media_ns, other.time.media_ns),
+            drive_ns: combine(self.time.drive_ns, other.time.drive_ns),
             other_ns: combine(self.time.other_ns, other.time.other_ns),
         };
         for (mine, theirs) in self.sizes.iter_mut().zip(other.sizes) {
@@ -112,7 +112,7 @@ mod tests {
         let statistics = VolumeStatistics::default();
         let serve = |latency_ns, queue_ns| {
             let served = Served { bytes: 70_000, latency_ns, delayed_ns: 10, queue_ns, ..Served::default() };
-            statistics.write.record(Served { floors_ns: 7, media_ns: 500, ..served });
+            statistics.write.record(Served { floors_ns: 7, drive_ns: 500, ..served });
         };
         serve(1_000, 100);
         let first = Totals::from(&statistics.counters());

@@ -10,13 +10,13 @@ use weir_volume::mirror::RecoveredExtent;
 use super::VolumeSpec;
 use super::background::NewReclaim;
 use super::connection::NewConnection;
-use super::emulation::SharedMedia;
+use super::emulation::SharedEmulation;
 use super::journals::NewJournal;
 use super::recording::Tap;
 use super::refusals::OpenFile;
 use super::replicas::{ChangeAnswer, ReplicaChange};
 use super::scrubbing::ScrubProgress;
-use super::sharing::{PolicyLevel, PolicyTree, SharedPool};
+use super::sharing::{PolicyLevel, PolicyTree, SharedDriveQueue};
 use super::snapshot::NewSnapshot;
 use super::space::IsCounted;
 use crate::statistics::VolumeStatistics;
@@ -34,8 +34,8 @@ pub(super) struct NewHome {
     pub read_cost: u32,
     pub is_counted: Arc<IsCounted>,
     /// Its model, if it is emulated.
-    pub media: Option<SharedMedia>,
-    pub pool: SharedPool,
+    pub emulated: Option<SharedEmulation>,
+    pub drive_queue: SharedDriveQueue,
 }
 
 /// How large a volume becomes, and on which drives it is then.

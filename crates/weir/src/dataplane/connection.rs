@@ -36,7 +36,7 @@ pub(super) struct ActiveRequest {
     /// time at the media.
     pub queue_ns: u64,
     pub floors_ns: u64,
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// Up to which instant its time is accounted for.
     pub accounted_ns: u64,
     /// Ceilings hold it back.
@@ -66,7 +66,7 @@ impl ActiveRequest {
             waited_ns: 0,
             queue_ns: 0,
             floors_ns: 0,
-            media_ns: 0,
+            drive_ns: 0,
             accounted_ns: now_ns,
             is_delayed: false,
             is_running: false,
@@ -88,9 +88,9 @@ impl ActiveRequest {
     /// did in it: operations overlap, and no time counts twice.
     pub fn metadata(&mut self, now_ns: u64, operation: Spent) {
         let open_ns = now_ns.saturating_sub(self.accounted_ns);
-        let media_ns = operation.media_ns.min(open_ns);
-        let queue_ns = operation.queue_ns.min(open_ns - media_ns);
-        self.media_ns += media_ns;
+        let drive_ns = operation.drive_ns.min(open_ns);
+        let queue_ns = operation.queue_ns.min(open_ns - drive_ns);
+        self.drive_ns += drive_ns;
         self.queue_ns += queue_ns;
         let for_floors = u128::from(queue_ns) * u128::from(operation.floors_ns);
         self.floors_ns += (for_floors / u128::from(operation.queue_ns.max(1))) as u64;

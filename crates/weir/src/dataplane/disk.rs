@@ -2,7 +2,7 @@
 
 use std::io;
 
-use weir_reactor::{Buffer, Carried, Descriptor, Placement, Target};
+use weir_reactor::{Buffer, Carried, Descriptor, FallocateMode, Target};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_volume::geometry::{Part, covering_blocks};
 use weir_volume::mirror::{Answer, Effect};
@@ -41,7 +41,7 @@ impl Reactor {
                         volume.line_of(slot, extent).expect("the mirror acts on copies that there are");
                     volume.begin_operation((slot, extent), operation, owner, home);
                 }
-                self.queue_for_media(ReplicaIndex { volume: index, slot }, action);
+                self.enqueue_for_drive(ReplicaIndex { volume: index, slot }, action);
             }
             Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
             Effect::WriteMetadata(request) => self.begin_metadata_write(index, *request),
@@ -138,11 +138,11 @@ impl Reactor {
                 let token = Token::Allocate { replica, number, file: (extent, generation), piece };
                 let file = volume.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
-                self.ring.place(token, &file, offset, ALLOCATION_BYTES, Placement::Reserve);
+                self.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
                 let (file, token) = (volume.file(slot, extent), Token::Operation(replica, operation, number));
-                self.ring.place(token, &file, offset.into(), length.into(), Placement::Release);
+                self.ring.fallocate(token, &file, offset.into(), length.into(), FallocateMode::Release);
             }
             Action::Zero { operation, .. } => {
                 let step = volume.homes[home].filesystem.first(true);
@@ -167,13 +167,13 @@ impl Reactor {
             unreachable!("only what zeroes takes steps")
         };
         let placement = match step {
-            Step::Zero => Placement::Zero,
-            Step::Release | Step::ReleaseFirst => Placement::Release,
-            Step::ReserveAgain => Placement::Reserve,
+            Step::Zero => FallocateMode::Zero,
+            Step::Release | Step::ReleaseFirst => FallocateMode::Release,
+            Step::ReserveAgain => FallocateMode::Reserve,
         };
         let file = volume.file(replica.slot, extent);
         let token = Token::Zero(replica, operation, volume.context(replica.slot, operation).number, step);
-        self.ring.place(token, &file, offset.into(), length.into(), placement);
+        self.ring.fallocate(token, &file, offset.into(), length.into(), placement);
     }
 
     /// A step of zeroing has ended; the operation's home, if that was the last one and others wait there.
@@ -293,7 +293,7 @@ impl Reactor {
         operation: OperationId,
         result: Result<u32, Fault>,
     ) -> Option<usize> {
-        let waited_for = self.left_media(replica, operation);
+        let waited_for = self.left_drive(replica, operation);
         self.tell(replica, Answer::Completed(operation, result));
         waited_for
     }

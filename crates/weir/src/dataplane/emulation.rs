@@ -13,7 +13,7 @@ use weir_reactor::Completion;
 use weir_types::VolumeId;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::zeroing::Step;
-use weir_volume::{Action, EmulatedMedia, OperationId, Position};
+use weir_volume::{Action, EmulatedDrive, OperationId, Position};
 
 use super::journals::Site;
 use super::reactor::Reactor;
@@ -21,12 +21,12 @@ use super::served_volume::ServedVolume;
 use super::token::{Token, VolumeIndex};
 
 /// The model of one drive, which all reactors with volumes on it share.
-pub type SharedMedia = Arc<Mutex<EmulatedMedia>>;
+pub type SharedEmulation = Arc<Mutex<EmulatedDrive>>;
 
 /// A volume's view of the emulated drives that it is on.
 pub(super) struct Emulated {
     /// The models, by home of the volume; none for drives that are not emulated.
-    media: Vec<Option<SharedMedia>>,
+    emulated: Vec<Option<SharedEmulation>>,
     volume: VolumeId,
     /// When what was submitted may be answered. An entry is replaced when its operation submits again.
     due_ns: BTreeMap<Held, u64>,
@@ -59,63 +59,63 @@ pub(super) struct HeldCompletions {
 
 impl Emulated {
     pub fn new(volume: VolumeId) -> Emulated {
-        Emulated { media: Vec::new(), volume, due_ns: BTreeMap::new() }
+        Emulated { emulated: Vec::new(), volume, due_ns: BTreeMap::new() }
     }
 
     /// Takes note of the volume's next home.
-    pub fn add_home(&mut self, media: Option<SharedMedia>) {
-        self.media.push(media);
+    pub fn add_home(&mut self, emulated: Option<SharedEmulation>) {
+        self.emulated.push(emulated);
     }
 
     /// True if any of its drives is emulated.
     pub fn is_any(&self) -> bool {
-        self.media.iter().any(Option::is_some)
+        self.emulated.iter().any(Option::is_some)
     }
 
     /// Has the model of a home take an action on a copy there; when it is answered at the earliest.
     pub fn submit(&mut self, now_ns: u64, home: usize, slot: usize, action: &Action) -> u64 {
-        let Some(media) = &self.media[home] else { return now_ns };
+        let Some(emulated) = &self.emulated[home] else { return now_ns };
         let Some((held, work)) = work_of(slot, action) else { return now_ns };
-        let mut media = lock(media);
+        let mut emulated = lock(emulated);
         let due_ns = match work {
             Work::Move { extent, offset, bytes } => {
-                media.submit(now_ns, position(self.volume, extent, offset), bytes)
+                emulated.submit(now_ns, position(self.volume, extent, offset), bytes)
             }
-            Work::Flush => media.flush(now_ns),
+            Work::Flush => emulated.flush(now_ns),
         };
-        drop(media);
+        drop(emulated);
         self.due_ns.insert(held, due_ns);
         due_ns
     }
 
     /// Has the model of a home carry out an operation of a journal; answers when, or 0 if the home is not emulated.
     pub fn act(&mut self, now_ns: u64, site: Site, bytes: u32, is_durable: bool) -> u64 {
-        let Some(media) = &self.media[site.home] else { return 0 };
-        let mut media = lock(media);
+        let Some(emulated) = &self.emulated[site.home] else { return 0 };
+        let mut emulated = lock(emulated);
         let position = Position { offset: site.offset, ..position(self.volume, site.extent, 0) };
-        let done_ns = media.submit(now_ns, position, bytes.into());
-        if is_durable { done_ns.max(media.flush(now_ns)) } else { done_ns }
+        let done_ns = emulated.submit(now_ns, position, bytes.into());
+        if is_durable { done_ns.max(emulated.flush(now_ns)) } else { done_ns }
     }
 
     /// Has the model of a home make stable what was written there; answers when, or 0 if the home is not emulated.
     pub fn flush(&mut self, now_ns: u64, home: usize) -> u64 {
-        self.media[home].as_ref().map_or(0, |media| lock(media).flush(now_ns))
+        self.emulated[home].as_ref().map_or(0, |emulated| lock(emulated).flush(now_ns))
     }
 
     /// Has the model of a home write an account beside an extent, which lies apart from its data; answers when that is
     /// stable, or 0 if the home is not emulated.
     pub fn note(&mut self, now_ns: u64, home: usize, extent: u32) -> u64 {
-        let Some(media) = &self.media[home] else { return 0 };
-        let mut media = lock(media);
+        let Some(emulated) = &self.emulated[home] else { return 0 };
+        let mut emulated = lock(emulated);
         let position = Position { offset: EXTENT_BYTES, ..position(self.volume, extent, 0) };
-        let written_ns = media.submit(now_ns, position, BLOCK_BYTES);
-        written_ns.max(media.flush(now_ns))
+        let written_ns = emulated.submit(now_ns, position, BLOCK_BYTES);
+        written_ns.max(emulated.flush(now_ns))
     }
 }
 
 /// Locks a model. Its state changes only in one step, so a panic elsewhere leaves it whole.
-pub(super) fn lock(media: &SharedMedia) -> MutexGuard<'_, EmulatedMedia> {
-    media.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock(emulated: &SharedEmulation) -> MutexGuard<'_, EmulatedDrive> {
+    emulated.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What an action costs; `None` for what a drive does not see, such as reserving space ahead.

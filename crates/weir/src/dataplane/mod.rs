@@ -45,11 +45,11 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use weir_qos::{Credits, DepthOrigin, MediaModel, Pool};
+use weir_qos::{Credits, DepthOrigin, DriveModel, DriveQueue};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
-use weir_volume::EmulatedMedia;
+use weir_volume::EmulatedDrive;
 use weir_volume::mirror::{ChecksumHeader, RecoveredExtent};
 
 use crate::statistics::VolumeStatistics;
@@ -58,7 +58,7 @@ use background::NewReclaim;
 pub use background::{JobProgress, ProgressSnapshot};
 use command::{Command, NewHome, NewSize, PolicyBinding};
 pub use connection::NewConnection;
-pub use emulation::SharedMedia;
+pub use emulation::SharedEmulation;
 use helper::Helper;
 pub use journals::JournalSpec;
 use reactor::{Alarms, Reactor, Surroundings};
@@ -66,7 +66,9 @@ pub use recording::Recording;
 pub use refusals::{Content, FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
-use sharing::{PolicyTree, PoolState, SharedPool, SharedState, policy_tree_scope, without_ceilings};
+use sharing::{
+    DriveQueueState, PolicyTree, SharedDriveQueue, SharedState, policy_tree_scope, without_ceilings,
+};
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 use space::IsCounted;
 
@@ -123,7 +125,7 @@ pub struct DriveSpec {
     /// How it behaves, if it is emulated.
     pub emulation: Option<Emulation>,
     /// What operations cost there. It counts from the first use on.
-    pub media: MediaModel,
+    pub model: DriveModel,
     /// How many operations it keeps in flight, if that was chosen.
     pub queue_target: Option<u32>,
 }
@@ -143,7 +145,7 @@ pub struct VolumeHome {
 /// How many operations a drive keeps in flight: a number that was chosen always, any other while volumes
 /// compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolDepth {
+pub struct DriveQueueDepth {
     /// The number.
     pub operations: u32,
     /// How it is known.
@@ -229,10 +231,10 @@ pub struct DataPlane {
     /// The trees of ceilings that any volume is in, by the topmost level that has any.
     policy_trees: Mutex<BTreeMap<Scope, Weak<PolicyTree>>>,
     /// The media of drives that any volume was ever opened on, until their drive is forgotten.
-    pools: Mutex<BTreeMap<DriveId, SharedPool>>,
+    drive_queues: Mutex<BTreeMap<DriveId, SharedDriveQueue>>,
     shared_state: Arc<SharedState>,
     /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
-    media: Mutex<BTreeMap<DriveId, SharedMedia>>,
+    emulated: Mutex<BTreeMap<DriveId, SharedEmulation>>,
     /// On which drives space is counted, until they are forgotten.
     counted: Mutex<BTreeMap<DriveId, Arc<IsCounted>>>,
     /// The recording that runs, if one does.
@@ -274,9 +276,9 @@ impl DataPlane {
             placements: Mutex::default(),
             paths: Mutex::default(),
             policy_trees: Mutex::default(),
-            pools: Mutex::default(),
+            drive_queues: Mutex::default(),
             shared_state,
-            media: Mutex::default(),
+            emulated: Mutex::default(),
             counted: Mutex::default(),
             recording: Mutex::default(),
             alarms,
@@ -309,42 +311,42 @@ impl DataPlane {
             directory: home.directory.clone(),
             read_cost: home.read_cost,
             is_counted: self.is_counted(home.drive.id),
-            media: home.drive.emulation.map(|emulation| self.media_of(home.drive.id, emulation)),
-            pool: self.pool_of(home.drive),
+            emulated: home.drive.emulation.map(|emulation| self.drive_of(home.drive.id, emulation)),
+            drive_queue: self.drive_queue_of(home.drive),
         };
         homes.iter().map(new).collect()
     }
 
     /// The one model of an emulated drive, which all that is done there shares.
-    fn media_of(&self, drive: DriveId, emulation: Emulation) -> SharedMedia {
-        let new = || Arc::new(Mutex::new(EmulatedMedia::new(emulation)));
-        Arc::clone(locked(&self.media).entry(drive).or_insert_with(new))
+    fn drive_of(&self, drive: DriveId, emulation: Emulation) -> SharedEmulation {
+        let new = || Arc::new(Mutex::new(EmulatedDrive::new(emulation)));
+        Arc::clone(locked(&self.emulated).entry(drive).or_insert_with(new))
     }
 
     /// The one line for a drive.
-    fn pool_of(&self, drive: DriveSpec) -> SharedPool {
+    fn drive_queue_of(&self, drive: DriveSpec) -> SharedDriveQueue {
         let new = || {
-            let pool = Pool::new(drive.media, drive.queue_target, Clock.now_ns());
+            let queue = DriveQueue::new(drive.model, drive.queue_target, Clock.now_ns());
             let (paths, background, paces) = Default::default();
-            Arc::new(Mutex::new(PoolState { pool, paths, background, paces }))
+            Arc::new(Mutex::new(DriveQueueState { queue, paths, background, paces }))
         };
-        Arc::clone(locked(&self.pools).entry(drive.id).or_insert_with(new))
+        Arc::clone(locked(&self.drive_queues).entry(drive.id).or_insert_with(new))
     }
 
     /// Has a drive keep so many operations in flight, or as many as it finds by trial. Holds from the answer
     /// on.
     pub fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
-        if let Some(pool) = locked(&self.pools).get(&drive) {
-            locked(pool).pool.set_queue_target(queue_target, Clock.now_ns());
+        if let Some(drive_queue) = locked(&self.drive_queues).get(&drive) {
+            locked(drive_queue).queue.set_queue_target(queue_target, Clock.now_ns());
         }
     }
 
     /// How many operations a drive keeps in flight, if any volume was ever opened there.
-    pub fn depth(&self, drive: DriveId) -> Option<PoolDepth> {
-        let pools = locked(&self.pools);
-        let state = locked(pools.get(&drive)?);
-        let depth = state.pool.depth();
-        Some(PoolDepth { operations: depth.usual(), origin: depth.origin() })
+    pub fn depth(&self, drive: DriveId) -> Option<DriveQueueDepth> {
+        let drive_queues = locked(&self.drive_queues);
+        let state = locked(drive_queues.get(&drive)?);
+        let depth = state.queue.depth();
+        Some(DriveQueueDepth { operations: depth.usual(), origin: depth.origin() })
     }
 
     /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
@@ -357,8 +359,8 @@ impl DataPlane {
             drive: drive.id,
             pending_deletion,
             begun_ns: signed(Clock.now_ns()).saturating_sub(signed(age_ns)),
-            pool: self.pool_of(drive),
-            media: drive.emulation.map(|emulation| self.media_of(drive.id, emulation)),
+            drive_queue: self.drive_queue_of(drive),
+            emulated: drive.emulation.map(|emulation| self.drive_of(drive.id, emulation)),
             progress,
         };
         // All background work of a drive is on one reactor; identities are random, so drives spread.
@@ -387,8 +389,8 @@ impl DataPlane {
 
     /// Forgets a drive that no volume is on any more.
     pub fn forget_drive(&self, drive: DriveId) {
-        locked(&self.pools).remove(&drive);
-        locked(&self.media).remove(&drive);
+        locked(&self.drive_queues).remove(&drive);
+        locked(&self.emulated).remove(&drive);
         locked(&self.counted).remove(&drive);
     }
 
@@ -517,10 +519,10 @@ impl DataPlane {
         for policy_tree in locked(&self.policy_trees).values().filter_map(Weak::upgrade) {
             policy_tree.change(scope, terms, now_ns);
         }
-        for pool in locked(&self.pools).values() {
-            let mut state = locked(pool);
-            let PoolState { pool, paths, .. } = &mut *state;
-            paths.change(&mut pool.tree, scope, &without_ceilings(terms), now_ns);
+        for drive_queue in locked(&self.drive_queues).values() {
+            let mut state = locked(drive_queue);
+            let DriveQueueState { queue, paths, .. } = &mut *state;
+            paths.change(&mut queue.tree, scope, &without_ceilings(terms), now_ns);
         }
     }
 

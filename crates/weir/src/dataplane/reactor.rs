@@ -26,7 +26,7 @@ use super::replica_metadata::MetadataIo;
 use super::resync_throttle::ResyncThrottle;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
-use super::sharing::{MediaGrant, Pending, PolicyTreeIndex, PolicyTreeUse, SharedState, own_level};
+use super::sharing::{DriveGrant, Pending, PolicyTreeIndex, PolicyTreeUse, SharedState, own_level};
 use super::space::SpaceAtHand;
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
@@ -98,7 +98,7 @@ pub(super) struct Reactor {
     pub deadlines: BTreeSet<(u64, PolicyTreeIndex)>,
     /// Operations that wait for media.
     pub pending: Slab<Pending>,
-    pub spare_grants: Vec<MediaGrant>,
+    pub spare_grants: Vec<DriveGrant>,
     /// Connections whose input is left to gather, by the instant at which it is taken.
     pub rests: BTreeSet<(u64, ConnectionIndex)>,
     /// What emulated drives have not answered yet.
@@ -272,7 +272,7 @@ impl Reactor {
     /// client run on this core in the meantime serves it better.
     fn poll_ns(&mut self) -> u64 {
         let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
-        let waits_for_others = self.ring.take_media_use() || waits_for_time;
+        let waits_for_others = self.ring.take_drive_use() || waits_for_time;
         if self.connections.is_empty() || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
@@ -439,7 +439,7 @@ impl Reactor {
         }
         let index = self.connections.insert(Connection::new(new, volume));
         self.join_ceilings(index);
-        self.join_pools(index);
+        self.join_drive_queues(index);
         self.volumes[volume].connections += 1;
         self.volumes[volume].publish();
         self.parse(index);
@@ -509,9 +509,9 @@ impl Reactor {
         if let Some(&index) = self.by_id.get(&id) {
             let PolicyBinding { path, policy_tree } = binding;
             if self.is_placed_by(index, path) {
-                self.replant_in_pools(index, path);
+                self.replant_in_drive_queues(index, path);
             } else {
-                self.replace_in_pools(index, path);
+                self.replace_in_drive_queues(index, path);
             }
             if self.is_shaped_by(index, policy_tree.as_ref(), path) {
                 self.replant(index, path);

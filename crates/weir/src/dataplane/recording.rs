@@ -94,7 +94,7 @@ impl Tap {
             ceilings_ns: request.waited_ns.min(latency_ns),
             queue_ns,
             floors_ns: request.floors_ns.min(queue_ns),
-            media_ns: request.media_ns.min(latency_ns),
+            drive_ns: request.drive_ns.min(latency_ns),
             bytes: request.request.length,
             connection: ((reactor as u32) << 16) | (connection as u32 & 0xffff),
             volume: self.volume,

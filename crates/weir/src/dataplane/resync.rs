@@ -36,7 +36,7 @@ const RETRY_NS: u64 = 1_000_000_000;
 const BUSY_NS_MAX: u32 = 10_000_000;
 
 /// What a step costs under a ceiling before it is known how much it moved.
-const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, media_ns: 0 };
+const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
 
 /// Names a copy of an extent.
 type ExtentReplica = (u32, usize);
@@ -323,8 +323,8 @@ impl ServedVolume {
     /// How long a piece takes the slower of the drives that a copy is copied from and to, in nanoseconds.
     fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
         let cost_ns = |home: usize, kind| {
-            let pool = &self.homes[home].place.pool;
-            locked(pool).pool.cost(kind, PIECE_BYTES as u32, true).media_ns
+            let pool = &self.homes[home].queue_entry.drive_queue;
+            locked(pool).queue.cost(kind, PIECE_BYTES as u32, true).drive_ns
         };
         let source = self.mirror.source(extent, slot).and_then(|source| self.home_of(source, extent));
         let read_ns = source.map_or(0, |source| cost_ns(source, Kind::Read));

@@ -33,7 +33,7 @@ const KIND: BackgroundKind = BackgroundKind::Scrub;
 const RETRY_NS: u64 = 100_000_000;
 
 /// What a piece costs under a ceiling before it is known how much it moved.
-const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, media_ns: 0 };
+const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, drive_ns: 0 };
 
 /// How a scrub ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -328,7 +328,7 @@ impl Reactor {
 
     fn remove_connection(&mut self, index: ConnectionIndex) {
         self.leave_ceilings(index);
-        self.quit_pools(index);
+        self.quit_drive_queues(index);
         let connection = self.connections.remove(index);
         debug_assert_eq!(connection.held_bytes, 0, "a connection took buffers with it");
         if let Some(until_ns) = connection.rests_until_ns {

@@ -272,7 +272,7 @@ impl Reactor {
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
         // What a flush waits for is the media.
-        request.media_ns += self.now_ns.saturating_sub(request.accounted_ns);
+        request.drive_ns += self.now_ns.saturating_sub(request.accounted_ns);
         request.accounted_ns = self.now_ns;
         request.error = request.error.or(result.err().map(nbd_error));
         self.finish(index, id);
@@ -317,7 +317,7 @@ impl Reactor {
             delayed_ns: request.waited_ns,
             queue_ns: request.queue_ns,
             floors_ns: request.floors_ns,
-            media_ns: request.media_ns,
+            drive_ns: request.drive_ns,
             failed: request.error.is_some(),
         };
         match request.request.command {

@@ -26,7 +26,7 @@ use super::refusals::FileIdentity;
 use super::replicas::AwaitedChange;
 use super::resync::Resync;
 use super::scrubbing::Scrubbing;
-use super::sharing::{PoolPlace, Shaping};
+use super::sharing::{DriveQueueEntry, Shaping};
 use super::snapshot::VolumeSnapshot;
 use super::space::{IsCounted, TakenSpace};
 use super::stalls::{OrphanedIo, OrphanedIos};
@@ -44,12 +44,12 @@ pub(super) struct Spent {
     pub queue_ns: u64,
     pub floors_ns: u64,
     /// At the media.
-    pub media_ns: u64,
+    pub drive_ns: u64,
 }
 
 impl Spent {
     fn total_ns(self) -> u64 {
-        self.queue_ns + self.media_ns
+        self.queue_ns + self.drive_ns
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) struct Context {
     /// What it takes of the space that is counted.
     pub space: Option<TakenSpace>,
     /// When it came to the media, or in line for them.
-    pub at_media_since_ns: u64,
+    pub at_drive_since_ns: u64,
     pub spent: Spent,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Home {
     /// What is known of its filesystem.
     pub filesystem: Filesystem,
     /// Where it stands in line.
-    pub place: PoolPlace,
+    pub queue_entry: DriveQueueEntry,
     /// Where each kind of work for the volume stands in line, once there was any.
     pub background_leaves: BTreeMap<BackgroundKind, NodeId>,
 }
@@ -483,7 +483,7 @@ impl ServedVolume {
             memory: None,
             cost: None,
             space: None,
-            at_media_since_ns: 0,
+            at_drive_since_ns: 0,
             spent: Spent::default(),
         });
     }
@@ -540,11 +540,11 @@ impl ServedVolume {
     /// Copies of extents of which something was asked before an instant and was not answered.
     pub fn stalled(&self, before_ns: u64) -> Vec<(usize, u32)> {
         let mut stalled = Vec::new();
-        let is_silent = |home: &Home| locked(&home.place.pool).pool.is_silent_since(before_ns);
+        let is_silent = |home: &Home| locked(&home.queue_entry.drive_queue).queue.is_silent_since(before_ns);
         let silent: Vec<bool> = self.homes.iter().map(is_silent).collect();
         // What waits in line for a drive that answers nobody has no turn to come.
         let since_ns = |context: &Context| match context.asked_ns {
-            0 if silent[context.home] => Some(context.at_media_since_ns),
+            0 if silent[context.home] => Some(context.at_drive_since_ns),
             0 => None,
             asked_ns => Some(asked_ns),
         };

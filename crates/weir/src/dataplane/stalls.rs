@@ -12,7 +12,7 @@ use weir_volume::mirror::Answer;
 
 use super::locked;
 use super::reactor::Reactor;
-use super::sharing::SharedPool;
+use super::sharing::SharedDriveQueue;
 use super::space::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
@@ -47,7 +47,7 @@ pub(super) enum Orphan {
     /// The operation was given up, and has ended.
     Ended,
     /// The same, and other operations wait in this pool for the room that it left.
-    LeftRoom(SharedPool),
+    LeftRoom(SharedDriveQueue),
 }
 
 impl OrphanedIos {
@@ -88,7 +88,7 @@ impl Reactor {
     }
 
     /// What was given up leaves the line without its turn, with its connection; whoever ends that settles the volume.
-    pub(super) fn is_orphaned_in_line(&mut self, replica: ReplicaIndex, number: AskNumber) {
+    pub(super) fn is_orphaned_in_queue(&mut self, replica: ReplicaIndex, number: AskNumber) {
         let volume = &mut self.volumes[replica.volume];
         let io = volume.orphans.0.remove(&(replica.slot, number));
         debug_assert!(io.is_some(), "only what was given up waits for nobody");
@@ -100,8 +100,8 @@ impl Reactor {
         match self.end_orphan(replica, number) {
             Orphan::Unknown => false,
             Orphan::Ended => true,
-            Orphan::LeftRoom(pool) => {
-                self.release_pool(&pool);
+            Orphan::LeftRoom(drive_queue) => {
+                self.release_drive_queue(&drive_queue);
                 true
             }
         }
@@ -118,8 +118,8 @@ impl Reactor {
         volume.outstanding -= 1;
         self.unsettled.push(replica.volume);
         let Some((home, cost)) = media else { return Orphan::Ended };
-        let pool = &volume.homes[home].place.pool;
-        let is_waited_for = locked(pool).pool.completed(self.now_ns, cost);
-        if is_waited_for { Orphan::LeftRoom(SharedPool::clone(pool)) } else { Orphan::Ended }
+        let drive_queue = &volume.homes[home].queue_entry.drive_queue;
+        let is_waited_for = locked(drive_queue).queue.completed(self.now_ns, cost);
+        if is_waited_for { Orphan::LeftRoom(SharedDriveQueue::clone(drive_queue)) } else { Orphan::Ended }
     }
 }

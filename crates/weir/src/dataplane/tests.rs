@@ -15,7 +15,7 @@ use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
 use crate::dataplane::replicas::ReplicaChange;
-use crate::dataplane::sharing::{MediaGrant, Message, Pending, Waiter};
+use crate::dataplane::sharing::{DriveGrant, Message, Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
 use crate::dataplane::stalls::{OrphanedIo, STALL_NS};
 use crate::dataplane::token::{AskNumber, ReplicaIndex};
@@ -98,10 +98,10 @@ impl World {
         let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
         file.set_len(EXTENT_BYTES).unwrap();
         let (paths, background, paces) = Default::default();
-        let pool = Pool::new(MediaModel::UNKNOWN, self.queue_target, Clock.now_ns());
-        let pool = Arc::new(Mutex::new(PoolState { pool, paths, background, paces }));
+        let queue = DriveQueue::new(DriveModel::UNKNOWN, self.queue_target, Clock.now_ns());
+        let drive_queue = Arc::new(Mutex::new(DriveQueueState { queue, paths, background, paces }));
         let (drive, is_counted) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
-        NewHome { drive, directory, read_cost: 1, is_counted, media: None, pool }
+        NewHome { drive, directory, read_cost: 1, is_counted, emulated: None, drive_queue }
     }
 
     fn order(&mut self, command: Command) {
@@ -196,7 +196,7 @@ fn whoever_frees_a_buffer_wakes_requests_that_found_none() {
 }
 
 #[test]
-fn exhausted_pool_fails_neither_replicas_nor_clients() {
+fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     let mut world = World::new(2);
     let mut client = world.attach();
     world.write(&mut client, 0, &[1; 4096]);
@@ -290,7 +290,7 @@ fn what_is_given_up_keeps_its_space_until_it_comes_back() {
 
 /// Has so many reads of a volume's second replica stand in line behind one that is at the drive, and gives them up; the one
 /// that is at the drive, and what it costs.
-fn give_up_in_line(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
+fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
     let reactor = &mut world.reactor;
     let (index, _) = reactor.volumes.iter().next().unwrap();
     let replica = ReplicaIndex { volume: index, slot: 1 };
@@ -300,9 +300,9 @@ fn give_up_in_line(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber,
         let volume = &mut reactor.volumes[index];
         let (number, pending) = (volume.next_number(), reactor.pending.vacant_key());
         volume.outstanding += 1;
-        let mut state = locked(&volume.homes[1].place.pool);
-        let cost = state.pool.cost(Kind::Read, 4096, true);
-        let verdict = state.pool.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
+        let mut state = locked(&volume.homes[1].queue_entry.drive_queue);
+        let cost = state.queue.cost(Kind::Read, 4096, true);
+        let verdict = state.queue.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
         drop(state);
         if verdict == Verdict::Run {
             at_drive.push((replica, number, cost));
@@ -329,8 +329,8 @@ enum Turn {
 
 fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaIndex, AskNumber, Cost)) {
     let reactor = &mut world.reactor;
-    let pool = Arc::clone(&reactor.volumes[replica.volume].homes[1].place.pool);
-    let complete = |now_ns| assert!(locked(&pool).pool.completed(now_ns, cost));
+    let pool = Arc::clone(&reactor.volumes[replica.volume].homes[1].queue_entry.drive_queue);
+    let complete = |now_ns| assert!(locked(&pool).queue.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
             let given_up = OrphanedIo { extent: 0, media: Some((1, cost)), space: None };
@@ -344,9 +344,9 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
         Turn::Message => {
             complete(reactor.now_ns);
             reactor.volumes[replica.volume].outstanding -= 1;
-            let granted = locked(&pool).pool.release(reactor.now_ns).unwrap();
+            let granted = locked(&pool).queue.release(reactor.now_ns).unwrap();
             let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
-            let grant = MediaGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+            let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
             reactor.shared_state.post(0, Message::Granted(grant));
         }
     }
@@ -357,7 +357,7 @@ fn volume_is_closed_once_its_orphaned_io_has_had_its_turn() {
     let turns = [Turn::Orphan, Turn::Answer, Turn::Message];
     for (turn, count) in turns.into_iter().flat_map(|turn| [(turn, 1), (turn, 100_000)]) {
         let mut world = World::with_queue_target(2, Some(1));
-        let at_drive = give_up_in_line(&mut world, count);
+        let at_drive = give_up_in_queue(&mut world, count);
         let (done, answer) = sync_channel(1);
         world.order(Command::Close { volume: VOLUME, done });
         assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");

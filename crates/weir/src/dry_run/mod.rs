@@ -99,11 +99,11 @@ fn prediction(
 fn recorded(scene: &mut Scene<'_>, header: &Header, record: &Record) -> Recorded {
     let volume = usize::from(record.volume);
     let is_emulated = header.drives[header.volumes[volume].drive].emulation.is_some();
-    let work = match (record.media_ns.max(record.queue_ns), is_emulated) {
+    let work = match (record.drive_ns.max(record.queue_ns), is_emulated) {
         // What was never written is read without asking the drive.
         (0, _) => Work::Beside(0),
         (_, true) => Work::Turns,
-        (_, false) => Work::Time(record.media_ns),
+        (_, false) => Work::Time(record.drive_ns),
     };
     let demand = Demand {
         node: scene.leaf(volume, record.connection),

@@ -42,7 +42,7 @@ fn header(emulation: Option<Emulation>, volumes: &[Terms]) -> Header {
     }
 }
 
-fn record(arrived_ns: u64, latency_ns: u64, media_ns: u64) -> Record {
+fn record(arrived_ns: u64, latency_ns: u64, drive_ns: u64) -> Record {
     Record {
         arrived_ns,
         offset: 0,
@@ -50,7 +50,7 @@ fn record(arrived_ns: u64, latency_ns: u64, media_ns: u64) -> Record {
         ceilings_ns: 0,
         queue_ns: 0,
         floors_ns: 0,
-        media_ns,
+        drive_ns,
         bytes: 4096,
         connection: 0,
         volume: 0,
@@ -60,10 +60,10 @@ fn record(arrived_ns: u64, latency_ns: u64, media_ns: u64) -> Record {
 }
 
 /// One request after the other, each 1 ms after the answer to the one before.
-fn one_at_a_time(latency_ns: u64, media_ns: u64) -> Vec<Record> {
+fn one_at_a_time(latency_ns: u64, drive_ns: u64) -> Vec<Record> {
     let step_ns = latency_ns + 1_000_000;
     let times = (0..SECOND / step_ns).map(|number| number * step_ns);
-    times.map(|arrived_ns| record(arrived_ns, latency_ns, media_ns)).collect()
+    times.map(|arrived_ns| record(arrived_ns, latency_ns, drive_ns)).collect()
 }
 
 fn latency(trace: &Trace) -> u64 {
@@ -144,7 +144,7 @@ prop_compose! {
         let kind = [Kind::Read, Kind::Write, Kind::Discard, Kind::Zeroes, Kind::Flush][kind];
         Record {
             arrived_ns, offset, latency_ns, ceilings_ns: part(0), queue_ns, floors_ns: queue_ns * parts[2] / 1000,
-            media_ns: part(3), bytes, connection, volume, kind, is_failed,
+            drive_ns: part(3), bytes, connection, volume, kind, is_failed,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_reactor::Clock;
 use weir_types::Emulation;
 use weir_types::bounds::MEASUREMENT_SECONDS_MAX;
-use weir_volume::EmulatedMedia;
+use weir_volume::EmulatedDrive;
 use weir_volume::emulation::Position;
 
 use super::phase::{Course, Step};
@@ -25,7 +25,7 @@ const AHEAD_NS_MAX: u64 = 1_000_000;
 
 /// An emulated drive under measurement.
 pub struct Modelled<'a> {
-    media: EmulatedMedia,
+    emulated: EmulatedDrive,
     signs: &'a Signs,
     /// The machine's time at which the model's began.
     begun_ns: u64,
@@ -42,7 +42,7 @@ impl<'a> Modelled<'a> {
     pub fn new(emulation: Emulation, signs: &'a Signs) -> Modelled<'a> {
         signs.introduce_thread();
         Modelled {
-            media: EmulatedMedia::new(emulation),
+            emulated: EmulatedDrive::new(emulation),
             signs,
             begun_ns: Clock.now_ns(),
             now_ns: 0,
@@ -74,9 +74,9 @@ impl Subject for Modelled<'_> {
     fn begin(&mut self, step: Step) {
         let end_ns = match step {
             Step::Read { offset, length } | Step::Write { offset, length } => {
-                self.media.submit(self.now_ns, Position { offset, ..SCRATCH }, length)
+                self.emulated.submit(self.now_ns, Position { offset, ..SCRATCH }, length)
             }
-            Step::Flush => self.media.flush(self.now_ns),
+            Step::Flush => self.emulated.flush(self.now_ns),
         };
         self.count += 1;
         self.in_flight.insert((end_ns, self.count), (step, self.now_ns));

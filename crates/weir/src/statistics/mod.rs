@@ -55,7 +55,7 @@ pub struct OperationStatistics {
     delayed_ns: AtomicU64,
     floors_ns: AtomicU64,
     queue_ns: AtomicU64,
-    media_ns: AtomicU64,
+    drive_ns: AtomicU64,
     other_ns: AtomicU64,
     sizes: Sizes,
     latency: Histogram,
@@ -75,7 +75,7 @@ pub struct Served {
     /// Part of that in which others went first because of their floors, in nanoseconds.
     pub floors_ns: u64,
     /// Part of the latency spent at the media, in nanoseconds.
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// Whether the request was answered with an error.
     pub failed: bool,
 }
@@ -93,13 +93,13 @@ impl OperationStatistics {
             rest_ns -= part_ns;
             part_ns
         };
-        let (delayed_ns, in_line_ns) = (take(served.delayed_ns), take(served.queue_ns));
-        let media_ns = take(served.media_ns);
-        let floors_ns = served.floors_ns.min(in_line_ns);
+        let (delayed_ns, in_queue_ns) = (take(served.delayed_ns), take(served.queue_ns));
+        let drive_ns = take(served.drive_ns);
+        let floors_ns = served.floors_ns.min(in_queue_ns);
         add(&self.delayed_ns, delayed_ns);
         add(&self.floors_ns, floors_ns);
-        add(&self.queue_ns, in_line_ns - floors_ns);
-        add(&self.media_ns, media_ns);
+        add(&self.queue_ns, in_queue_ns - floors_ns);
+        add(&self.drive_ns, drive_ns);
         add(&self.other_ns, rest_ns);
         self.sizes.record(served.bytes);
         self.latency.record(served.latency_ns);
@@ -114,7 +114,7 @@ impl OperationStatistics {
             delayed_ns: self.delayed_ns.load(Relaxed),
             floors_ns: self.floors_ns.load(Relaxed),
             queue_ns: self.queue_ns.load(Relaxed),
-            media_ns: self.media_ns.load(Relaxed),
+            drive_ns: self.drive_ns.load(Relaxed),
             other_ns: self.other_ns.load(Relaxed),
             sizes: self.sizes.counters(),
             latency: self.latency.counters(),
@@ -141,7 +141,7 @@ pub struct OperationCounters {
     /// Time that requests waited for the media for other reasons, in nanoseconds.
     pub queue_ns: u64,
     /// Time that requests spent at the media, in nanoseconds.
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// The rest of all latencies: waiting for buffers, for others that touch the same blocks, and Weir's own work,
     /// in nanoseconds.
     pub other_ns: u64,
@@ -161,7 +161,7 @@ pub struct TimeByCause {
     /// In line for the media for other reasons.
     pub queue_ns: u64,
     /// At the media.
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// The rest.
     pub other_ns: u64,
 }
@@ -169,7 +169,7 @@ pub struct TimeByCause {
 impl TimeByCause {
     /// All of it.
     pub fn sum_ns(&self) -> u64 {
-        self.delayed_ns + self.floors_ns + self.queue_ns + self.media_ns + self.other_ns
+        self.delayed_ns + self.floors_ns + self.queue_ns + self.drive_ns + self.other_ns
     }
 }
 
@@ -180,7 +180,7 @@ impl OperationCounters {
             delayed_ns: self.delayed_ns,
             floors_ns: self.floors_ns,
             queue_ns: self.queue_ns,
-            media_ns: self.media_ns,
+            drive_ns: self.drive_ns,
             other_ns: self.other_ns,
         }
     }
@@ -233,10 +233,10 @@ mod tests {
             all in prop::collection::vec((0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30), 1..50)
         ) {
             let statistics = OperationStatistics::default();
-            for (latency_ns, delayed_ns, queue_ns, floors_ns, media_ns) in &all {
+            for (latency_ns, delayed_ns, queue_ns, floors_ns, drive_ns) in &all {
                 let (latency_ns, delayed_ns, queue_ns) = (*latency_ns, *delayed_ns, *queue_ns);
-                let (floors_ns, media_ns) = (*floors_ns, *media_ns);
-                statistics.record(Served { latency_ns, delayed_ns, queue_ns, floors_ns, media_ns, ..Served::default() });
+                let (floors_ns, drive_ns) = (*floors_ns, *drive_ns);
+                statistics.record(Served { latency_ns, delayed_ns, queue_ns, floors_ns, drive_ns, ..Served::default() });
             }
             let counters = statistics.counters();
             prop_assert_eq!(counters.by_cause().sum_ns(), all.iter().map(|one| one.0).sum::<u64>());

@@ -68,7 +68,7 @@ fn put(bytes: &mut Vec<u8>, record: &Record) {
         record.ceilings_ns,
         record.queue_ns,
         record.floors_ns,
-        record.media_ns,
+        record.drive_ns,
     ] {
         bytes.extend(value.to_le_bytes());
     }

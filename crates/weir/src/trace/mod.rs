@@ -94,7 +94,7 @@ pub struct Record {
     /// The part of that in which others went first for their floors, in nanoseconds.
     pub floors_ns: u64,
     /// The part of the latency at the media, in nanoseconds.
-    pub media_ns: u64,
+    pub drive_ns: u64,
     /// Its length in bytes.
     pub bytes: u32,
     /// Its connection. The number of one that has ended may be used again.
@@ -115,7 +115,7 @@ impl Record {
 
     /// The part of the latency that is neither delay nor media, in nanoseconds.
     pub fn other_ns(&self) -> u64 {
-        let named_ns = self.ceilings_ns.saturating_add(self.queue_ns).saturating_add(self.media_ns);
+        let named_ns = self.ceilings_ns.saturating_add(self.queue_ns).saturating_add(self.drive_ns);
         self.latency_ns.saturating_sub(named_ns)
     }
 }

@@ -111,7 +111,7 @@ fn take(bytes: &[u8]) -> Result<Record, &'static str> {
     let mut fields = Fields(bytes);
     let (arrived_ns, offset, latency_ns, ceilings_ns) =
         (fields.u64(), fields.u64(), fields.u64(), fields.u64());
-    let (queue_ns, floors_ns, media_ns) = (fields.u64(), fields.u64(), fields.u64());
+    let (queue_ns, floors_ns, drive_ns) = (fields.u64(), fields.u64(), fields.u64());
     let (bytes, connection) = (fields.u32(), fields.u32());
     let volume = u16::from_le_bytes(fields.take());
     let [kind, flags] = fields.take();
@@ -127,7 +127,7 @@ fn take(bytes: &[u8]) -> Result<Record, &'static str> {
         ceilings_ns,
         queue_ns,
         floors_ns,
-        media_ns,
+        drive_ns,
         bytes,
         connection,
         volume,
@@ -151,7 +151,7 @@ fn check(header: &Header, record: Record) -> Result<Record, &'static str> {
     if record.arrived_ns.checked_add(record.latency_ns).is_none_or(|ns| ns > header.duration_ns) {
         return Err("it was answered after the end");
     }
-    let parts = [record.ceilings_ns, record.queue_ns, record.media_ns];
+    let parts = [record.ceilings_ns, record.queue_ns, record.drive_ns];
     if parts.into_iter().any(|ns| ns > record.latency_ns) || record.floors_ns > record.queue_ns {
         return Err("a part of its time is longer than the whole");
     }
@@ -245,7 +245,7 @@ mod tests {
             let (queue_ns, volume, kind) = (part(1), 0, KINDS[kind]);
             let floors_ns = queue_ns * parts[2] / 100;
             Record {
-                arrived_ns, offset, latency_ns, ceilings_ns: part(0), queue_ns, floors_ns, media_ns: part(3),
+                arrived_ns, offset, latency_ns, ceilings_ns: part(0), queue_ns, floors_ns, drive_ns: part(3),
                 bytes, connection, volume, kind, is_failed,
             }
         }
@@ -300,7 +300,7 @@ mod tests {
             ceilings_ns: 0,
             queue_ns: 0,
             floors_ns: 0,
-            media_ns: 9,
+            drive_ns: 9,
             bytes: 4096,
             connection: 0,
             volume: 0,

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::trial::{DEPTH, JOBS_NOISY, REGION_BYTES, SETTLE_MS};
-use super::{MEDIA_IOPS, Pool};
+use super::{DRIVE_IOPS, Pool};
 use crate::numbers::{between, worst_window};
 use crate::report::{Report, print_table};
 use crate::world::fio::{Completion, Load, Log, Outcome};
@@ -87,7 +87,7 @@ fn deliver(asking: &Outcome, neighbour: &Outcome) -> Delivered {
     let starts = (first_ms..=last_ms.saturating_sub(1000)).step_by(1000);
     let seconds = starts.map(|start| between(log, start, start + 1000).len()).collect();
     let alone_ms = last_ms + TAKEOVER_MS;
-    let expected = MEDIA_IOPS * WINDOW_MS as f64 / 1000.0;
+    let expected = DRIVE_IOPS * WINDOW_MS as f64 / 1000.0;
     let worst = |from_ms, to_ms| worst_window(&neighbour.completions, from_ms, to_ms, WINDOW_MS, expected);
     Delivered {
         seconds,
@@ -108,7 +108,7 @@ fn judge(delivered: &Delivered, report: &mut Report) {
         format!("worst of {} seconds {worst:.0}", delivered.seconds.len()),
         worst >= FLOOR_PART_MIN * FLOOR_IOPS,
     );
-    let expected = MEDIA_IOPS * WINDOW_MS as f64 / 1000.0;
+    let expected = DRIVE_IOPS * WINDOW_MS as f64 / 1000.0;
     let off = (delivered.worst_alone / expected - 1.0).abs();
     let what = "100 ms after it is no longer asked for, every 100 ms of the neighbour within 5 % of the pool";
     report.claim(

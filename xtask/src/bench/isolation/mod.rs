@@ -16,7 +16,7 @@ use crate::world::folder::Folder;
 use trial::{Figures, JOBS, JOBS_NOISY, REGION_BYTES, Trial};
 
 /// What the emulated drive does per second: that of the document's file system.
-const MEDIA_IOPS: f64 = 21_000.0;
+const DRIVE_IOPS: f64 = 21_000.0;
 /// The volumes.
 const VOLUMES: [&str; 3] = ["v1", "v2", "v3"];
 /// How far a volume may be from its share, in per cent of it.
@@ -42,7 +42,7 @@ impl Pool {
         if is_emulated {
             let media = folder.path().join("media");
             std::fs::create_dir_all(&media)?;
-            let emulated = format!("--emulate iops={MEDIA_IOPS},latency=200us --no-measurement");
+            let emulated = format!("--emulate iops={DRIVE_IOPS},latency=200us --no-measurement");
             daemon.run(&format!("drive add {} --name media {emulated}", media.display()))?;
             place = " --drive media";
         }
@@ -121,7 +121,7 @@ fn measure_equal(pool: &Pool, rounds: usize, seconds: u64, report: &mut Report) 
 fn judge_equal(equal: &Figures, noisy: &Figures, report: &mut Report) {
     for (load, figures) in [("equal loads", equal), ("volume 1 with 16 times the requests", noisy)] {
         claim_shares(&format!("{load}: each a third within 5 %"), figures, [1.0; 3], report);
-        let part = figures.total() / MEDIA_IOPS;
+        let part = figures.total() / DRIVE_IOPS;
         let what = format!("{load}: together at least 0.97 of what the media can do");
         report.claim(what, format!("{part:.3}"), part >= TOTAL_PART_MIN);
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn thirds_of_all_of_the_media_hold() {
+    fn thirds_of_all_of_the_drive_hold() {
         assert_eq!(failures(figures([7000.0; 3], 10.0), figures([7300.0, 6800.0, 6900.0], 15.0)), "");
     }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_media_are_seen() {
+    fn idle_drive_are_seen() {
         let error = failures(figures([7000.0; 3], 10.0), figures([6700.0; 3], 10.0));
         assert!(error.contains("1 of 5"), "{error}");
     }

@@ -11,7 +11,7 @@ use super::IoPriority;
 use super::LevelScope;
 use super::drives::{DriveDevice, DriveEmulation, DriveState};
 use crate::control::{Amount, Claim, DriveView, PoolView};
-use crate::dataplane::PoolDepth;
+use crate::dataplane::DriveQueueDepth;
 
 /// Operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -258,8 +258,8 @@ impl From<Claim> for PoolClaim {
     }
 }
 
-impl From<PoolDepth> for PoolInFlight {
-    fn from(depth: PoolDepth) -> PoolInFlight {
+impl From<DriveQueueDepth> for PoolInFlight {
+    fn from(depth: DriveQueueDepth) -> PoolInFlight {
         let origin = match depth.origin {
             DepthOrigin::Chosen => InFlightOrigin::Chosen,
             DepthOrigin::Held => InFlightOrigin::Held,

@@ -16,7 +16,7 @@ pub enum BindingCause {
     /// The line for the media, which others use too.
     Queue,
     /// The media themselves.
-    Media,
+    Drive,
     /// Waiting for buffers or for others that touch the same blocks, and Weir's own work.
     Other,
     /// Nothing: its clients offer less than it could do.

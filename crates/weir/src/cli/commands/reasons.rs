@@ -19,7 +19,7 @@ struct MeanLatency {
     delayed_mean_ns: u64,
     floors_mean_ns: u64,
     queue_mean_ns: u64,
-    media_mean_ns: u64,
+    drive_mean_ns: u64,
     other_mean_ns: u64,
 }
 
@@ -68,7 +68,7 @@ impl MeanLatency {
             delayed_mean_ns: mean_ns(activity.delayed_ns)?,
             floors_mean_ns: mean_ns(activity.floors_ns)?,
             queue_mean_ns: mean_ns(activity.queue_ns)?,
-            media_mean_ns: mean_ns(activity.media_ns)?,
+            drive_mean_ns: mean_ns(activity.drive_ns)?,
             other_mean_ns: mean_ns(activity.other_ns)?,
             latency_mean_ns: before_ns,
         })
@@ -138,7 +138,7 @@ fn latency_cells(mean: &Option<MeanLatency>) -> Vec<String> {
             mean.delayed_mean_ns,
             mean.floors_mean_ns,
             mean.queue_mean_ns,
-            mean.media_mean_ns,
+            mean.drive_mean_ns,
             mean.other_mean_ns,
         ]
     };
@@ -227,7 +227,7 @@ mod tests {
             delayed_ns: 10_000_001,
             floors_ns: 1_000_001,
             queue_ns: 2_000_001,
-            media_ns: 500_001,
+            drive_ns: 500_001,
             other_ns: 1,
             latency_sum_ns: 13_500_005,
             size_counts: vec![1, 2, 0, 0, 0],
@@ -242,7 +242,7 @@ mod tests {
             mean.delayed_mean_ns,
             mean.floors_mean_ns,
             mean.queue_mean_ns,
-            mean.media_mean_ns,
+            mean.drive_mean_ns,
             mean.other_mean_ns,
         ];
         assert_eq!(parts.iter().sum::<u64>(), mean.latency_mean_ns);

@@ -346,7 +346,7 @@ fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
         ("Delayed by Limiter", output::rough_time(Some(total.delayed_ns))),
         ("Behind Floors", output::rough_time(Some(total.floors_ns))),
         ("In Line for Media", output::rough_time(Some(total.queue_ns))),
-        ("Served by Media", output::rough_time(Some(total.media_ns))),
+        ("Served by Media", output::rough_time(Some(total.drive_ns))),
         ("Otherwise", output::rough_time(Some(total.other_ns))),
     ]
 }

@@ -7,7 +7,7 @@ use super::super::Control;
 use super::super::error::{ControlError, Outcome};
 use super::super::placement::Placement;
 use super::super::records::{TemplateRecord, VolumeRecord};
-use super::super::spread::{Domain, Room, count_domains, spread_among};
+use super::super::spread::{FailureDomain, Room, count_failure_domains, spread_among};
 use super::{Offer, Wish};
 use crate::store::extent_count;
 
@@ -93,11 +93,11 @@ fn refuse_close(chosen: &[&Offer], template: &TemplateRecord, extents: &[Vec<Dri
     let has_zones = chosen.iter().any(|offer| offer.zones.is_some());
     let has_racks = chosen.iter().any(|offer| offer.racks.is_some());
     for homes in extents.iter().filter(|_| has_zones || has_racks) {
-        let domain = |home: &DriveId| -> Option<&Domain> {
+        let domain = |home: &DriveId| -> Option<&FailureDomain> {
             let room = chosen.iter().flat_map(|offer| &offer.rooms).find(|room| room.drive == *home);
             room.map(|room| &room.domain)
         };
-        let (zones, racks) = count_domains(homes.iter().filter_map(domain));
+        let (zones, racks) = count_failure_domains(homes.iter().filter_map(domain));
         let close = [(has_zones, zones, "zone"), (has_racks, racks, "rack")];
         let close = close.iter().find(|(is_said, count, _)| *is_said && *count < homes.len());
         if let Some((_, count, what)) = close {

@@ -29,7 +29,7 @@ use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
-use super::spread::Domain;
+use super::spread::FailureDomain;
 use super::{Change, Control, DatedUsage};
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
@@ -125,7 +125,7 @@ pub struct DriveView {
     /// How far its measurement is, while there is one.
     pub progress: Option<Progress>,
     /// Where it is: as it is said of it, and else where its node is.
-    pub domain: Domain,
+    pub domain: FailureDomain,
     /// How far it is from being empty, if it is to be removed.
     pub drain: Option<DrainView>,
 }

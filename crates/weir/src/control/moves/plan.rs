@@ -165,7 +165,7 @@ fn make_room_and_add(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::spread::Domain;
+    use crate::control::spread::FailureDomain;
     use proptest::prelude::*;
     use weir_types::bounds::EXTENT_BYTES;
 
@@ -177,7 +177,7 @@ mod tests {
         Candidate {
             room: Room {
                 drive: drive(number),
-                domain: Domain::default(),
+                domain: FailureDomain::default(),
                 size_bytes: 10 * EXTENT_BYTES,
                 provisioned_bytes: 0,
             },

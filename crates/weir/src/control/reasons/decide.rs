@@ -21,7 +21,7 @@ pub enum Cause {
     /// The line for the media, which others use too.
     Queue,
     /// The media themselves.
-    Media,
+    Drive,
     /// Waiting for buffers or for others that touch the same blocks, and Weir's own work.
     Other,
     /// Nothing: its clients offer less than it could do.
@@ -100,7 +100,7 @@ fn cause_of(situation: &Situation) -> Cause {
         // What is under way for longer than the span.
         return match (queue_depth, queue_depth_delayed) {
             (0, _) => Cause::Idle,
-            (_, 0) => Cause::Media,
+            (_, 0) => Cause::Drive,
             _ => Cause::Ceiling,
         };
     }
@@ -110,13 +110,13 @@ fn cause_of(situation: &Situation) -> Cause {
     let held: u64 = bindings.iter().map(|binding| binding.requests).sum();
     let is_reached = held as f64 >= HELD_SHARE_MIN * *operations as f64
         && situation.share(time.delayed_ns) >= DELAYED_SHARE_MIN;
-    let in_line_ns = time.floors_ns + time.queue_ns;
-    let elsewhere_ns = in_line_ns.max(time.media_ns).max(time.other_ns);
+    let in_queue_ns = time.floors_ns + time.queue_ns;
+    let elsewhere_ns = in_queue_ns.max(time.drive_ns).max(time.other_ns);
     if is_reached || time.delayed_ns > elsewhere_ns {
         return Cause::Ceiling;
     }
-    if in_line_ns > time.media_ns.max(time.other_ns) {
+    if in_queue_ns > time.drive_ns.max(time.other_ns) {
         return if time.floors_ns > time.queue_ns { Cause::Floors } else { Cause::Queue };
     }
-    if time.media_ns >= time.other_ns { Cause::Media } else { Cause::Other }
+    if time.drive_ns >= time.other_ns { Cause::Drive } else { Cause::Other }
 }

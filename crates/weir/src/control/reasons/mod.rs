@@ -130,7 +130,7 @@ fn done_between(earlier: &Totals, later: &Totals) -> (u64, TimeByCause) {
         delayed_ns: sum(|time| time.delayed_ns),
         floors_ns: sum(|time| time.floors_ns),
         queue_ns: sum(|time| time.queue_ns),
-        media_ns: sum(|time| time.media_ns),
+        drive_ns: sum(|time| time.drive_ns),
         other_ns: sum(|time| time.other_ns),
     };
     (kinds.iter().map(|kind| kind.operations).sum(), time)

@@ -10,13 +10,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A span of two seconds with `[delayed, floors, queue, media, other]` seconds of requests' time.
 fn situation(operations: u64, seconds: [f64; 5]) -> Situation {
-    let [delayed_ns, floors_ns, queue_ns, media_ns, other_ns] =
+    let [delayed_ns, floors_ns, queue_ns, drive_ns, other_ns] =
         seconds.map(|seconds| (seconds * SECOND_NS as f64) as u64);
     Situation {
         volume: "v1".to_owned(),
         elapsed_ns: 2 * SECOND_NS,
         operations,
-        time: TimeByCause { delayed_ns, floors_ns, queue_ns, media_ns, other_ns },
+        time: TimeByCause { delayed_ns, floors_ns, queue_ns, drive_ns, other_ns },
         place: Place { drive: "em".to_owned(), weight: 100, portion: 0.5, ..Place::default() },
         ..Situation::default()
     }
@@ -131,18 +131,18 @@ fn what_is_no_ceiling_is_named_by_what_takes_the_time() {
         (
             100,
             [0.0, 0.0, 1.0, 9.0, 0.5],
-            Cause::Media,
+            Cause::Drive,
             "The media of drive em are what takes the time",
             "use a faster drive than em",
         ),
         (
             100,
             [0.0, 0.0, 0.0, 1.9, 0.0],
-            Cause::Media,
+            Cause::Drive,
             "The media of drive em",
             "send more requests at a time, or use a faster drive than em",
         ),
-        (100, [0.2, 0.0, 0.0, 9.0, 0.0], Cause::Media, "no limit binds it", "use a faster drive than em"),
+        (100, [0.2, 0.0, 0.0, 9.0, 0.0], Cause::Drive, "no limit binds it", "use a faster drive than em"),
         (
             100,
             [0.0, 0.0, 0.0, 1.0, 3.0],
@@ -171,12 +171,12 @@ fn what_is_no_ceiling_is_named_by_what_takes_the_time() {
 }
 
 #[test]
-fn a_ceiling_that_holds_most_requests_is_named_though_slow_media_take_more_time() {
+fn a_ceiling_that_holds_most_requests_is_named_though_slow_drive_take_more_time() {
     let mut seen = situation(100, [1.0, 0.0, 0.0, 9.0, 0.0]);
     seen.bindings = vec![binding("volume", Dimension::TotalOperations, Rate::Sustained, 50, 80)];
     assert_eq!(decide(&seen).cause, Cause::Ceiling);
     seen.bindings[0].requests = 20;
-    assert_eq!(decide(&seen).cause, Cause::Media);
+    assert_eq!(decide(&seen).cause, Cause::Drive);
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn what_is_under_way_for_longer_than_the_span_is_told_from_idleness() {
     let idle = explain(situation(0, [0.0; 5]));
     assert_eq!(idle.finding, Finding { cause: Cause::Idle, binding: None });
     assert_eq!((summary(&idle).as_str(), advice(&idle)), ("Nothing binds volume v1: no request came.", None));
-    let at_media = Situation { queue_depth: 3, ..situation(0, [0.0; 5]) };
-    assert_eq!(decide(&at_media).cause, Cause::Media);
+    let at_drive = Situation { queue_depth: 3, ..situation(0, [0.0; 5]) };
+    assert_eq!(decide(&at_drive).cause, Cause::Drive);
     let latest = binding("tenant", Dimension::TotalBytes, Rate::Sustained, 1_000_000, 1);
-    let held = Situation { queue_depth_delayed: 3, latest: Some(latest.clone()), ..at_media };
+    let held = Situation { queue_depth_delayed: 3, latest: Some(latest.clone()), ..at_drive };
     assert_eq!(decide(&held), Finding { cause: Cause::Ceiling, binding: Some(latest) });
 }
 

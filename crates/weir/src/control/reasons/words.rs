@@ -30,7 +30,7 @@ pub fn summary(explanation: &Explanation) -> String {
             place.weight,
             place.portion * 100.0
         ),
-        (Cause::Media, _) => format!(
+        (Cause::Drive, _) => format!(
             "The media of drive {} are what takes the time of volume {volume}; no limit binds it.",
             place.drive
         ),
@@ -61,10 +61,10 @@ pub fn advice(explanation: &Explanation) -> Option<String> {
             Some("give it a floor with -min-throughput, or lower that of the others".to_owned())
         }
         (Cause::Queue, _) => Some(format!("give it a weight above {} or a floor", place.weight)),
-        (Cause::Media, _) if is_shallow => {
+        (Cause::Drive, _) if is_shallow => {
             Some(format!("send more requests at a time, or use a faster drive than {}", place.drive))
         }
-        (Cause::Media, _) => Some(format!("use a faster drive than {}", place.drive)),
+        (Cause::Drive, _) => Some(format!("use a faster drive than {}", place.drive)),
         (Cause::Other, _) => {
             Some("send fewer requests at a time, or such that touch different blocks".to_owned())
         }

@@ -17,7 +17,7 @@ use super::reclaim::{Outcome, Reclaim, Step, Verdict};
 const RETRY_NS: u64 = 10_000_000_000;
 
 /// What one operation costs under a ceiling, before it is known what it gives back.
-const OPERATION: Cost = Cost { kind: Kind::Discard, is_first: true, bytes: 0, media_ns: 0 };
+const OPERATION: Cost = Cost { kind: Kind::Discard, is_first: true, bytes: 0, drive_ns: 0 };
 
 /// A piece of work.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Lane {
         }
         let index = self.current(now_ns)?;
         let job = &mut self.jobs[index];
-        if job.work.peek()?.is_for_media() {
+        if job.work.peek()?.is_for_drive() {
             if self.pace.ready_ns() > now_ns {
                 return None;
             }

@@ -18,11 +18,11 @@ use weir_qos::background::FLOOR_INTERVAL_NS;
 use weir_qos::{Cost, Kind, NodeId, Verdict};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Terms, VolumeId};
 
-use super::emulation::{self, SharedMedia};
+use super::emulation::{self, SharedEmulation};
 use super::helper;
 use super::locked;
 use super::reactor::Reactor;
-use super::sharing::{Pending, PoolState, SharedPool, Waiter, without_ceilings};
+use super::sharing::{DriveQueueState, Pending, SharedDriveQueue, Waiter, without_ceilings};
 use crate::store::PendingDeletion;
 use lane::{Job, Lane};
 pub use progress::{JobProgress, ProgressSnapshot};
@@ -38,8 +38,8 @@ pub(super) struct NewReclaim {
     pub pending_deletion: PendingDeletion,
     /// When it began, by the clock of reactors; below zero if that was before it began to count.
     pub begun_ns: i64,
-    pub pool: SharedPool,
-    pub media: Option<SharedMedia>,
+    pub drive_queue: SharedDriveQueue,
+    pub emulated: Option<SharedEmulation>,
     pub progress: Arc<JobProgress>,
 }
 
@@ -48,9 +48,9 @@ struct ServedLane {
     lane: Lane,
     /// The files of each piece of work.
     files: BTreeMap<VolumeId, PendingDeletion>,
-    pool: SharedPool,
+    drive_queue: SharedDriveQueue,
     leaf: NodeId,
-    media: Option<SharedMedia>,
+    emulated: Option<SharedEmulation>,
     /// The terms under which it stands in line, and when they were last looked at.
     terms: Terms,
     terms_at_ns: u64,
@@ -103,14 +103,14 @@ impl ServedLane {
     /// Stands in line for a drive.
     fn join(kind: BackgroundKind, lane: Lane, new: &NewReclaim, now_ns: u64) -> ServedLane {
         let terms = lane.terms(now_ns);
-        let node = plant(&new.pool, kind, &terms, now_ns);
-        let leaf = locked(&new.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns);
+        let node = plant(&new.drive_queue, kind, &terms, now_ns);
+        let leaf = locked(&new.drive_queue).queue.tree.add_leaf(node, &Terms::default(), now_ns);
         ServedLane {
             lane,
             files: BTreeMap::new(),
-            pool: SharedPool::clone(&new.pool),
+            drive_queue: SharedDriveQueue::clone(&new.drive_queue),
             leaf,
-            media: new.media.clone(),
+            emulated: new.emulated.clone(),
             terms,
             terms_at_ns: now_ns,
         }
@@ -124,25 +124,30 @@ impl ServedLane {
         self.terms_at_ns = now_ns;
         let terms = self.lane.terms(now_ns);
         if terms != self.terms {
-            plant(&self.pool, kind, &terms, now_ns);
+            plant(&self.drive_queue, kind, &terms, now_ns);
             self.terms = terms;
         }
     }
 
     /// Leaves the line: nothing waits there any more.
     fn leave(self, kind: BackgroundKind) {
-        let mut state = locked(&self.pool);
-        let PoolState { pool, background, .. } = &mut *state;
-        pool.tree.remove(self.leaf);
-        background.uproot(&mut pool.tree, &[kind]);
+        let mut state = locked(&self.drive_queue);
+        let DriveQueueState { queue, background, .. } = &mut *state;
+        queue.tree.remove(self.leaf);
+        background.uproot(&mut queue.tree, &[kind]);
     }
 }
 
 /// Enters a kind in the line for a drive, or changes its terms there.
-pub(super) fn plant(pool: &SharedPool, kind: BackgroundKind, terms: &Terms, now_ns: u64) -> NodeId {
-    let mut state = locked(pool);
-    let PoolState { pool, background, .. } = &mut *state;
-    background.plant(&mut pool.tree, &[(kind, without_ceilings(terms))], now_ns, |_| Vec::new())
+pub(super) fn plant(
+    drive_queue: &SharedDriveQueue,
+    kind: BackgroundKind,
+    terms: &Terms,
+    now_ns: u64,
+) -> NodeId {
+    let mut state = locked(drive_queue);
+    let DriveQueueState { queue, background, .. } = &mut *state;
+    background.plant(&mut queue.tree, &[(kind, without_ceilings(terms))], now_ns, |_| Vec::new())
 }
 
 impl Reactor {
@@ -207,12 +212,12 @@ impl Reactor {
         let (now_ns, reactor) = (self.now_ns, self.index);
         let operation = Operation { key, id, step, cost: None, due_ns: 0, outcome: None };
         let index = self.background.operations.insert(operation);
-        let served = self.background.lanes.get(&key).filter(|_| step.is_for_media());
+        let served = self.background.lanes.get(&key).filter(|_| step.is_for_drive());
         let Some(served) = served else { return self.carry_out_step(index) };
         let pending = self.pending.vacant_key();
-        let mut state = locked(&served.pool);
-        let cost = state.pool.cost(Kind::Discard, 0, true);
-        let verdict = state.pool.arrive(now_ns, served.leaf, Waiter { reactor, pending }, cost);
+        let mut state = locked(&served.drive_queue);
+        let cost = state.queue.cost(Kind::Discard, 0, true);
+        let verdict = state.queue.arrive(now_ns, served.leaf, Waiter { reactor, pending }, cost);
         drop(state);
         self.background.operations[index].cost = Some(cost);
         match verdict {
@@ -227,10 +232,10 @@ impl Reactor {
         let operation = &mut self.background.operations[index];
         let served = self.background.lanes.get(&operation.key);
         let served = served.expect("a lane stands while a step of it is under way");
-        if let (Some(media), Step::GiveBack(extent)) = (&served.media, operation.step) {
+        if let (Some(emulated), Step::GiveBack(extent)) = (&served.emulated, operation.step) {
             // What is given back of an extent in one step after another lies side by side.
             let position = emulation::position(operation.id, extent, 0);
-            operation.due_ns = emulation::lock(media).submit(now_ns, position, 0);
+            operation.due_ns = emulation::lock(emulated).submit(now_ns, position, 0);
         }
         let files = served.files.get(&operation.id).expect("work has files until it is finished");
         let (drive, pending_deletion, step) = (operation.key.0, files.clone(), operation.step);
@@ -261,10 +266,10 @@ impl Reactor {
             tracing::warn!(%id, drive = %key.0, "clean-up: {fault}");
         }
         if let Some(cost) = cost {
-            let pool = SharedPool::clone(&served.pool);
-            let is_waited_for = locked(&pool).pool.completed(now_ns, cost);
+            let drive_queue = SharedDriveQueue::clone(&served.drive_queue);
+            let is_waited_for = locked(&drive_queue).queue.completed(now_ns, cost);
             if is_waited_for {
-                self.release_pool(&pool);
+                self.release_drive_queue(&drive_queue);
             }
         }
         self.go_on(key);
@@ -288,7 +293,7 @@ impl Reactor {
         let now_ns = self.now_ns;
         self.background.wake_ns = None;
         for served in self.background.lanes.values_mut() {
-            let waiting: Vec<_> = locked(&served.pool).pool.drain(now_ns, served.leaf).collect();
+            let waiting: Vec<_> = locked(&served.drive_queue).queue.drain(now_ns, served.leaf).collect();
             for waiter in waiting {
                 if let Pending::Background(index) = self.pending.remove(waiter.pending) {
                     let Operation { id, step, .. } = self.background.operations.remove(index);

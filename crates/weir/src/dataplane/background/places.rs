@@ -8,7 +8,7 @@ use super::plant;
 use crate::dataplane::locked;
 use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::Home;
-use crate::dataplane::sharing::{PoolState, without_ceilings};
+use crate::dataplane::sharing::{DriveQueueState, without_ceilings};
 use crate::dataplane::token::VolumeIndex;
 
 impl Reactor {
@@ -22,8 +22,8 @@ impl Reactor {
         let (now_ns, terms) = (self.now_ns, self.background.policy(kind).terms(None));
         let home = &mut self.volumes[index].homes[home];
         *home.background_leaves.entry(kind).or_insert_with(|| {
-            let node = plant(&home.place.pool, kind, &terms, now_ns);
-            locked(&home.place.pool).pool.tree.add_leaf(node, &Terms::default(), now_ns)
+            let node = plant(&home.queue_entry.drive_queue, kind, &terms, now_ns);
+            locked(&home.queue_entry.drive_queue).queue.tree.add_leaf(node, &Terms::default(), now_ns)
         })
     }
 
@@ -32,9 +32,9 @@ impl Reactor {
         let (now_ns, terms) = (self.now_ns, without_ceilings(&policy.terms(None)));
         for (_, volume) in &self.volumes {
             for home in volume.homes.iter().filter(|home| home.background_leaves.contains_key(&kind)) {
-                let mut state = locked(&home.place.pool);
-                let PoolState { pool, background, .. } = &mut *state;
-                background.change(&mut pool.tree, &kind, &terms, now_ns);
+                let mut state = locked(&home.queue_entry.drive_queue);
+                let DriveQueueState { queue, background, .. } = &mut *state;
+                background.change(&mut queue.tree, &kind, &terms, now_ns);
             }
         }
         self.wake_resync();
@@ -46,10 +46,10 @@ impl Home {
     /// Leaves the line as far as work for its volume is done here.
     pub fn leave_background(&mut self) {
         for (kind, leaf) in std::mem::take(&mut self.background_leaves) {
-            let mut state = locked(&self.place.pool);
-            let PoolState { pool, background, .. } = &mut *state;
-            pool.tree.remove(leaf);
-            background.uproot(&mut pool.tree, &[kind]);
+            let mut state = locked(&self.queue_entry.drive_queue);
+            let DriveQueueState { queue, background, .. } = &mut *state;
+            queue.tree.remove(leaf);
+            background.uproot(&mut queue.tree, &[kind]);
         }
     }
 
@@ -61,7 +61,7 @@ impl Home {
         now_ns: u64,
         act: impl FnOnce(&mut Pace) -> T,
     ) -> T {
-        let mut state = locked(&self.place.pool);
+        let mut state = locked(&self.queue_entry.drive_queue);
         let pace = state.paces.entry(kind).or_insert_with(|| Pace::new(policy, now_ns));
         if *pace.policy() != policy {
             pace.change(policy, now_ns);

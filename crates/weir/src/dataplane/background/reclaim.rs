@@ -60,7 +60,7 @@ pub struct Reclaim {
 
 impl Step {
     /// True if it takes something of the drive that others want too.
-    pub fn is_for_media(self) -> bool {
+    pub fn is_for_drive(self) -> bool {
         matches!(self, Step::GiveBack(_))
     }
 }

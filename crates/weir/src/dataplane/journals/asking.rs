@@ -141,10 +141,10 @@ impl Reactor {
     }
 
     /// Takes note that something is changed behind a journal.
-    fn note_journal_change(&mut self, index: VolumeIndex, place: usize) {
+    fn note_journal_change(&mut self, index: VolumeIndex, journal_index: usize) {
         let mut actions = Vec::new();
-        self.volumes[index].journals.at_mut(place).note_change(self.now_ns, &mut actions);
-        self.carry_out_journal(index, place, actions);
+        self.volumes[index].journals.at_mut(journal_index).note_change(self.now_ns, &mut actions);
+        self.carry_out_journal(index, journal_index, actions);
     }
 
     fn sync_journaled(&mut self, index: VolumeIndex, binding: Binding, token: Token) {
@@ -159,11 +159,11 @@ impl Reactor {
     pub(super) fn journal_done(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         ticket: Ticket,
         result: Result<(), Fault>,
     ) {
-        let journal = self.volumes[index].journals.at_mut(place);
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         let Asked { asker, length, payload, .. } =
             journal.asked.remove(&ticket).expect("what was asked for ends once");
         let carried = payload.map_or(Carried::Nothing, Carried::from);
@@ -175,7 +175,7 @@ impl Reactor {
                 let mut actions = Vec::new();
                 let asked = Asked { asker: Asker::TrimSync, length: 0, payload: None, range: 0..0 };
                 journal.ask_sync(asked, file, &mut actions);
-                self.carry_out_journal(index, place, actions);
+                self.carry_out_journal(index, journal_index, actions);
             }
             // If it has failed, the copy is worth nothing, and is made anew.
             Asker::Trim(_) | Asker::TrimSync => {}

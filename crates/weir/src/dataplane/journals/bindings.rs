@@ -33,7 +33,7 @@ impl Reactor {
             keeps,
         } = new.spec;
         let journals = &mut self.volumes[index].journals;
-        let place = journals.all.len();
+        let journal_index = journals.all.len();
         journals.all.push(Some(VolumeJournal {
             drive: drive.id,
             home,
@@ -56,13 +56,13 @@ impl Reactor {
             is_told_empty: false,
         }));
         for (replica, file) in bindings {
-            self.volumes[index].attach_at(place, replica, file.map(Descriptor::file));
+            self.volumes[index].attach_at(journal_index, replica, file.map(Descriptor::file));
         }
-        let actions = self.volumes[index].forget_others(place, &keeps);
-        self.carry_out_journal(index, place, actions);
+        let actions = self.volumes[index].forget_others(journal_index, &keeps);
+        self.carry_out_journal(index, journal_index, actions);
         // A shrink may have been interrupted before it got to the journal.
         self.trim_bindings(index, self.volumes[index].size_bytes);
-        self.volumes[index].publish_journal(place);
+        self.volumes[index].publish_journal(journal_index);
         self.wake_journals();
     }
 
@@ -81,14 +81,14 @@ impl Reactor {
     pub(in crate::dataplane) fn drop_journal(&mut self, volume: VolumeId, drive: DriveId) -> bool {
         let Some(&index) = self.by_id.get(&volume) else { return true };
         let journals = &mut self.volumes[index].journals;
-        let Some(place) = journals.on(drive) else { return true };
-        let is_in_use = journals.bindings.values().any(|binding| binding.journal == place);
-        let journal = journals.at(place);
+        let Some(journal_index) = journals.on(drive) else { return true };
+        let is_in_use = journals.bindings.values().any(|binding| binding.journal == journal_index);
+        let journal = journals.at(journal_index);
         let is_quiet = journal.flights.is_empty() && (journal.files.is_empty() || journal.has_failed);
         if is_in_use || !is_quiet {
             return false;
         }
-        journals.all[place] = None;
+        journals.all[journal_index] = None;
         self.volumes[index].statistics.journals.is_gone(drive);
         true
     }
@@ -99,8 +99,8 @@ impl Reactor {
         volume.statistics.journals.forget(extent, slot);
         let key = key_of((extent, slot));
         volume.journals.bindings.remove(&(extent, slot));
-        for place in volume.journals.places() {
-            self.forget_in(index, place, |other| other == key);
+        for journal_index in volume.journals.journal_indices() {
+            self.forget_in(index, journal_index, |other| other == key);
         }
     }
 
@@ -108,21 +108,23 @@ impl Reactor {
     /// count, because its drive may have forgotten that when it is back.
     pub(in crate::dataplane) fn suspend_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let volume = &mut self.volumes[index];
-        let Some(Binding { journal: place, file }) = volume.journals.binding(extent, slot) else { return };
+        let Some(Binding { journal: journal_index, file }) = volume.journals.binding(extent, slot) else {
+            return;
+        };
         if volume.mirror.has_other(extent, slot) {
             let mut actions = Vec::new();
-            volume.journals.at_mut(place).core.suspend(file, &mut actions);
-            self.carry_out_journal(index, place, actions);
+            volume.journals.at_mut(journal_index).core.suspend(file, &mut actions);
+            self.carry_out_journal(index, journal_index, actions);
         }
     }
 
     /// A copy is back in service: its journal brings there what it holds.
     pub(in crate::dataplane) fn resume_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let journals = &mut self.volumes[index].journals;
-        let Some(Binding { journal: place, file }) = journals.binding(extent, slot) else { return };
+        let Some(Binding { journal: journal_index, file }) = journals.binding(extent, slot) else { return };
         let mut actions = Vec::new();
-        journals.at_mut(place).core.resume(file, &mut actions);
-        self.carry_out_journal(index, place, actions);
+        journals.at_mut(journal_index).core.resume(file, &mut actions);
+        self.carry_out_journal(index, journal_index, actions);
     }
 
     /// What journals hold of extents from this one on is forgotten.
@@ -131,8 +133,8 @@ impl Reactor {
         volume.statistics.journals.forget_from(first);
         let journals = &mut volume.journals;
         journals.bindings.retain(|(extent, _), _| *extent < first);
-        for place in journals.places() {
-            self.forget_in(index, place, |key| key.extent >= first);
+        for journal_index in journals.journal_indices() {
+            self.forget_in(index, journal_index, |key| key.extent >= first);
         }
     }
 
@@ -140,47 +142,51 @@ impl Reactor {
     pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, replica: (u32, usize)) {
         let journals = &self.volumes[index].journals;
         let own = journals.binding(replica.0, replica.1).map(|binding| binding.journal);
-        for place in journals.places().into_iter().filter(|place| Some(*place) != own) {
-            self.forget_in(index, place, |other| other == key_of(replica));
+        for journal_index in
+            journals.journal_indices().into_iter().filter(|journal_index| Some(*journal_index) != own)
+        {
+            self.forget_in(index, journal_index, |other| other == key_of(replica));
         }
     }
 
     /// What copies of the last extent have in journals beyond the volume's end is given up, for good.
     pub(in crate::dataplane) fn trim_bindings(&mut self, index: VolumeIndex, size_bytes: u64) {
-        for place in self.volumes[index].journals.places() {
+        for journal_index in self.volumes[index].journals.journal_indices() {
             let mut actions = Vec::new();
             let VolumeJournals { all, bindings, .. } = &mut self.volumes[index].journals;
-            let journal = all[place].as_mut().expect("it was just found");
-            for ((extent, _), binding) in bindings.iter().filter(|(_, binding)| binding.journal == place) {
+            let journal = all[journal_index].as_mut().expect("it was just found");
+            for ((extent, _), binding) in
+                bindings.iter().filter(|(_, binding)| binding.journal == journal_index)
+            {
                 let Some(end) = end_in(*extent, size_bytes) else { continue };
                 if journal.core.live(binding.file).any(|(offset, length)| offset + length > end) {
                     journal.trim(binding.file, end, &mut actions);
                 }
             }
-            self.carry_out_journal(index, place, actions);
+            self.carry_out_journal(index, journal_index, actions);
         }
     }
 
-    fn forget_in(&mut self, index: VolumeIndex, place: usize, is_meant: impl Fn(FileKey) -> bool) {
-        let journal = self.volumes[index].journals.at_mut(place);
+    fn forget_in(&mut self, index: VolumeIndex, journal_index: usize, is_meant: impl Fn(FileKey) -> bool) {
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         let mut actions = Vec::new();
         for file in journal.files_that(is_meant) {
             journal.forget(file, &mut actions);
         }
-        self.carry_out_journal(index, place, actions);
+        self.carry_out_journal(index, journal_index, actions);
     }
 
     /// Nothing of a file is left in a journal. Whoever waits for that looks when the round of it ends.
-    pub(super) fn forgotten(&mut self, index: VolumeIndex, place: usize, key: FileKey) {
-        let journal = self.volumes[index].journals.at_mut(place);
+    pub(super) fn forgotten(&mut self, index: VolumeIndex, journal_index: usize, key: FileKey) {
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         journal.files.values_mut().filter(|file| file.key == key).for_each(|file| file.is_forgotten = true);
         journal.remove_forgotten();
     }
 
     /// What a journal holds of a file could not be brought there.
-    pub(super) fn file_failed(&mut self, index: VolumeIndex, place: usize, file: FileId) {
+    pub(super) fn file_failed(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
         let volume = &mut self.volumes[index];
-        let (extent, slot) = replica_of(volume.journals.at(place).files[&file].key);
+        let (extent, slot) = replica_of(volume.journals.at(journal_index).files[&file].key);
         volume.invalidate(extent, slot);
     }
 
@@ -188,31 +194,31 @@ impl Reactor {
     /// it holds.
     pub(in crate::dataplane) fn give_up_journal(&mut self, volume: VolumeId, drive: DriveId) {
         let Some(&index) = self.by_id.get(&volume) else { return };
-        let Some(place) = self.volumes[index].journals.on(drive) else { return };
+        let Some(journal_index) = self.volumes[index].journals.on(drive) else { return };
         let mut actions = Vec::new();
-        self.volumes[index].journals.at_mut(place).core.journal_unreadable(&mut actions);
-        self.carry_out_journal(index, place, actions);
+        self.volumes[index].journals.at_mut(journal_index).core.journal_unreadable(&mut actions);
+        self.carry_out_journal(index, journal_index, actions);
         self.carry_out(index);
     }
 
     /// A journal has failed, and with it all copies behind it.
-    pub(super) fn journal_failed(&mut self, index: VolumeIndex, place: usize) {
+    pub(super) fn journal_failed(&mut self, index: VolumeIndex, journal_index: usize) {
         let volume = &mut self.volumes[index];
-        let journal = volume.journals.at_mut(place);
+        let journal = volume.journals.at_mut(journal_index);
         journal.has_failed = true;
         tracing::error!(volume = %volume.id, drive = %journal.drive, "a write journal has failed");
-        let behind = volume.journals.bindings.iter().filter(|(_, binding)| binding.journal == place);
+        let behind = volume.journals.bindings.iter().filter(|(_, binding)| binding.journal == journal_index);
         let behind: Vec<(u32, usize)> = behind.map(|(replica, _)| *replica).collect();
-        volume.publish_journal(place);
+        volume.publish_journal(journal_index);
         behind.into_iter().for_each(|(extent, slot)| volume.invalidate(extent, slot));
     }
 
     /// What was put off until a file is open is not done any more.
-    pub(super) fn refuse_parked(&mut self, index: VolumeIndex, place: usize, file: FileId) {
-        let journal = self.volumes[index].journals.at_mut(place);
+    pub(super) fn refuse_parked(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         let mut actions = Vec::new();
         journal.refuse_parked(file, &mut actions);
-        self.carry_out_journal(index, place, actions);
+        self.carry_out_journal(index, journal_index, actions);
     }
 
     /// The file of a copy is open, for its journal too.
@@ -223,15 +229,16 @@ impl Reactor {
         file: &Descriptor,
     ) {
         let volume = &mut self.volumes[index];
-        let Some(Binding { journal: place, file: name }) = volume.journals.binding(extent, slot) else {
+        let Some(Binding { journal: journal_index, file: name }) = volume.journals.binding(extent, slot)
+        else {
             return;
         };
         let home = volume.home_of(slot, extent);
-        let slow = volume.journals.at_mut(place).files.get_mut(&name);
+        let slow = volume.journals.at_mut(journal_index).files.get_mut(&name);
         let slow = slow.expect("a journal knows the files of those behind it");
         (slow.home, slow.descriptor) = (home, Some(file.clone()));
         let parked = std::mem::take(&mut slow.parked);
-        self.carry_out_journal(index, place, parked);
+        self.carry_out_journal(index, journal_index, parked);
     }
 }
 
@@ -242,9 +249,10 @@ impl ServedVolume {
             return false;
         }
         let Some(drive) = drive else { return self.journals.binding(extent, slot).is_none() };
-        let Some(place) = self.journals.on(drive) else { return false };
-        let journal = self.journals.at(place);
-        let is_other = self.journals.binding(extent, slot).is_some_and(|binding| binding.journal != place);
+        let Some(journal_index) = self.journals.on(drive) else { return false };
+        let journal = self.journals.at(journal_index);
+        let is_other =
+            self.journals.binding(extent, slot).is_some_and(|binding| binding.journal != journal_index);
         !is_other
             && !journal.is_stopped
             && !journal.has_failed
@@ -253,30 +261,30 @@ impl ServedVolume {
 
     /// Puts a copy behind the journal on a drive, if that can be.
     pub fn attach(&mut self, replica: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
-        let place = self.journals.on(drive).expect("it was looked whether it can be");
-        self.attach_at(place, replica, file.map(Descriptor::file));
+        let journal_index = self.journals.on(drive).expect("it was looked whether it can be");
+        self.attach_at(journal_index, replica, file.map(Descriptor::file));
     }
 
-    fn attach_at(&mut self, place: usize, replica: (u32, usize), descriptor: Option<Descriptor>) {
+    fn attach_at(&mut self, journal_index: usize, replica: (u32, usize), descriptor: Option<Descriptor>) {
         let home = self.home_of(replica.1, replica.0);
-        let journal = self.journals.at_mut(place);
+        let journal = self.journals.at_mut(journal_index);
         let file = journal.core.open(key_of(replica));
         let file = file.expect("a volume has fewer copies of extents than a journal takes files");
         let new = SlowFile::new(key_of(replica), home, None);
         let slow = journal.files.entry(file).or_insert(new);
         slow.home = home;
         slow.descriptor = descriptor.or(slow.descriptor.take());
-        self.journals.bindings.insert(replica, Binding { journal: place, file });
+        self.journals.bindings.insert(replica, Binding { journal: journal_index, file });
     }
 
     /// Forgets what a journal holds of copies that are neither behind it nor may be.
-    fn forget_others(&mut self, place: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
+    fn forget_others(&mut self, journal_index: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
         let VolumeJournals { all, bindings, .. } = &mut self.journals;
-        let journal = all[place].as_mut().expect("it was just added");
+        let journal = all[journal_index].as_mut().expect("it was just added");
         let mut actions = Vec::new();
         let known: Vec<(FileKey, FileId)> = journal.core.files().collect();
         for (key, file) in known {
-            let is_seated = bindings.get(&replica_of(key)) == Some(&Binding { journal: place, file });
+            let is_seated = bindings.get(&replica_of(key)) == Some(&Binding { journal: journal_index, file });
             journal.files.entry(file).or_insert_with(|| SlowFile::new(key, None, None));
             if !is_seated && !keeps.contains(&replica_of(key)) {
                 journal.forget(file, &mut actions);
@@ -294,8 +302,8 @@ impl ServedVolume {
     }
 
     /// Lets everybody see how a journal is used.
-    pub fn publish_journal(&mut self, place: usize) {
-        let journal = self.journals.at_mut(place);
+    pub fn publish_journal(&mut self, journal_index: usize) {
+        let journal = self.journals.at_mut(journal_index);
         let usage = journal.core.usage();
         let bytes = |blocks: u32| u64::from(blocks) * BLOCK_BYTES;
         let (size_bytes, used_bytes) = (bytes(usage.log_blocks), bytes(usage.used_blocks));

@@ -10,7 +10,7 @@ use std::ops::Range;
 use weir_journal::{
     Action, Block, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Ticket,
 };
-use weir_reactor::{Buffer, BufferPool, Carried, Completion, Descriptor, Payload, Placement, Unfilled};
+use weir_reactor::{Buffer, BufferPool, Carried, Completion, Descriptor, FallocateMode, Payload, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 
 use super::super::reactor::Reactor;
@@ -92,55 +92,57 @@ impl Reactor {
     pub(in crate::dataplane) fn carry_out_journal(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         mut actions: Vec<Action>,
     ) {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
-                if !self.volumes[index].journals.at(place).is_stopped {
-                    self.take_journal_action(index, place, action);
+                if !self.volumes[index].journals.at(journal_index).is_stopped {
+                    self.take_journal_action(index, journal_index, action);
                 }
             }
-            let journal = self.volumes[index].journals.at_mut(place);
+            let journal = self.volumes[index].journals.at_mut(journal_index);
             if !journal.unasked.is_empty() {
                 journal.ask_again(&mut actions);
             }
         }
     }
 
-    fn take_journal_action(&mut self, index: VolumeIndex, place: usize, action: Action) {
+    fn take_journal_action(&mut self, index: VolumeIndex, journal_index: usize, action: Action) {
         match action {
             Action::WriteRecord { position_bytes, is_durable, .. } => {
-                self.write_record(index, place, position_bytes, is_durable);
+                self.write_record(index, journal_index, position_bytes, is_durable);
             }
-            Action::SyncJournal => self.sync_journal_file(index, place),
-            Action::WriteSuperblock { position_bytes } => self.write_superblock(index, place, position_bytes),
+            Action::SyncJournal => self.sync_journal_file(index, journal_index),
+            Action::WriteSuperblock { position_bytes } => {
+                self.write_superblock(index, journal_index, position_bytes)
+            }
             Action::Destage { file, .. } | Action::SyncSlow { file }
-                if self.volumes[index].journals.at(place).files[&file].descriptor.is_none() =>
+                if self.volumes[index].journals.at(journal_index).files[&file].descriptor.is_none() =>
             {
-                self.park(index, place, file, action);
+                self.park(index, journal_index, file, action);
             }
             Action::Destage { operation, file, offset, length, content } => {
-                self.bring(index, place, (operation, file), (offset, length), content);
+                self.bring(index, journal_index, (operation, file), (offset, length), content);
             }
-            Action::SyncSlow { file } => self.sync_slow_file(index, place, file),
+            Action::SyncSlow { file } => self.sync_slow_file(index, journal_index, file),
             Action::PassBy { ticket, file, offset, length, is_durable } => {
-                self.pass_by(index, place, (ticket, file), (offset, length), is_durable);
+                self.pass_by(index, journal_index, (ticket, file), (offset, length), is_durable);
             }
-            Action::Done { ticket, result } => self.journal_done(index, place, ticket, result),
-            Action::Forgotten { file } => self.forgotten(index, place, file),
-            Action::FileFailed { file } => self.file_failed(index, place, file),
-            Action::JournalFailed => self.journal_failed(index, place),
+            Action::Done { ticket, result } => self.journal_done(index, journal_index, ticket, result),
+            Action::Forgotten { file } => self.forgotten(index, journal_index, file),
+            Action::FileFailed { file } => self.file_failed(index, journal_index, file),
+            Action::JournalFailed => self.journal_failed(index, journal_index),
         }
     }
 
     /// Puts off what is to be done with a slow file that is not open yet. Of one that is given up, nothing is done.
-    fn park(&mut self, index: VolumeIndex, place: usize, file: FileId, action: Action) {
-        let journal = self.volumes[index].journals.at_mut(place);
+    fn park(&mut self, index: VolumeIndex, journal_index: usize, file: FileId, action: Action) {
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         let slow = journal.files.get_mut(&file).expect("a journal acts on files that it knows");
         slow.parked.push(action);
         if slow.is_forgetting {
-            self.refuse_parked(index, place, file);
+            self.refuse_parked(index, journal_index, file);
         }
     }
 
@@ -148,51 +150,58 @@ impl Reactor {
     pub(super) fn fly(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         due_ns: u64,
         work: Work,
     ) -> (Token, Descriptor) {
-        let journal = self.volumes[index].journals.at_mut(place);
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         journal.last_flight += 1;
         let flight = journal.last_flight;
         journal.flights.insert(flight, Flight { due_ns, work });
-        (Token::Journal { volume: index, journal: place, flight }, journal.file.clone())
+        (Token::Journal { volume: index, journal: journal_index, flight }, journal.file.clone())
     }
 
-    fn write_record(&mut self, index: VolumeIndex, place: usize, position_bytes: u64, is_durable: bool) {
-        let parts = compose_record(self.volumes[index].journals.at_mut(place), &self.pool);
-        self.volumes[index].journals.at_mut(place).record = Parts { left: parts.len(), fault: None };
+    fn write_record(
+        &mut self,
+        index: VolumeIndex,
+        journal_index: usize,
+        position_bytes: u64,
+        is_durable: bool,
+    ) {
+        let parts = compose_record(self.volumes[index].journals.at_mut(journal_index), &self.pool);
+        self.volumes[index].journals.at_mut(journal_index).record = Parts { left: parts.len(), fault: None };
         let mut position = position_bytes;
         for (payload, range) in parts {
             let length = range.len() as u32;
-            let due_ns = self.volumes[index].log_due(place, self.now_ns, position, length, is_durable);
-            let (token, file) = self.fly(index, place, due_ns, Work::Record(length));
+            let due_ns =
+                self.volumes[index].log_due(journal_index, self.now_ns, position, length, is_durable);
+            let (token, file) = self.fly(index, journal_index, due_ns, Work::Record(length));
             self.ring.write(token, &file, position, payload, range, is_durable);
             position += u64::from(length);
         }
     }
 
-    fn sync_journal_file(&mut self, index: VolumeIndex, place: usize) {
+    fn sync_journal_file(&mut self, index: VolumeIndex, journal_index: usize) {
         let volume = &mut self.volumes[index];
-        let due_ns = volume.emulated.flush(self.now_ns, volume.journals.at(place).home);
-        let (token, file) = self.fly(index, place, due_ns, Work::SyncJournal);
+        let due_ns = volume.emulated.flush(self.now_ns, volume.journals.at(journal_index).home);
+        let (token, file) = self.fly(index, journal_index, due_ns, Work::SyncJournal);
         self.ring.sync(token, &file);
     }
 
-    fn write_superblock(&mut self, index: VolumeIndex, place: usize, position_bytes: u64) {
+    fn write_superblock(&mut self, index: VolumeIndex, journal_index: usize, position_bytes: u64) {
         let mut memory = fresh(BLOCK_BYTES as usize, &self.pool);
-        self.volumes[index].journals.at(place).core.encode_superblock(first_block(&mut memory));
+        self.volumes[index].journals.at(journal_index).core.encode_superblock(first_block(&mut memory));
         let buffer = memory.completed();
         let length = BLOCK_BYTES as u32;
-        let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, true);
-        let (token, file) = self.fly(index, place, due_ns, Work::Superblock);
+        let due_ns = self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, true);
+        let (token, file) = self.fly(index, journal_index, due_ns, Work::Superblock);
         self.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
     }
 
     fn bring(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         (operation, file): (DestageId, FileId),
         (offset, length): (u32, u32),
         content: DestageContent,
@@ -202,95 +211,105 @@ impl Reactor {
             DestageContent::Data(sources) => (sources, true),
             DestageContent::Zeroes => (vec![zeroes(length)], false),
             DestageContent::Zero => {
-                return self.place_slow(index, place, (operation, file), (offset, length), Placement::Zero);
-            }
-            DestageContent::Release => {
-                return self.place_slow(
+                return self.fallocate_slow(
                     index,
-                    place,
+                    journal_index,
                     (operation, file),
                     (offset, length),
-                    Placement::Release,
+                    FallocateMode::Zero,
+                );
+            }
+            DestageContent::Release => {
+                return self.fallocate_slow(
+                    index,
+                    journal_index,
+                    (operation, file),
+                    (offset, length),
+                    FallocateMode::Release,
                 );
             }
         };
         let parts = split(offset, sources);
         let left = parts.len();
-        self.volumes[index].journals.at_mut(place).destages.insert(operation, Parts { left, fault: None });
-        let slow = self.volumes[index].slow(place, file);
+        self.volumes[index]
+            .journals
+            .at_mut(journal_index)
+            .destages
+            .insert(operation, Parts { left, fault: None });
+        let slow = self.volumes[index].slow(journal_index, file);
         for (offset, sources) in parts {
             let length: u32 = sources.iter().map(|source| source.length).sum();
             let mut memory = fresh(length as usize, &self.pool);
             let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
             if is_data {
-                self.fetch(index, place, fetching, memory);
+                self.fetch(index, journal_index, fetching, memory);
             } else {
                 memory.append_zeroes(length as usize);
-                self.write_slow(index, place, &fetching, memory.completed());
+                self.write_slow(index, journal_index, &fetching, memory.completed());
             }
         }
     }
 
-    fn place_slow(
+    fn fallocate_slow(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         (operation, file): (DestageId, FileId),
         (offset, length): (u32, u32),
-        placement: Placement,
+        placement: FallocateMode,
     ) {
         let volume = &mut self.volumes[index];
-        volume.journals.at_mut(place).destages.insert(operation, Parts { left: 1, fault: None });
-        let slow = volume.slow(place, file);
+        volume.journals.at_mut(journal_index).destages.insert(operation, Parts { left: 1, fault: None });
+        let slow = volume.slow(journal_index, file);
         let due_ns = volume.slow_due(&slow, self.now_ns, (offset, 0), false);
-        let (token, _) = self.fly(index, place, due_ns, Work::Destage(operation, file, None));
-        self.ring.place(token, &slow.descriptor, offset.into(), length.into(), placement);
+        let (token, _) = self.fly(index, journal_index, due_ns, Work::Destage(operation, file, None));
+        self.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
     }
 
     /// Reads the next piece of what is to be brought to a slow file.
-    fn fetch(&mut self, index: VolumeIndex, place: usize, fetching: Fetching, memory: Unfilled) {
+    fn fetch(&mut self, index: VolumeIndex, journal_index: usize, fetching: Fetching, memory: Unfilled) {
         let Source { position_bytes, length } =
             *fetching.sources.front().expect("there is something to read");
         let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
-        let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, false);
-        let (token, file) = self.fly(index, place, due_ns, Work::Fetch(fetching));
+        let due_ns = self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, false);
+        let (token, file) = self.fly(index, journal_index, due_ns, Work::Fetch(fetching));
         self.ring.read(token, &file, position_bytes, memory, range);
     }
 
     /// Writes all that was gathered.
-    fn write_slow(&mut self, index: VolumeIndex, place: usize, fetching: &Fetching, buffer: Buffer) {
+    fn write_slow(&mut self, index: VolumeIndex, journal_index: usize, fetching: &Fetching, buffer: Buffer) {
         let length = buffer.len() as u32;
         let Fetching { operation, file, offset, ref slow, .. } = *fetching;
         let due_ns = self.volumes[index].slow_due(slow, self.now_ns, (offset, length), false);
-        let (token, _) = self.fly(index, place, due_ns, Work::Destage(operation, file, Some(length)));
+        let (token, _) = self.fly(index, journal_index, due_ns, Work::Destage(operation, file, Some(length)));
         let range = 0..length as usize;
         self.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
     }
 
-    fn sync_slow_file(&mut self, index: VolumeIndex, place: usize, file: FileId) {
+    fn sync_slow_file(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
         let volume = &mut self.volumes[index];
-        let slow = volume.slow(place, file);
+        let slow = volume.slow(journal_index, file);
         let due_ns = volume.emulated.flush(self.now_ns, slow.home);
-        let (token, _) = self.fly(index, place, due_ns, Work::SyncSlow(file));
+        let (token, _) = self.fly(index, journal_index, due_ns, Work::SyncSlow(file));
         self.ring.sync(token, &slow.descriptor);
     }
 
     fn pass_by(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         (ticket, file): (Ticket, FileId),
         (offset, length): (u32, u32),
         is_durable: bool,
     ) {
         let volume = &mut self.volumes[index];
-        let slow = volume.slow(place, file);
+        let slow = volume.slow(journal_index, file);
         let due_ns = volume.slow_due(&slow, self.now_ns, (offset, length), is_durable);
-        let asked = volume.journals.at_mut(place).asked.get_mut(&ticket);
+        let asked = volume.journals.at_mut(journal_index).asked.get_mut(&ticket);
         let asked = asked.expect("a write that passes by was asked for");
         let payload = asked.payload.take().expect("a write has its payload until it is carried out");
         let range = asked.range.clone();
-        let (token, _) = self.fly(index, place, due_ns, Work::PassBy(ticket, file, length));
+        let (token, _) = self.fly(index, journal_index, due_ns, Work::PassBy(ticket, file, length));
         self.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
     }
 
@@ -310,11 +329,11 @@ impl Reactor {
     /// Tells a journal what came of something.
     pub(in crate::dataplane) fn journal_answered(
         &mut self,
-        (index, place, flight): (VolumeIndex, usize, u64),
+        (index, journal_index, flight): (VolumeIndex, usize, u64),
         result: io::Result<u32>,
         carried: Carried,
     ) {
-        let journal = self.volumes[index].journals.at_mut(place);
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         let Flight { work, .. } = journal.flights.remove(&flight).expect("a flight is answered once");
         let mut actions = Vec::new();
         if let Err(error) = &result {
@@ -329,7 +348,7 @@ impl Reactor {
             Work::Superblock => {
                 journal.core.superblock_written(whole(result, BLOCK_BYTES as u32), &mut actions);
             }
-            Work::Fetch(fetching) => return self.fetched(index, place, fetching, result, carried),
+            Work::Fetch(fetching) => return self.fetched(index, journal_index, fetching, result, carried),
             Work::Destage(operation, _, length) => {
                 let result = length
                     .map_or(result.as_ref().map(drop).map_err(as_fault), |length| whole(result, length));
@@ -343,15 +362,15 @@ impl Reactor {
                 journal.core.passed_by(ticket, whole(result, length), &mut actions);
             }
             Work::SyncSlow(file) => journal.core.slow_synced(file, result.map(drop), &mut actions),
-            Work::Read(gathering) => return self.gathered(index, place, gathering, result, carried),
+            Work::Read(gathering) => return self.gathered(index, journal_index, gathering, result, carried),
         }
-        self.end_flight(index, place, actions);
+        self.end_flight(index, journal_index, actions);
     }
 
     /// Does what follows from the end of a flight.
-    pub(super) fn end_flight(&mut self, index: VolumeIndex, place: usize, actions: Vec<Action>) {
-        self.volumes[index].journals.at_mut(place).remove_forgotten();
-        self.carry_out_journal(index, place, actions);
+    pub(super) fn end_flight(&mut self, index: VolumeIndex, journal_index: usize, actions: Vec<Action>) {
+        self.volumes[index].journals.at_mut(journal_index).remove_forgotten();
+        self.carry_out_journal(index, journal_index, actions);
         self.carry_out(index);
         self.settle_volume(index);
     }
@@ -359,7 +378,7 @@ impl Reactor {
     fn fetched(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         mut fetching: Fetching,
         result: io::Result<u32>,
         carried: Carried,
@@ -368,12 +387,12 @@ impl Reactor {
         let memory = carried.into_unfilled().expect("it was read into memory");
         if whole(result, length).is_err() {
             let mut actions = Vec::new();
-            let journal = self.volumes[index].journals.at_mut(place);
+            let journal = self.volumes[index].journals.at_mut(journal_index);
             journal.end_part(fetching.operation, Err(DestageFault::Journal), &mut actions);
-            return self.end_flight(index, place, actions);
+            return self.end_flight(index, journal_index, actions);
         }
         fetching.gathered += length;
-        let journal = self.volumes[index].journals.at_mut(place);
+        let journal = self.volumes[index].journals.at_mut(journal_index);
         if journal.is_stopped {
             // Nobody waits for it any more.
             return self.settle_volume(index);
@@ -382,11 +401,11 @@ impl Reactor {
             let mut actions = Vec::new();
             let given_up = Err(DestageFault::Slow(SlowFault::Broken));
             journal.end_part(fetching.operation, given_up, &mut actions);
-            return self.end_flight(index, place, actions);
+            return self.end_flight(index, journal_index, actions);
         }
         match fetching.sources.is_empty() {
-            false => self.fetch(index, place, fetching, memory),
-            true => self.write_slow(index, place, &fetching, memory.completed()),
+            false => self.fetch(index, journal_index, fetching, memory),
+            true => self.write_slow(index, journal_index, &fetching, memory.completed()),
         }
     }
 }
@@ -411,13 +430,13 @@ impl ServedVolume {
     /// When the drive of a journal answers an operation on the journal's file; 0 if it is not emulated.
     pub(super) fn log_due(
         &mut self,
-        place: usize,
+        journal_index: usize,
         now_ns: u64,
         offset: u64,
         length: u32,
         is_durable: bool,
     ) -> u64 {
-        let site = Site { home: self.journals.at(place).home, extent: u32::MAX, offset };
+        let site = Site { home: self.journals.at(journal_index).home, extent: u32::MAX, offset };
         self.emulated.act(now_ns, site, length, is_durable)
     }
 
@@ -434,8 +453,8 @@ impl ServedVolume {
     }
 
     /// Something behind a journal that is open.
-    pub(super) fn slow(&self, place: usize, file: FileId) -> Slow {
-        let slow = &self.journals.at(place).files[&file];
+    pub(super) fn slow(&self, journal_index: usize, file: FileId) -> Slow {
+        let slow = &self.journals.at(journal_index).files[&file];
         Slow {
             home: slow.home.expect("a file that is open lies somewhere"),
             extent: slow.key.extent,

@@ -23,22 +23,27 @@ impl Reactor {
             return;
         }
         self.journals_wake_ns = None;
-        let places = |(index, volume): (VolumeIndex, &super::super::served_volume::ServedVolume)| {
-            volume.journals.places().into_iter().map(move |place| (index, place)).collect::<Vec<_>>()
+        let journal_indices = |(index, volume): (VolumeIndex, &super::super::served_volume::ServedVolume)| {
+            volume
+                .journals
+                .journal_indices()
+                .into_iter()
+                .map(move |journal_index| (index, journal_index))
+                .collect::<Vec<_>>()
         };
-        let all: Vec<(VolumeIndex, usize)> = self.volumes.iter().flat_map(places).collect();
-        for (index, place) in all {
+        let all: Vec<(VolumeIndex, usize)> = self.volumes.iter().flat_map(journal_indices).collect();
+        for (index, journal_index) in all {
             let now_ns = self.now_ns;
             let mut actions = Vec::new();
-            let journal = self.volumes[index].journals.at_mut(place);
+            let journal = self.volumes[index].journals.at_mut(journal_index);
             if journal.look(now_ns, &mut actions) {
                 self.wake_journals();
             }
-            self.carry_out_journal(index, place, actions);
+            self.carry_out_journal(index, journal_index, actions);
             let volume = &mut self.volumes[index];
-            volume.publish_journal(place);
+            volume.publish_journal(journal_index);
             // Another copy has what they have, and is not to wait for them for ever.
-            for (extent, slot) in volume.journals.at(place).in_the_way() {
+            for (extent, slot) in volume.journals.at(journal_index).in_the_way() {
                 if volume.mirror.has_other(extent, slot) {
                     volume.invalidate(extent, slot);
                 }

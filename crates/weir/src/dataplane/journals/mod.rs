@@ -201,8 +201,8 @@ impl VolumeJournals {
         self.all[journal].as_mut().expect("a journal is asked for while it is there")
     }
 
-    fn places(&self) -> Vec<usize> {
-        (0..self.all.len()).filter(|place| self.all[*place].is_some()).collect()
+    fn journal_indices(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|journal_index| self.all[*journal_index].is_some()).collect()
     }
 
     /// True if any journal has, or had, something of a copy.

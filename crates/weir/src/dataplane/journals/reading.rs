@@ -59,7 +59,7 @@ impl Reactor {
 
     /// Reads the next part, or answers if there is none.
     fn gather(&mut self, index: VolumeIndex, mut gathering: Gathering, mut target: Target) {
-        let place = gathering.binding.journal;
+        let journal_index = gathering.binding.journal;
         let start = gathering.wanted.buffer_offset + gathering.done;
         let range = |length: u32| start as usize..(start + length) as usize;
         match gathering.parts.front().copied() {
@@ -71,14 +71,15 @@ impl Reactor {
                 self.gather(index, gathering, target);
             }
             Some(Part::Journal { position_bytes, length }) => {
-                let due_ns = self.volumes[index].log_due(place, self.now_ns, position_bytes, length, false);
-                let (token, file) = self.fly(index, place, due_ns, Work::Read(gathering));
+                let due_ns =
+                    self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, false);
+                let (token, file) = self.fly(index, journal_index, due_ns, Work::Read(gathering));
                 self.ring.read(token, &file, position_bytes, target, range(length));
             }
             Some(Part::Slow { offset, length }) => {
                 let slow = gathering.slow.clone().expect("a copy is read once its file is open");
                 let due_ns = self.volumes[index].slow_due(&slow, self.now_ns, (offset, length), false);
-                let (token, _) = self.fly(index, place, due_ns, Work::Read(gathering));
+                let (token, _) = self.fly(index, journal_index, due_ns, Work::Read(gathering));
                 self.ring.read(token, &slow.descriptor, offset.into(), target, range(length));
             }
         }
@@ -88,7 +89,7 @@ impl Reactor {
     pub(super) fn gathered(
         &mut self,
         index: VolumeIndex,
-        place: usize,
+        journal_index: usize,
         mut gathering: Gathering,
         result: io::Result<u32>,
         carried: Carried,
@@ -110,13 +111,13 @@ impl Reactor {
             Err(error) => {
                 let mut actions = Vec::new();
                 if is_in_journal && as_fault(&error) != SlowFault::Short {
-                    self.volumes[index].journals.at_mut(place).core.journal_unreadable(&mut actions);
+                    self.volumes[index].journals.at_mut(journal_index).core.journal_unreadable(&mut actions);
                 }
                 self.end_gathering(index, gathering, Err(error), target);
-                self.carry_out_journal(index, place, actions);
+                self.carry_out_journal(index, journal_index, actions);
             }
         }
-        self.end_flight(index, place, Vec::new());
+        self.end_flight(index, journal_index, Vec::new());
     }
 
     fn end_gathering(

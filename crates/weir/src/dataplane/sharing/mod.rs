@@ -5,7 +5,7 @@
 //! reactor may go, posts it there. Here is only what all reactors see; how one of them uses it is in
 //! [`shaping`] for domains and in [`media`] for pools.
 
-mod media;
+mod drive_queue;
 mod policy_tree;
 mod shaping;
 mod shared_state;
@@ -13,12 +13,12 @@ mod shared_state;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use weir_qos::{Limit, Pace, Paths, Pool};
+use weir_qos::{DriveQueue, Limit, Pace, Paths};
 use weir_types::{BackgroundKind, Scope, Terms};
 
 use super::served_volume::Ticket;
 
-pub(super) use media::{Pending, PoolPlace, without_ceilings};
+pub(super) use drive_queue::{DriveQueueEntry, Pending, without_ceilings};
 pub(super) use policy_tree::{PolicyTree, PolicyTreeUse};
 pub(super) use policy_tree::{own_level, policy_tree_scope};
 pub(super) use shaping::{PolicyTreeIndex, Shaping};
@@ -52,7 +52,7 @@ pub(super) struct Admitted {
 
 /// An operation that waited for the media and may go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MediaGrant {
+pub(super) struct DriveGrant {
     pub pending: usize,
     pub waited_ns: u64,
     pub waited_for_floors_ns: u64,
@@ -66,8 +66,8 @@ pub(super) struct Waiter {
 }
 
 /// The media of a drive and who stands in line for them.
-pub(super) struct PoolState {
-    pub pool: Pool<Waiter>,
+pub(super) struct DriveQueueState {
+    pub queue: DriveQueue<Waiter>,
     pub paths: Paths<Scope>,
     /// What runs for the system itself: it stands beside the tenants.
     pub background: Paths<BackgroundKind>,
@@ -76,4 +76,4 @@ pub(super) struct PoolState {
 }
 
 /// A pool that all reactors with volumes on its drive share.
-pub(super) type SharedPool = Arc<Mutex<PoolState>>;
+pub(super) type SharedDriveQueue = Arc<Mutex<DriveQueueState>>;

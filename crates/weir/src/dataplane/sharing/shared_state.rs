@@ -8,7 +8,7 @@ use weir_qos::Credits;
 use weir_reactor::Waker;
 use weir_types::Scope;
 
-use super::{Admitted, MediaGrant};
+use super::{Admitted, DriveGrant};
 use crate::dataplane::locked;
 use crate::dataplane::space::SpaceCount;
 use crate::dataplane::token::ConnectionIndex;
@@ -16,7 +16,7 @@ use crate::dataplane::token::ConnectionIndex;
 /// Something that another reactor found may go.
 pub(in crate::dataplane) enum Message {
     Admitted(Admitted),
-    Granted(MediaGrant),
+    Granted(DriveGrant),
 }
 
 /// What is left for one reactor. Bounded by the requests that its connections have open.

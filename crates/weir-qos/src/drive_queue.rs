@@ -8,7 +8,7 @@ use weir_types::bounds::COMPETITION_MEMORY_NS;
 
 use crate::cost::{Cost, Kind};
 use crate::depth::Depth;
-use crate::media::MediaModel;
+use crate::drive_model::DriveModel;
 use crate::tree::{NodeId, Tree, Verdict};
 
 /// An operation that waits, with what had been let go when it arrived.
@@ -33,7 +33,7 @@ pub struct Granted<T> {
     pub leaf: NodeId,
     /// The ticket under which it arrived.
     pub ticket: T,
-    /// What it costs; to be given back with [`Pool::completed`].
+    /// What it costs; to be given back with [`DriveQueue::completed`].
     pub cost: Cost,
     /// How long it waited, in nanoseconds.
     pub waited_ns: u64,
@@ -43,10 +43,10 @@ pub struct Granted<T> {
 
 /// The pool. `T` is what the caller knows an operation by.
 #[derive(Debug)]
-pub struct Pool<T> {
+pub struct DriveQueue<T> {
     /// Who shares the media. It has no ceilings: these hold requests back before they come here.
     pub tree: Tree<Queued<T>>,
-    media: MediaModel,
+    model: DriveModel,
     depth: Depth,
     in_flight_ns: u64,
     /// When the last operation came back.
@@ -58,12 +58,12 @@ pub struct Pool<T> {
     competition_until_ns: u64,
 }
 
-impl<T: Copy> Pool<T> {
+impl<T: Copy> DriveQueue<T> {
     /// A pool in which nothing is in flight. `queue_target` fixes the number of operations in flight.
-    pub fn new(media: MediaModel, queue_target: Option<u32>, now_ns: u64) -> Pool<T> {
-        Pool {
+    pub fn new(model: DriveModel, queue_target: Option<u32>, now_ns: u64) -> DriveQueue<T> {
+        DriveQueue {
             tree: Tree::new(now_ns),
-            media,
+            model,
             depth: Depth::new(queue_target, now_ns),
             in_flight_ns: 0,
             completed_at_ns: now_ns,
@@ -76,7 +76,7 @@ impl<T: Copy> Pool<T> {
 
     /// What an operation costs here.
     pub fn cost(&self, kind: Kind, bytes: u32, is_first: bool) -> Cost {
-        Cost { kind, is_first, bytes, media_ns: self.media.cost_ns(kind, bytes) }
+        Cost { kind, is_first, bytes, drive_ns: self.model.cost_ns(kind, bytes) }
     }
 
     /// An operation arrives. If it may go, it is in flight.
@@ -93,12 +93,12 @@ impl<T: Copy> Pool<T> {
         Verdict::Wait
     }
 
-    /// An operation that was in flight has ended. True if others wait, so that [`Pool::release`] may have some now.
+    /// An operation that was in flight has ended. True if others wait, so that [`DriveQueue::release`] may have some now.
     pub fn completed(&mut self, now_ns: u64, cost: Cost) -> bool {
         self.completed_at_ns = now_ns;
-        self.in_flight_ns -= u64::from(cost.media_ns);
+        self.in_flight_ns -= u64::from(cost.drive_ns);
         let is_waited_for = self.tree.waiting() > 0;
-        self.depth.completed(now_ns, cost.media_ns, is_waited_for);
+        self.depth.completed(now_ns, cost.drive_ns, is_waited_for);
         is_waited_for
     }
 
@@ -112,9 +112,9 @@ impl<T: Copy> Pool<T> {
         self.start(released.cost);
         let Queued { ticket, granted_ns, granted_due_ns } = released.ticket;
         let (all, due) = (self.granted_ns - granted_ns, self.granted_due_ns - granted_due_ns);
-        self.granted_ns += u64::from(released.cost.media_ns);
+        self.granted_ns += u64::from(released.cost.drive_ns);
         if released.is_due {
-            self.granted_due_ns += u64::from(released.cost.media_ns);
+            self.granted_due_ns += u64::from(released.cost.drive_ns);
         }
         let for_floors = u128::from(released.waited_ns) * u128::from(due) / u128::from(all.max(1));
         Some(Granted {
@@ -127,7 +127,7 @@ impl<T: Copy> Pool<T> {
     }
 
     fn start(&mut self, cost: Cost) {
-        self.in_flight_ns += u64::from(cost.media_ns);
+        self.in_flight_ns += u64::from(cost.drive_ns);
     }
 
     /// True if the media can use another operation.
@@ -137,7 +137,7 @@ impl<T: Copy> Pool<T> {
     }
 
     fn in_flight_ns_max(&self) -> u64 {
-        u64::from(self.depth.operations()) * u64::from(self.media.cost_ns(Kind::Read, 0))
+        u64::from(self.depth.operations()) * u64::from(self.model.cost_ns(Kind::Read, 0))
     }
 
     /// Forgets the waiting operations that `is_gone` names.

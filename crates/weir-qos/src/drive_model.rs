@@ -7,7 +7,7 @@ use crate::cost::{Direction, Kind};
 
 /// What media deliver in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MediaRates {
+pub struct DriveRates {
     /// Small operations per second.
     pub iops: u64,
     /// Bytes per second of large ones.
@@ -16,28 +16,28 @@ pub struct MediaRates {
 
 /// What a pool's media deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MediaModel {
+pub struct DriveModel {
     /// Reading.
-    pub read: MediaRates,
+    pub read: DriveRates,
     /// Writing, discarding and zeroing.
-    pub write: MediaRates,
+    pub write: DriveRates,
 }
 
-impl MediaModel {
+impl DriveModel {
     /// For media of which nothing is known: the proportion of a common solid-state drive.
-    pub const UNKNOWN: MediaModel =
-        MediaModel::even(MediaRates { iops: 100_000, bytes_per_second: 2_000_000_000 });
+    pub const UNKNOWN: DriveModel =
+        DriveModel::even(DriveRates { iops: 100_000, bytes_per_second: 2_000_000_000 });
 
     /// Media that read and write alike.
-    pub const fn even(rates: MediaRates) -> MediaModel {
-        MediaModel { read: rates, write: rates }
+    pub const fn even(rates: DriveRates) -> DriveModel {
+        DriveModel { read: rates, write: rates }
     }
 
     /// An emulated drive: what it delivers where every operation is at another place. Where one lies is not
     /// asked before it stands in line, so one that follows another is not told from one that does not.
-    pub fn emulated(emulation: Emulation) -> MediaModel {
+    pub fn emulated(emulation: Emulation) -> DriveModel {
         let Capacity { iops, bytes_per_second } = emulation.capacity();
-        MediaModel::even(MediaRates { iops, bytes_per_second })
+        DriveModel::even(DriveRates { iops, bytes_per_second })
     }
 
     /// The time that an operation takes of the media, in nanoseconds: small ones by their number, large ones by
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn large_operations_cost_by_their_bytes() {
-        let rates = MediaRates { iops: 10_000, bytes_per_second: 100_000_000 };
-        let media = MediaModel { read: rates, write: MediaRates { iops: 5000, ..rates } };
-        assert_eq!(media.cost_ns(Kind::Read, 4096), 100_000);
-        assert_eq!(media.cost_ns(Kind::Write, 4096), 200_000);
-        assert_eq!(media.cost_ns(Kind::Discard, 0), 200_000);
-        assert_eq!(media.cost_ns(Kind::Read, 100_000), 1_000_000);
+        let rates = DriveRates { iops: 10_000, bytes_per_second: 100_000_000 };
+        let model = DriveModel { read: rates, write: DriveRates { iops: 5000, ..rates } };
+        assert_eq!(model.cost_ns(Kind::Read, 4096), 100_000);
+        assert_eq!(model.cost_ns(Kind::Write, 4096), 200_000);
+        assert_eq!(model.cost_ns(Kind::Discard, 0), 200_000);
+        assert_eq!(model.cost_ns(Kind::Read, 100_000), 1_000_000);
     }
 
     #[test]
@@ -76,9 +76,9 @@ mod tests {
             ("iops=1000,bandwidth=12800KiB/s,seek=10ms", 11_111_111, 20_000_000),
             ("iops=1000,latency=3ms,parallel=2", 2_000_000, 2_000_000),
         ] {
-            let media = MediaModel::emulated(Emulation::parse(text).unwrap());
-            assert_eq!(media.cost_ns(Kind::Read, 0), small_ns, "{text}");
-            assert_eq!(media.cost_ns(Kind::Write, 128 << 10), large_ns, "{text}");
+            let model = DriveModel::emulated(Emulation::parse(text).unwrap());
+            assert_eq!(model.cost_ns(Kind::Read, 0), small_ns, "{text}");
+            assert_eq!(model.cost_ns(Kind::Write, 128 << 10), large_ns, "{text}");
         }
     }
 }
