@@ -9,7 +9,7 @@ use crate::action::{FileId, FileKey};
 
 /// Whether a file is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum FileState {
     /// It is.
     Open,
     /// The slow drive failed it.
@@ -22,7 +22,7 @@ pub(crate) enum Standing {
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub key: FileKey,
-    pub standing: Standing,
+    pub file_state: FileState,
     /// The newest record that has an entry of it, zero if none ever had.
     pub last_sequence: u64,
     /// Changes of the slow file that were completed.
@@ -47,7 +47,7 @@ impl File {
     fn new(key: FileKey) -> File {
         File {
             key,
-            standing: Standing::Open,
+            file_state: FileState::Open,
             last_sequence: 0,
             // What passed by in an earlier life, and was never synced, is covered by the first sync.
             changes: 1,
@@ -69,7 +69,7 @@ impl File {
 
     /// True if a sync begins.
     fn begin_sync(&mut self) -> bool {
-        let may_begin = self.standing == Standing::Open && !self.is_suspended && self.syncing.is_none();
+        let may_begin = self.file_state == FileState::Open && !self.is_suspended && self.syncing.is_none();
         let begins = may_begin && self.wants_synced > self.synced;
         if begins {
             self.syncing = Some(self.changes);

@@ -375,8 +375,8 @@ impl<T> Drop for Ring<T> {
         self.waker.wake();
         // What cannot be cancelled in this time ends by itself below; without a bound this could wait for it
         // without taking the completions that it needs.
-        let (cancel, patience) = (io_uring::types::CancelBuilder::any(), Timespec::new().sec(1));
-        let _ = self.uring.submitter().register_sync_cancel(Some(patience), cancel);
+        let (cancel, timeout) = (io_uring::types::CancelBuilder::any(), Timespec::new().sec(1));
+        let _ = self.uring.submitter().register_sync_cancel(Some(timeout), cancel);
         while self.in_flight.len() > 0 || self.is_waker_armed {
             if self.uring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
                 // The kernel no longer answers: better to leak the memory than to free it under its hands.

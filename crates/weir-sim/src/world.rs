@@ -69,7 +69,7 @@ struct World {
     pending: Vec<Pending>,
     in_flight: BTreeMap<OperationId, InFlight>,
     flushes: BTreeMap<u32, u64>,
-    retired: BTreeSet<u32>,
+    failed_extents: BTreeSet<u32>,
     history: History,
     next_stamp: Stamp,
     report: Report,
@@ -102,7 +102,7 @@ impl World {
             pending: Vec::new(),
             in_flight: BTreeMap::new(),
             flushes: BTreeMap::new(),
-            retired: BTreeSet::new(),
+            failed_extents: BTreeSet::new(),
             history: History::default(),
             next_stamp: 1,
             report: Report { trace_hash: 0, acknowledged: 0, crashes: 0, failed: 0 },
@@ -167,7 +167,7 @@ impl World {
                 Action::Done { operation, result } => self.done(operation, result)?,
                 Action::Flushed { flush, result } => self.flushed(flush, result),
                 Action::FailReplica { extent, .. } => {
-                    self.retired.insert(extent);
+                    self.failed_extents.insert(extent);
                 }
                 Action::Sync { extent, generation } => {
                     let point = self.files[extent as usize].sync_point();
@@ -327,7 +327,7 @@ impl World {
         self.pending.clear();
         self.in_flight.clear();
         self.flushes.clear();
-        self.retired.clear();
+        self.failed_extents.clear();
         self.files.iter_mut().for_each(|file| file.crash(&mut self.random));
         self.volume = Volume::new(u64::from(EXTENTS) * EXTENT_BYTES);
         for sector in self.history.sectors() {

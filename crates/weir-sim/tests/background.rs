@@ -31,8 +31,8 @@ fn beside_tenants(depths: &[u32], latency_ns: u64) -> Plan {
         nodes.push(node(None, tenant, None));
         nodes.push(node(Some(nodes.len() - 1), tenant, Some((*depth, Kind::Write))));
     }
-    let media = PlannedDrive { iops: 2000, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
-    Plan { nodes, media: Some(media), duration_ns: 30 * SECOND_NS, late_ns_max: 0, seed: 1 }
+    let emulated = PlannedDrive { iops: 2000, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
+    Plan { nodes, planned_drive: Some(emulated), duration_ns: 30 * SECOND_NS, late_ns_max: 0, seed: 1 }
 }
 
 #[test]
@@ -81,7 +81,7 @@ struct Outcome {
 /// A drive that a client saturates while a clean-up of so many operations has a deadline.
 struct World {
     queue: DriveQueue<Who>,
-    media: EmulatedDrive,
+    emulated: EmulatedDrive,
     leaves: [NodeId; 2],
     claim: NodeId,
     under_way: BTreeSet<(u64, u64, Who)>,
@@ -95,8 +95,8 @@ impl World {
         let tenant = queue.tree.add_inner(ROOT, &Terms::default(), 0);
         let claim = queue.tree.add_inner(ROOT, &BackgroundPolicy::default().terms(None), 0);
         let leaves = [tenant, claim].map(|node| queue.tree.add_leaf(node, &Terms::default(), 0));
-        let media = EmulatedDrive::new(Emulation::even(iops, None, 100_000));
-        World { queue, media, leaves, claim, under_way: BTreeSet::new(), number: 0 }
+        let emulated = EmulatedDrive::new(Emulation::even(iops, None, 100_000));
+        World { queue, emulated, leaves, claim, under_way: BTreeSet::new(), number: 0 }
     }
 
     fn ask(&mut self, now_ns: u64, who: Who) {
@@ -108,7 +108,7 @@ impl World {
 
     fn start(&mut self, now_ns: u64, who: Who) {
         self.number += 1;
-        self.under_way.insert((self.media.submit(now_ns, SOMEWHERE, 0), self.number, who));
+        self.under_way.insert((self.emulated.submit(now_ns, SOMEWHERE, 0), self.number, who));
     }
 
     /// The next operation ends.
@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-fn clean_up(operations: u64, policy: BackgroundPolicy) -> Outcome {
+fn start_reclaim(operations: u64, policy: BackgroundPolicy) -> Outcome {
     let mut world = World::new(2000);
     let deadline_seconds = policy.deadline_seconds.unwrap_or(3600);
     let due_ns = due_ns(0, deadline_seconds);
@@ -161,7 +161,7 @@ fn clean_up(operations: u64, policy: BackgroundPolicy) -> Outcome {
 fn a_deadline_is_met_beside_a_saturating_client_and_takes_no_more_than_it_needs() {
     for (operations, seconds) in [(1000, 20), (20_000, 20), (30_000, 20), (5000, 5)] {
         let policy = BackgroundPolicy { deadline_seconds: Some(seconds), ..BackgroundPolicy::default() };
-        let outcome = clean_up(operations, policy);
+        let outcome = start_reclaim(operations, policy);
         let deadline_ns = u64::from(seconds) * SECOND_NS;
         assert!(outcome.done_ns <= deadline_ns, "{operations} in {seconds}s: {}", outcome.done_ns);
         let share = outcome.done_ns * 2000 / SECOND_NS / 11;
@@ -178,7 +178,7 @@ fn a_deadline_is_met_beside_a_saturating_client_and_takes_no_more_than_it_needs(
 fn a_ceiling_holds_though_a_deadline_is_missed() {
     let ceiling = Throughput { iops: Some(100), bytes_per_second: None };
     let policy = BackgroundPolicy { ceiling, deadline_seconds: Some(2), ..BackgroundPolicy::default() };
-    let outcome = clean_up(2000, policy);
+    let outcome = start_reclaim(2000, policy);
     // The ceiling itself holds operations back before they come here; of what comes no more than it goes first.
     let first = outcome.done_ns * 100 / SECOND_NS;
     let share = outcome.served / 10;

@@ -35,7 +35,7 @@ fn replica_that_comes_back_in_an_older_state_is_never_taken_for_the_one_that_wen
 }
 
 #[test]
-fn what_is_captured_is_what_could_be_read_at_its_instant() {
+fn what_is_in_snapshot_is_what_could_be_read_at_its_instant() {
     let reports = check(400, Settings::snapshotted);
     let snapshots = sum(&reports, |report| report.snapshots);
     assert!(snapshots > 800, "only {snapshots} captures came to their end");

@@ -72,10 +72,10 @@ fn competing(iops: u64, latency_ns: u64) -> Plan {
     let load =
         |depth| Load { depth, kind: Kind::Read, bytes: 4096, think_ns: 0, active: vec![(0, u64::MAX)] };
     let node = |depth| PlannedNode { parent: None, terms: Terms::default(), load: Some(load(depth)) };
-    let media = PlannedDrive { iops, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
+    let emulated = PlannedDrive { iops, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
     Plan {
         nodes: vec![node(512), node(32)],
-        media: Some(media),
+        emulated: Some(emulated),
         duration_ns: 20 * SECOND_NS,
         late_ns_max: 0,
         seed: 1,

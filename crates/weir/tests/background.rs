@@ -82,7 +82,7 @@ fn folders(state: &State) -> usize {
 }
 
 #[test]
-fn a_clean_up_goes_on_after_every_kill_and_touches_nothing_else() {
+fn reclaim_goes_on_after_every_kill_and_touches_nothing_else() {
     let mut random = Random::seeded();
     let mut daemon = Daemon::fresh();
     // Until it has been killed a few times it gets nowhere near its end.
@@ -164,7 +164,7 @@ fn a_busy_neighbour_keeps_most_of_the_drive() {
 }
 
 #[test]
-fn a_daemon_that_ends_does_not_wait_for_a_clean_up() {
+fn shutdown_does_not_wait_for_reclaim() {
     let daemon = with_drive(&["--emulate", "iops=1,latency=1s"]);
     create_on(&daemon, "v", "300GiB");
     daemon.ok(&["volume", "delete", "v"]);

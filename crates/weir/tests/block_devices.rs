@@ -76,7 +76,7 @@ fn a_block_device_is_formatted_used_and_given_back() {
     assert!(tool("xfs_info", &[&folder]).contains("reflink=1"));
     let size = drive["size_bytes"].as_u64().unwrap();
     assert!((300 << 20..400 << 20).contains(&size), "the filesystem and not the device: {size}");
-    let media =
+    let media_type =
         if drive["device"]["is_rotational"] == true { "rotating device" } else { "solid-state device" };
     for command in [
         &["drive", "list"] as &[&str],
@@ -85,7 +85,7 @@ fn a_block_device_is_formatted_used_and_given_back() {
         &["service", "drive", "show"],
     ] {
         let shown = daemon.ok(command);
-        assert!(shown.contains(device.path()) && shown.contains(media), "{command:?}: {shown}");
+        assert!(shown.contains(device.path()) && shown.contains(media_type), "{command:?}: {shown}");
     }
     daemon.ok(&["volume", "create", "v1", "--size", "1GiB", "--drive", device.name()]);
     // What it holds goes to another drive first.

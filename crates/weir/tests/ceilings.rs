@@ -167,8 +167,8 @@ fn statistics_tell_who_was_held_back() {
     assert!(table.contains("v1") && table.contains("Delayed"), "{table}");
     client.finish();
     let now = statistics(&daemon, "v1");
-    let (delayed, media) = (number(&now, &["read", "delayed_ns"]), number(&now, &["read", "drive_ns"]));
-    assert!(delayed > media, "{delayed} ns delayed, {media} ns served");
+    let (delayed, by_drive) = (number(&now, &["read", "delayed_ns"]), number(&now, &["read", "drive_ns"]));
+    assert!(delayed > by_drive, "{delayed} ns delayed, {by_drive} ns served");
     let other = statistics(&daemon, "v2");
     assert_eq!(number(&other, &["write", "delayed"]), 0);
 }

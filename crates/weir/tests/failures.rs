@@ -320,7 +320,7 @@ fn filesystem_unmounted_under_one_replica_is_used_again_once_it_is_mounted() {
 }
 
 #[test]
-fn drive_away_with_three_replicas_is_not_seen_by_clients_and_made_up_for() {
+fn absent_drive_is_not_seen_by_clients_of_three_replicas_and_is_resynced() {
     let daemon = with_replicas(&["one", "two", "three"]);
     let mut client = attach(&daemon);
     client.write(0, &[1; 4096]).unwrap();
@@ -455,7 +455,7 @@ fn drive_swapped_for_an_empty_one_is_missing_and_never_written() {
 }
 
 #[test]
-fn drive_that_comes_back_as_an_older_copy_is_refused_with_one_replica_and_made_anew_with_three() {
+fn drive_that_returns_in_an_older_state_is_refused_with_one_replica_and_resynced_with_three() {
     for drives in [&["one"][..], &["one", "two", "three"]] {
         let daemon = with_replicas(drives);
         let mut client = attach(&daemon);

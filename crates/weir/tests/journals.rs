@@ -247,7 +247,7 @@ fn without_the_fast_replica_all_is_read_from_what_journals_and_disks_have() {
 }
 
 #[test]
-fn the_drive_of_a_journal_that_is_away_is_waited_for_and_one_that_is_lost_made_up_for() {
+fn absent_journal_drive_is_waited_for_and_a_lost_one_is_replaced() {
     let mut daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");

@@ -239,13 +239,13 @@ fn default_drive_on_a_filesystem_that_shares_says_so_from_the_first_start() {
     daemon.stop();
     let daemon = state.start(&["--reactors", "1"]);
     assert_eq!(shares(&daemon), true);
-    snapshot_without_space_for_a_copy(&daemon);
+    snapshot_without_space(&daemon);
     daemon.stop();
     drop(device);
 }
 
 /// Takes a snapshot of much more data than there is free space.
-fn snapshot_without_space_for_a_copy(daemon: &Daemon) {
+fn snapshot_without_space(daemon: &Daemon) {
     daemon.create("v", "1GiB");
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     (0..128).for_each(|piece| client.write(piece << 20, &[7; 1 << 20]).unwrap());

@@ -93,7 +93,7 @@ fn number(value: &Value) -> u64 {
 }
 
 /// For every volume the causes sum up to the latency, in totals and in the table's means.
-fn check_sums(daemon: &Daemon, volumes: &[&str]) {
+fn check_totals(daemon: &Daemon, volumes: &[&str]) {
     for volume in volumes {
         let statistics = &daemon.json(&[&["volume", "inspect"][..], &named(volume)].concat())["statistics"];
         for kind in ["read", "write", "other"] {
@@ -161,7 +161,7 @@ fn ceilings_are_named_at_each_level_and_dimension() {
     for client in [beside, reader, third] {
         client.finish();
     }
-    check_sums(&daemon, &["v1", "v2", "svm01/t1"]);
+    check_totals(&daemon, &["v1", "v2", "svm01/t1"]);
 }
 
 fn metrics(daemon: &Daemon) -> String {
@@ -188,7 +188,7 @@ fn bursts_are_told_with_their_credit() {
     let exhausted = explained(&daemon, "v1", limit("sustained", 50));
     assert!(exhausted["summary"].as_str().unwrap().contains("the burst credit is used up"), "{exhausted:#}");
     client.finish();
-    check_sums(&daemon, &["v1"]);
+    check_totals(&daemon, &["v1"]);
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn what_is_no_ceiling_is_told_apart() {
     paced.finish();
     bind(&daemon, "v2", "none");
     let alone = Saturating::start_writing(&daemon, "v1", 8, 4096);
-    let media = explained(&daemon, "v1", json!({"cause": "media", "drive": "em"}));
-    assert_eq!(media["advice"], "use a faster drive than em");
+    let by_drive = explained(&daemon, "v1", json!({"cause": "media", "drive": "em"}));
+    assert_eq!(by_drive["advice"], "use a faster drive than em");
     alone.finish();
     let (one, other) = (deep(&daemon, "v1"), deep(&daemon, "v2"));
     wait_until("both volumes are served", || one.count().min(other.count()) > DEEP);
@@ -216,7 +216,7 @@ fn what_is_no_ceiling_is_told_apart() {
     check_tables(&daemon);
     one.finish();
     other.finish();
-    check_sums(&daemon, &["v1", "v2"]);
+    check_totals(&daemon, &["v1", "v2"]);
     let gauges =
         |daemon: &Daemon| daemon.json(&["volume", "inspect", "v1"])["statistics"]["queue_depth"].clone();
     wait_until("nothing is under way any more", || gauges(&daemon) == 0);
@@ -232,8 +232,8 @@ fn what_is_under_way_is_seen_before_anything_is_answered() {
     let statistics = || daemon.json(&["volume", "inspect", "v1"])["statistics"].clone();
     wait_until("requests under way are counted", || number(&statistics()["queue_depth"]) == 3);
     assert_eq!(number(&statistics()["write"]["operations"]), 0);
-    let media = explained(&daemon, "v1", json!({"cause": "media", "operations": 0}));
-    assert!(media["summary"].as_str().unwrap().starts_with("The media of drive em"), "{media:#}");
+    let by_drive = explained(&daemon, "v1", json!({"cause": "media", "operations": 0}));
+    assert!(by_drive["summary"].as_str().unwrap().starts_with("The media of drive em"), "{by_drive:#}");
 }
 
 fn deep(daemon: &Daemon, volume: &str) -> Saturating {
@@ -274,7 +274,7 @@ fn check_tables(daemon: &Daemon) {
 /// floor and a busy neighbour on a slow drive: never more than they measure, and no less than the ceiling and the drive
 /// make of it on the fastest machine.
 #[test]
-fn sums_by_cause_are_what_clients_measure() {
+fn totals_by_cause_are_what_clients_measure() {
     let daemon = scene("iops=100", &["v1", "v2", "v3"]);
     group(&daemon, "slow", "--max-throughput 20IOPS --is-shared false");
     group(&daemon, "floor", "--min-throughput 30IOPS --is-shared false");
@@ -293,7 +293,7 @@ fn sums_by_cause_are_what_clients_measure() {
     let is_enough = |told: f64, least: f64| told >= 0.98 * least;
     assert!(is_enough(told[0], least_ns(32, 96, 20)), "{told:?}");
     assert!(is_enough(told[1] + told[2], least_ns(192, 448, 100)), "{told:?}");
-    check_sums(&daemon, &["v1", "v2", "v3"]);
+    check_totals(&daemon, &["v1", "v2", "v3"]);
 }
 
 /// A client that leaves its volume idle for most of the time.

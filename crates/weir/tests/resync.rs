@@ -225,7 +225,7 @@ fn beside_a_small_filesystem(test: fn(&Daemon)) {
 }
 
 #[test]
-fn a_replica_whose_filesystem_is_full_is_made_up_for_once_it_is_not() {
+fn replica_on_a_full_filesystem_is_resynced_once_it_has_space() {
     beside_a_small_filesystem(fill_up);
 }
 
@@ -374,7 +374,7 @@ fn moves_go_on_after_kills_and_end_right() {
 }
 
 #[test]
-fn a_drive_that_stalls_is_given_up_and_made_up_for_once_it_answers() {
+fn replica_on_a_stalled_drive_fails_and_is_resynced_once_the_drive_answers() {
     if !is_root() {
         return common::skip("a filesystem of its own needs root");
     }

@@ -321,26 +321,26 @@ fn checksums_go_with_what_they_are_of() {
     drop(fill(&daemon, "vol1", &[0, 512 * MIB, 1024 * MIB]));
     scrub(&daemon, "vol1");
     let volume = inspect(&daemon, "vol1");
-    let sums = |name: &str| extent_files(daemon.state(), &volume, name).len();
-    assert_eq!((sums("00000000.sums"), sums("00000001.sums")), (2, 2));
+    let checksums = |name: &str| extent_files(daemon.state(), &volume, name).len();
+    assert_eq!((checksums("00000000.sums"), checksums("00000001.sums")), (2, 2));
     // Half of the first extent stays, and what is written there after it grew is not compared with what was before.
     daemon.ok(&["volume", "resize", "vol1", "--size", "520MiB", "--force"]);
     daemon.ok(&["volume", "resize", "vol1", "--size", "2"]);
-    assert_eq!(sums("00000001.sums"), 0);
+    assert_eq!(checksums("00000001.sums"), 0);
     assert_nothing_found(&scrub(&daemon, "vol1"));
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.write(1024 * MIB, &[3; BLOCK]).unwrap();
     scrub(&daemon, "vol1");
     // A copy that is given up takes them along, and one that is made has none.
     daemon.ok(&["volume", "modify", "vol1", "--repl", "1", "--wait"]);
-    assert_eq!((sums("00000000.sums"), sums("00000000")), (1, 1));
+    assert_eq!((checksums("00000000.sums"), checksums("00000000")), (1, 1));
     daemon.ok(&["volume", "modify", "vol1", "--repl", "2", "--wait"]);
-    assert_eq!((sums("00000000.sums"), sums("00000000")), (1, 2));
+    assert_eq!((checksums("00000000.sums"), checksums("00000000")), (1, 2));
     assert_nothing_found(&scrub(&daemon, "vol1"));
-    assert_eq!(sums("00000000.sums"), 2);
+    assert_eq!(checksums("00000000.sums"), 2);
     drop(client);
     daemon.ok(&["volume", "delete", "vol1", "--force", "--wait"]);
-    assert_eq!(sums("00000000.sums"), 0);
+    assert_eq!(checksums("00000000.sums"), 0);
     assert_eq!(daemon.json(&["scrub", "list"])["scrubs"], json!([]));
     daemon.stop();
 }

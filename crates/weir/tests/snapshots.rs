@@ -238,7 +238,7 @@ fn last_number(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn a_group_is_captured_at_one_instant() {
+fn snapshots_of_a_group_are_of_one_instant() {
     let daemon = Daemon::fresh();
     let names = ["first", "second"];
     names.iter().for_each(|name| daemon.create(name, "1"));

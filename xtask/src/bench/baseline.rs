@@ -37,7 +37,7 @@ const CORES: (usize, usize) = (0, 1);
 /// One way of loading a volume.
 struct Workload {
     name: &'static str,
-    copies: usize,
+    replicas: usize,
     pattern: &'static str,
     block_bytes: u64,
     depth: u32,
@@ -45,10 +45,10 @@ struct Workload {
 
 const fn workload(
     name: &'static str,
-    copies: usize,
+    replicas: usize,
     (pattern, block_bytes, depth): (&'static str, u64, u32),
 ) -> Workload {
-    Workload { name, copies, pattern, block_bytes, depth }
+    Workload { name, replicas, pattern, block_bytes, depth }
 }
 
 /// Those of `bench nbd`, and the random writes and reads of `bench replicas`.
@@ -152,7 +152,7 @@ fn load(workload: &Workload, daemon: &Daemon) -> Load {
 }
 
 fn volume_of(workload: &Workload) -> String {
-    format!("volume{}", workload.copies)
+    format!("volume{}", workload.replicas)
 }
 
 /// A daemon with a volume of one copy and one of three, both filled.

@@ -48,14 +48,14 @@ struct Change {
     name: &'static str,
     command: &'static str,
     /// Copies on drives like flash, and on those like disks, afterwards.
-    copies: [u64; 2],
+    replicas: [u64; 2],
     /// About how long it takes under load, in milliseconds: within that it is killed.
     lasts_ms: u64,
 }
 
 impl Change {
-    const fn new(name: &'static str, command: &'static str, copies: [u64; 2], lasts_ms: u64) -> Change {
-        Change { name, command, copies, lasts_ms }
+    const fn new(name: &'static str, command: &'static str, replicas: [u64; 2], lasts_ms: u64) -> Change {
+        Change { name, command, replicas, lasts_ms }
     }
 }
 

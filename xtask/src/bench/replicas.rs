@@ -12,7 +12,7 @@ use crate::world::fio::{Load, Target};
 use crate::world::folder::Folder;
 
 /// Copies of the volume, and files of the peer.
-const COPIES: usize = 3;
+const REPLICAS: usize = 3;
 /// Requests in flight unless something else is said.
 const DEPTH: u32 = 32;
 /// Requests in flight at the volume, and at each file, of which the best counts for both: a write to three copies has ended
@@ -37,20 +37,20 @@ fn size_bytes(options: &Options) -> u64 {
 fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> Result<()> {
     let path = disk.path();
     let daemon = Daemon::start(&options.binary, &path.join("state"), &["--reactors", "2"])?;
-    for number in 0..COPIES {
+    for number in 0..REPLICAS {
         let drive = path.join(format!("drive{number}"));
         std::fs::create_dir_all(&drive)?;
         daemon.run(&format!("drive add {} --class high --no-measurement", drive.display()))?;
     }
-    daemon.run(&format!("volume create volume --size 1 --io-priority high --repl {COPIES}"))?;
+    daemon.run(&format!("volume create volume --size 1 --io-priority high --repl {REPLICAS}"))?;
     let size_bytes = size_bytes(options);
     let mut volume = random_writes("volume", daemon.volume("volume"), size_bytes, options);
     let mut files = random_writes("files", Target::File(path.join("file")), size_bytes, options);
-    (files.jobs, files.target) = (COPIES as u32, Target::File(path.join("file")));
+    (files.jobs, files.target) = (REPLICAS as u32, Target::File(path.join("file")));
     // Each job has a file of its own.
     files.extra.push(format!("--filename_format={}/file.$jobnum", path.display()));
     Load::fill("fill", daemon.volume("volume"), size_bytes).run(path)?;
-    for number in 0..COPIES {
+    for number in 0..REPLICAS {
         Load::fill("fill", Target::File(path.join(format!("file.{number}"))), size_bytes).run(path)?;
     }
     let mut rows = Vec::new();
@@ -60,16 +60,16 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..if options.is_quick { 1 } else { 5 } {
             rates[0].push(volume.run(path)?.iops);
-            rates[1].push(files.run(path)?.iops / COPIES as f64);
+            rates[1].push(files.run(path)?.iops / REPLICAS as f64);
         }
-        let [copies, files] = rates.map(median);
-        best = [best[0].max(copies), best[1].max(files)];
-        rows.push(vec![depth.to_string(), grouped(copies), grouped(files)]);
-        report.row(json!({"depth": depth, "replicas_iops": copies, "files_iops": files}));
+        let [replicas, files] = rates.map(median);
+        best = [best[0].max(replicas), best[1].max(files)];
+        rows.push(vec![depth.to_string(), grouped(replicas), grouped(files)]);
+        report.row(json!({"depth": depth, "replicas_iops": replicas, "files_iops": files}));
     }
     print_table(&["random writes of 4 KiB, in flight", "three copies", "fio, each of three files"], rows);
-    let [copies, files] = best;
-    let ratio = copies / files;
+    let [replicas, files] = best;
+    let ratio = replicas / files;
     let what = format!("three copies at best: at least {RATE_LEAST} of what fio gets on three files at once");
     report.claim(what, format!("{ratio:.3}"), ratio >= RATE_LEAST);
     Ok(())

@@ -91,9 +91,9 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     println!("$ weir serve --state {}", state.display());
     let start = if is_kept { Daemon::start_detached } else { Daemon::start };
     let mut demo = Demo::new(start(&binary, &state, &[])?, logs_folder);
-    let media = folder.path().join("media");
-    std::fs::create_dir_all(&media)?;
-    let windows = demo.play(&media)?;
+    let emulated = folder.path().join("media");
+    std::fs::create_dir_all(&emulated)?;
+    let windows = demo.play(&emulated)?;
     let counted = Counted { logs: &demo.logs, windows: &windows };
     print_rates(&counted);
     let chart = output.join("timeline.svg");
@@ -118,11 +118,11 @@ impl Demo {
     }
 
     /// All phases in turn; the windows in which they are counted.
-    fn play(&mut self, media: &Path) -> Result<Vec<Window>> {
+    fn play(&mut self, emulated: &Path) -> Result<Vec<Window>> {
         println!("# an emulated drive that three volumes share");
         let emulation = format!("iops={DRIVE_IOPS},latency=200us");
         let add =
-            format!("drive add {} --name media --emulate {emulation} --no-measurement", media.display());
+            format!("drive add {} --name media --emulate {emulation} --no-measurement", emulated.display());
         self.daemon.run(&add)?;
         self.daemon.run(&format!("tenant create {TENANT}"))?;
         for volume in VOLUMES {

@@ -6,7 +6,7 @@ use weir_types::bounds::{BLOCK_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_WAITIN
 use super::Journal;
 use crate::Block;
 use crate::action::{Action, Fault, FileId, Kind, QueueFull, Request, Span, Ticket};
-use crate::files::Standing;
+use crate::files::FileState;
 use crate::index::Data;
 use crate::record::{self, Entry, EntryKind, Header};
 
@@ -152,7 +152,7 @@ impl Journal {
         }
         self.applied = flying.sequence;
         for file in self.flying_forgets.drain(..) {
-            self.files.get_mut(file).standing = Standing::Forgetting(Some(flying.sequence));
+            self.files.get_mut(file).file_state = FileState::Forgetting(Some(flying.sequence));
             self.wanted = flying.sequence;
         }
         self.apply(flying, actions);
@@ -179,7 +179,7 @@ impl Journal {
             payload += request.payload_blocks();
             let file = self.files.get_mut(request.file);
             file.last_sequence = flying.sequence;
-            if file.standing != Standing::Open {
+            if file.file_state != FileState::Open {
                 actions.push(Action::Done { ticket: request.ticket, result: Err(Fault::File) });
                 continue;
             }

@@ -13,7 +13,7 @@ use weir_types::bounds::{
 
 use super::Journal;
 use crate::action::{Action, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Span};
-use crate::files::Standing;
+use crate::files::FileState;
 use crate::index::{Data, Run, State};
 use crate::superblock::Superblock;
 
@@ -253,7 +253,7 @@ impl Journal {
     /// its file to be forgotten because it has failed, or to be resumed. All of these end with an event.
     fn may_destage(&self, span: &Span) -> bool {
         let state = self.files.get(span.file);
-        let is_open = state.standing == Standing::Open && !state.is_suspended;
+        let is_open = state.file_state == FileState::Open && !state.is_suspended;
         let is_destaged = self.destage.operations.iter().flatten().any(|other| other.span.overlaps(span));
         let is_written = self.passing_by.iter().any(|other| other.span.overlaps(span));
         is_open && !is_destaged && !is_written
@@ -320,7 +320,7 @@ impl Journal {
         let Operation { span, zeroed_to, is_doubtful } =
             self.destage.operations[number].expect("an operation that ends has begun");
         let state = self.files.get_mut(span.file);
-        let is_open = state.standing == Standing::Open && !is_doubtful;
+        let is_open = state.file_state == FileState::Open && !is_doubtful;
         let is_unsupported = result == Err(DestageFault::Slow(SlowFault::Unsupported)) && zeroed_to.is_none();
         let has_more = result.is_ok() && zeroed_to.is_some_and(|end| end < span.end());
         state.is_without_fallocate |= is_unsupported;
@@ -369,13 +369,13 @@ impl Journal {
         self.destage.syncing.retain(|(file, changes)| {
             let state = files.get(*file);
             // One that failed is waited for until it is forgotten: it does not have what it should.
-            state.standing == Standing::Failed || state.synced < *changes
+            state.file_state == FileState::Failed || state.synced < *changes
         });
         while self.destage.syncing.len() < JOURNAL_DESTAGES_MAX {
             let Some(file) = self.destage.files.pop() else { break };
             let state = self.files.get(file);
             let changes = state.changes;
-            if state.standing == Standing::Failed || state.synced < changes {
+            if state.file_state == FileState::Failed || state.synced < changes {
                 self.destage.syncing.push((file, changes));
                 self.sync_slow(file, changes, actions);
             }

@@ -2,7 +2,7 @@
 
 use super::Journal;
 use crate::action::{Action, FileId, Request};
-use crate::files::Standing;
+use crate::files::FileState;
 
 impl Journal {
     /// Drops everything of a file, whatever it holds; ends with [`Action::Forgotten`], until when nothing
@@ -16,10 +16,10 @@ impl Journal {
         }
         let is_flying = self.flying_requests.iter().any(|request: &Request| request.file == file);
         let state = self.files.get_mut(file);
-        assert!(!matches!(state.standing, Standing::Forgetting(_)), "a file is forgotten once");
+        assert!(!matches!(state.file_state, FileState::Forgetting(_)), "a file is forgotten once");
         // Records before the tail are out of recovery's reach.
         let needs_record = is_flying || state.last_sequence >= self.destage.durable_tail();
-        state.standing = Standing::Forgetting((!needs_record).then_some(0));
+        state.file_state = FileState::Forgetting((!needs_record).then_some(0));
         if needs_record {
             self.forgets.push_back(file);
         }
@@ -37,7 +37,7 @@ impl Journal {
         let mut index = 0;
         while let Some(file) = self.forgetting.get(index).copied() {
             let state = self.files.get(file);
-            let is_recorded = matches!(state.standing, Standing::Forgetting(Some(at)) if at <= stable);
+            let is_recorded = matches!(state.file_state, FileState::Forgetting(Some(at)) if at <= stable);
             if is_recorded && state.under_way == 0 {
                 self.forgetting.swap_remove(index);
                 actions.push(Action::Forgotten { file: self.files.remove(file) });

@@ -21,7 +21,7 @@ use weir_types::bounds::BLOCK_BYTES;
 
 use crate::Block;
 use crate::action::{Action, Fault, FileId, FileKey, Part, Pin, Request, Span, Ticket};
-use crate::files::{Files, Standing, TooManyFiles};
+use crate::files::{FileState, Files, TooManyFiles};
 use crate::geometry::Geometry;
 use crate::index::{Data, Index};
 use crate::log::Log;
@@ -270,14 +270,14 @@ impl Journal {
         if self.has_failed {
             return Some(Fault::Journal);
         }
-        (self.files.get(file).standing != Standing::Open).then_some(Fault::File)
+        (self.files.get(file).file_state != FileState::Open).then_some(Fault::File)
     }
 
     /// The slow drive failed a file: what the journal holds of it stays, and nothing is answered well any
     /// more.
     fn fail_file(&mut self, file: FileId, actions: &mut Vec<Action>) {
-        if self.files.get(file).standing == Standing::Open {
-            self.files.get_mut(file).standing = Standing::Failed;
+        if self.files.get(file).file_state == FileState::Open {
+            self.files.get_mut(file).file_state = FileState::Failed;
             actions.push(Action::FileFailed { file });
             self.refuse(file, actions);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Journal;
 use crate::action::{Action, FileId, FileKey};
-use crate::files::Standing;
+use crate::files::FileState;
 
 /// How much of a journal may be in use, in thousandths, while it waits for a file that nothing can be brought to.
 const JAMMED_PER_MILLE: u32 = 750;
@@ -46,7 +46,7 @@ impl Journal {
     pub fn in_the_way(&self) -> BTreeSet<FileKey> {
         let is_jammed = self.is_nearly_full() && !self.has_failed;
         let waited_for = self.waited_for().take_while(|_| is_jammed).map(|file| self.files.get(file));
-        let suspended = waited_for.filter(|file| file.is_suspended && file.standing == Standing::Open);
+        let suspended = waited_for.filter(|file| file.is_suspended && file.file_state == FileState::Open);
         suspended.map(|file| file.key).collect()
     }
 }

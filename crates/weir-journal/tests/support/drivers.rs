@@ -31,7 +31,7 @@ pub fn drive_header(data: &[u8]) {
     let mut choices = Choices(data);
     let block = match choices.byte() % 3 {
         0 => raw(choices.0),
-        1 => sealed(b"WEIRJREC", choices.0),
+        1 => with_checksum(b"WEIRJREC", choices.0),
         _ => return drive_whole_header(&mut choices),
     };
     if let Ok((header, entries)) = record::decode(&block) {
@@ -85,7 +85,7 @@ pub fn drive_superblock(data: &[u8]) {
     let mut choices = Choices(data);
     let block = match choices.byte() % 3 {
         0 => raw(choices.0),
-        1 => sealed(b"WEIRJRNL", choices.0),
+        1 => with_checksum(b"WEIRJRNL", choices.0),
         _ => {
             let mut block = [0; BLOCK];
             superblock(&mut choices).encode(&mut block);
@@ -126,7 +126,7 @@ fn raw(data: &[u8]) -> Block {
 }
 
 /// Any bytes between a magic with a version, and a checksum that fits if so many bytes are under it.
-fn sealed(magic: &[u8; 8], data: &[u8]) -> Block {
+fn with_checksum(magic: &[u8; 8], data: &[u8]) -> Block {
     let mut block = [0; BLOCK];
     let length = data.len().min(BLOCK - 16);
     block[12..12 + length].copy_from_slice(&data[..length]);

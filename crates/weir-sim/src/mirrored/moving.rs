@@ -184,7 +184,7 @@ impl World {
         if self.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
-        self.cut_out_strays(extent);
+        self.delete_stray_extents(extent);
         match self.control.next(extent, &self.stands[extent as usize]) {
             Next::Nothing | Next::Wait => {}
             Next::Add(slot) if self.drives[slot].is_away() || self.touches(extent, slot) => {}
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// Gives back files that are neither recorded nor accounted for: a move has left them.
-    fn cut_out_strays(&mut self, extent: u32) {
+    fn delete_stray_extents(&mut self, extent: u32) {
         for slot in 0..REPLICAS_MAX {
             let is_accounted = self.stands[extent as usize][slot] != ReplicaState::Absent;
             let is_stray = self.drives[slot].is_made[extent as usize] && !self.control.knows(extent, slot);

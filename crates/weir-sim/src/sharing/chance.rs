@@ -27,7 +27,7 @@ pub fn plan(seed: u64, wanted: Wanted) -> Plan {
     let capacity = 500 + random.below(3500);
     let latency_ns = random.below(3_000_000);
     let needed = capacity * latency_ns / 1_000_000_000 + 2;
-    let media = PlannedDrive {
+    let planned_drive = PlannedDrive {
         iops: capacity,
         bytes_per_second: 1 << 40,
         latency_ns,
@@ -35,7 +35,7 @@ pub fn plan(seed: u64, wanted: Wanted) -> Plan {
     };
     let mut plan = Plan {
         nodes: nodes(&mut random, wanted, has_drive, capacity),
-        media: has_drive.then_some(media),
+        planned_drive: has_drive.then_some(planned_drive),
         duration_ns: wanted.duration_ns,
         late_ns_max: 0,
         seed,
@@ -139,7 +139,7 @@ fn add_floors(random: &mut Random, plan: &mut Plan) {
     let count = plan.nodes.len();
     let sure = |index: Option<usize>, floors: &[Option<u64>]| -> f64 {
         match index {
-            None => plan.media.map_or(f64::MAX, |media| media.iops as f64),
+            None => plan.planned_drive.map_or(f64::MAX, |planned_drive| planned_drive.iops as f64),
             Some(index) => floors[index].map_or(entitled[index] * 0.8, |floor| floor as f64),
         }
     };

@@ -61,7 +61,7 @@ pub struct Plan {
     /// The workloads.
     pub nodes: Vec<PlannedNode>,
     /// What they share; without media, requests are answered as soon as they may go.
-    pub media: Option<PlannedDrive>,
+    pub planned_drive: Option<PlannedDrive>,
     /// How long it runs, in nanoseconds.
     pub duration_ns: u64,
     /// How late the scheduler may wake up, in nanoseconds.
@@ -72,7 +72,7 @@ pub struct Plan {
 
 impl std::fmt::Display for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "media {:?}", self.media)?;
+        writeln!(f, "media {:?}", self.planned_drive)?;
         for (index, PlannedNode { parent, terms, load }) in self.nodes.iter().enumerate() {
             let (limits, floor, weight) = (terms.limits, terms.floor, terms.weight.0);
             write!(

@@ -145,7 +145,7 @@ fn is_active(plan: &Plan, leaf: usize, at_ns: u64) -> bool {
 
 /// Checks that media do not idle while somebody asks without end whom no ceiling holds back.
 pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
-    let Some(media) = plan.media else { return Ok(()) };
+    let Some(planned_drive) = plan.planned_drive else { return Ok(()) };
     let has_ceiling = |mut index: usize| loop {
         if !plan.nodes[index].terms.limits.is_unlimited() {
             return true;
@@ -159,7 +159,7 @@ pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
     for from_ns in free.flat_map(|leaf| windows(plan, leaf)) {
         let range = from_ns..from_ns + WINDOW_NS;
         let done = history.events.iter().filter(|event| range.contains(&event.answered_ns)).count() as f64;
-        let possible = media.iops as f64 * WINDOW_NS as f64 / 1e9;
+        let possible = planned_drive.iops as f64 * WINDOW_NS as f64 / 1e9;
         if done < possible * 0.999 - 2.0 {
             return Err(format!("media did {done} of {possible} from {from_ns} on"));
         }
@@ -171,7 +171,7 @@ pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
 /// operations of one size: each child gets its floor, at least its weight's part of what the parent has, and at
 /// most what its ceilings allow.
 pub fn entitlements(plan: &Plan) -> Vec<f64> {
-    let capacity = plan.media.map_or(f64::MAX, |media| media.iops as f64);
+    let capacity = plan.planned_drive.map_or(f64::MAX, |planned_drive| planned_drive.iops as f64);
     let count = plan.nodes.len();
     let (mut most, mut floor) = (vec![0.0f64; count], vec![0.0f64; count]);
     for index in (0..count).rev() {

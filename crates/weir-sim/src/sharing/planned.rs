@@ -9,8 +9,8 @@ use super::{Event, History, Plan, PlannedDrive};
 
 /// Plays a plan to its end.
 pub fn run(plan: &Plan) -> History {
-    let drives: Vec<Drive> = plan.media.iter().map(drive).collect();
-    let drive = plan.media.map(|_| 0);
+    let drives: Vec<Drive> = plan.planned_drive.iter().map(drive).collect();
+    let drive = plan.planned_drive.map(|_| 0);
     let nodes = plan.nodes.iter().map(|node| StageNode {
         parent: node.parent,
         terms: node.terms,
@@ -29,8 +29,8 @@ pub fn run(plan: &Plan) -> History {
     planned.history
 }
 
-fn drive(media: &PlannedDrive) -> Drive {
-    let PlannedDrive { iops, bytes_per_second, latency_ns, queue_target } = *media;
+fn drive(planned_drive: &PlannedDrive) -> Drive {
+    let PlannedDrive { iops, bytes_per_second, latency_ns, queue_target } = *planned_drive;
     let bandwidth = Some(bytes_per_second).filter(|rate| *rate <= RATE_BYTES_PER_SECOND_MAX);
     Drive {
         model: DriveModel::even(DriveRates { iops, bytes_per_second }),

@@ -402,10 +402,10 @@ impl<'a, C: Clients> World<'a, C> {
 
     fn enqueue(&mut self, drive: usize, piece: Piece) {
         let node = self.open.all[piece.ticket].demand.node;
-        let media = &mut self.drives[drive];
-        let leaf = media.leaves[node].expect("a leaf stands in line for its drive");
+        let shared_drive = &mut self.drives[drive];
+        let leaf = shared_drive.leaves[node].expect("a leaf stands in line for its drive");
         let index = self.pieces.insert(piece);
-        if media.queue.arrive(self.now_ns, leaf, index, piece.cost) == Verdict::Run {
+        if shared_drive.queue.arrive(self.now_ns, leaf, index, piece.cost) == Verdict::Run {
             self.start(drive, index);
         }
     }

@@ -103,7 +103,7 @@ fn shares(situation: &Situation) -> LatencyShares {
         delayed: situation.share(time.delayed_ns),
         floors: situation.share(time.floors_ns),
         queue: situation.share(time.queue_ns),
-        media: situation.share(time.drive_ns),
+        drive: situation.share(time.drive_ns),
         other: situation.share(time.other_ns),
     }
 }

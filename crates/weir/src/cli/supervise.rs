@@ -76,7 +76,7 @@ impl Supervised {
             Repeated::start("check", Look(CHECK_INTERVAL), control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", Work(FOLLOW_INTERVAL), control.clone(), Control::follow_used_space)?,
             Repeated::start("figures", Look(FIGURES_INTERVAL), control.clone(), Control::refresh_figures)?,
-            Repeated::start("copies", Work(SETTLE_INTERVAL), control.clone(), Control::retry_record_copies)?,
+            Repeated::start("copies", Work(SETTLE_INTERVAL), control.clone(), Control::retry_record_backups)?,
             Repeated::start("settle", Work(SETTLE_INTERVAL), control.clone(), Control::settle_background)?,
             Repeated::start("space", Work(SPACE_INTERVAL), control.clone(), Control::set_space_aside)?,
             Repeated::start("scrub", Work(SETTLE_INTERVAL), control.clone(), Control::settle_scrubs)?,

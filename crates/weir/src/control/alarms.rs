@@ -188,7 +188,7 @@ impl Control {
         }));
         alarms.extend(self.state_alarms());
         alarms.extend(self.missing_drive_alarms());
-        alarms.extend(self.record_copy_alarms());
+        alarms.extend(self.record_backup_alarms());
         alarms.extend(self.drain_alarms());
         alarms.extend(self.over_commit_alarms());
         alarms.extend(self.measurement_alarms());

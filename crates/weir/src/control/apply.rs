@@ -652,7 +652,7 @@ impl Control {
         let is_touched =
             |volume: &&VolumeRecord| moved.contains(&volume.id) || tenants.contains(&volume.tenant);
         let touched: Vec<_> = all.iter().filter(is_touched).cloned().collect();
-        self.write_copies(change.tickets(), &all);
+        self.write_record_backups(change.tickets(), &all);
         self.bind_all(&touched)?;
         for (old, new) in &changes.groups {
             if let (Some(old), None) = (old, new) {

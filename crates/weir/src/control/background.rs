@@ -274,7 +274,7 @@ impl Control {
             };
             let progress = Arc::new(JobProgress::expecting(extents));
             reclaim.progress = Some(progress.clone());
-            self.data_plane.clean_up(ReclaimSpec {
+            self.data_plane.start_reclaim(ReclaimSpec {
                 id,
                 drive,
                 pending_deletion,
@@ -307,11 +307,11 @@ impl Control {
             tracing::info!(volume = %record.id, name = %record.name, "its space is given back");
             self.begin_reclaims(&record);
         }
-        self.stores().into_iter().try_for_each(|(drive, store)| self.clean_up_leftovers(drive, &store))
+        self.stores().into_iter().try_for_each(|(drive, store)| self.remove_leftovers(drive, &store))
     }
 
     /// Has the space of folders given back that only bear the mark of having been condemned.
-    pub(super) fn clean_up_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
+    pub(super) fn remove_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
         // What is being captured is half made on purpose.
         let leftovers = store.scan()?.leftovers;
         for id in leftovers.into_iter().filter(|id| !self.snapshots_in_progress.concern(*id)) {

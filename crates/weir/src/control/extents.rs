@@ -9,7 +9,7 @@ use weir_types::{DriveId, VolumeId};
 use super::Control;
 use super::background::Reclaim;
 use super::error::{ControlError, Outcome};
-use super::records::{RecordCopy, VolumeRecord, VolumeState};
+use super::records::{RecordBackup, VolumeRecord, VolumeState};
 use super::replicas::first_metadata;
 use crate::dataplane::{DriveSpec, VolumeHome, VolumeLayout};
 use crate::store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};
@@ -72,7 +72,7 @@ impl Control {
     /// Makes the files of a new volume.
     pub(super) fn make_files(&self, volume: &VolumeRecord) -> Outcome<()> {
         let epoch = self.first_epoch(volume, 0)?;
-        let (replica, metadata) = (self.record_copy(volume)?, first_metadata(volume, epoch));
+        let (replica, metadata) = (self.record_backup(volume)?, first_metadata(volume, epoch));
         for (drive, store) in self.stores_of(volume)? {
             let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             store.create(volume.id, &extents, &replica.content, metadata.as_ref())?;
@@ -90,7 +90,7 @@ impl Control {
         old: &VolumeRecord,
         epoch: u64,
     ) -> Outcome<Vec<((u32, usize), DriveId)>> {
-        let (replica, metadata) = (self.record_copy(old)?, first_metadata(volume, epoch));
+        let (replica, metadata) = (self.record_backup(old)?, first_metadata(volume, epoch));
         for (drive, store) in self.stores_of(volume)? {
             let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
@@ -119,7 +119,7 @@ impl Control {
             }
             Err(error) => {
                 // What was moved before the fault is given back all the same.
-                self.clean_up_leftovers(drive, store)?;
+                self.remove_leftovers(drive, store)?;
                 Err(error.into())
             }
         }
@@ -132,7 +132,7 @@ impl Control {
             if volume.placement.names(drive) || !store.folder(volume.id).exists() {
                 continue;
             }
-            let replica: Option<RecordCopy> =
+            let replica: Option<RecordBackup> =
                 store.read_record(volume.id)?.and_then(|content| serde_json::from_slice(&content).ok());
             let is_older = replica.is_some_and(|replica| replica.volume.generation <= volume.generation);
             if !is_older || !self.extent_faults(volume.id).is_empty() {
@@ -156,7 +156,7 @@ impl Control {
 
     /// Gives back extents on drives of a volume that are not recorded there: a move that did not come to its end has
     /// left them.
-    pub(super) fn cut_out_strays(&self, volume: &VolumeRecord) -> Outcome<()> {
+    pub(super) fn delete_stray_extents(&self, volume: &VolumeRecord) -> Outcome<()> {
         if !volume.placement.has_replicas() {
             return Ok(());
         }

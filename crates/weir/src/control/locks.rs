@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_types::{DriveId, VolumeId};
 
 use super::bounds::DRIVE_CHANGES_MAX;
-use super::record_copies::{RecordCopies, Tickets};
+use super::record_backups::{RecordBackups, Tickets};
 
 /// How long a change waits for volumes and drives that others hold before it is refused.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ struct Held {
 /// A change that is under way. It has the decision lock but while it works beside it.
 pub(super) struct Change<'a> {
     locks: &'a Locks,
-    copies: &'a RecordCopies,
+    backups: &'a RecordBackups,
     decision: Option<MutexGuard<'a, ()>>,
     volumes: Vec<VolumeId>,
     drives: Vec<DriveId>,
@@ -100,30 +100,30 @@ impl Locks {
     }
 
     /// Begins a change that needs no file of any drive.
-    pub fn begin<'a>(&'a self, copies: &'a RecordCopies) -> Change<'a> {
-        self.change(copies, Vec::new(), Vec::new(), Instant::now())
+    pub fn begin<'a>(&'a self, backups: &'a RecordBackups) -> Change<'a> {
+        self.change(backups, Vec::new(), Vec::new(), Instant::now())
     }
 
     /// Begins a change of some volumes at some drives, once nobody else holds them.
     pub fn begin_at<'a>(
         &'a self,
-        copies: &'a RecordCopies,
+        backups: &'a RecordBackups,
         volumes: Vec<VolumeId>,
         drives: Vec<DriveId>,
     ) -> Result<Change<'a>, Busy> {
         let began = self.take(&volumes, &drives, LOCK_WAIT)?;
-        Ok(self.change(copies, volumes, drives, began))
+        Ok(self.change(backups, volumes, drives, began))
     }
 
     /// The same, if nobody holds them now.
     pub fn try_begin_at<'a>(
         &'a self,
-        copies: &'a RecordCopies,
+        backups: &'a RecordBackups,
         volumes: Vec<VolumeId>,
         drives: Vec<DriveId>,
     ) -> Result<Change<'a>, Busy> {
         let began = self.take(&volumes, &drives, Duration::ZERO)?;
-        Ok(self.change(copies, volumes, drives, began))
+        Ok(self.change(backups, volumes, drives, began))
     }
 
     /// True if a change is at a drive.
@@ -133,13 +133,13 @@ impl Locks {
 
     fn change<'a>(
         &'a self,
-        copies: &'a RecordCopies,
+        backups: &'a RecordBackups,
         volumes: Vec<VolumeId>,
         drives: Vec<DriveId>,
         began: Instant,
     ) -> Change<'a> {
         let decision = Some(self.decide());
-        Change { locks: self, copies, decision, volumes, drives, began, tickets: Tickets::default() }
+        Change { locks: self, backups, decision, volumes, drives, began, tickets: Tickets::default() }
     }
 
     /// Takes volumes and drives together; when that was tells the change from others.
@@ -209,7 +209,7 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         self.decision = None;
         self.give_back();
-        self.copies.wait(&self.tickets);
+        self.backups.wait(&self.tickets);
     }
 }
 
@@ -227,31 +227,31 @@ mod tests {
 
     #[test]
     fn change_at_its_drive_holds_up_its_own_volume_alone() {
-        let (locks, copies) = (Locks::default(), RecordCopies::default());
-        let mut first = locks.begin_at(&copies, vec![volume(1)], vec![drive(1)]).unwrap();
+        let (locks, backups) = (Locks::default(), RecordBackups::default());
+        let mut first = locks.begin_at(&backups, vec![volume(1)], vec![drive(1)]).unwrap();
         first.beside(|| {
-            drop(locks.begin(&copies));
-            drop(locks.begin_at(&copies, vec![volume(2)], vec![drive(1)]).unwrap());
-            let again = locks.try_begin_at(&copies, vec![volume(3), volume(1)], vec![drive(2)]);
+            drop(locks.begin(&backups));
+            drop(locks.begin_at(&backups, vec![volume(2)], vec![drive(1)]).unwrap());
+            let again = locks.try_begin_at(&backups, vec![volume(3), volume(1)], vec![drive(2)]);
             assert_eq!(again.map(|_| ()), Err(Busy::Volume(volume(1))));
             assert!(!locks.is_in_use(drive(2)), "what was refused holds nothing");
-            drop(locks.try_begin_at(&copies, vec![volume(3)], vec![]).unwrap());
+            drop(locks.try_begin_at(&backups, vec![volume(3)], vec![]).unwrap());
             assert!(locks.is_in_use(drive(1)));
         });
         drop(first);
         assert!(!locks.is_in_use(drive(1)));
-        drop(locks.try_begin_at(&copies, vec![volume(1)], vec![drive(1)]).unwrap());
+        drop(locks.try_begin_at(&backups, vec![volume(1)], vec![drive(1)]).unwrap());
     }
 
     #[test]
     fn drive_takes_a_bounded_number_of_changes() {
-        let (locks, copies) = (Locks::default(), RecordCopies::default());
+        let (locks, backups) = (Locks::default(), RecordBackups::default());
         let began = |_| locks.take(&[], &[drive(1)], Duration::ZERO).unwrap();
         let all: Vec<Instant> = (0..DRIVE_CHANGES_MAX).map(began).collect();
-        let refused = locks.try_begin_at(&copies, vec![volume(1)], vec![drive(1)]).map(|_| ());
+        let refused = locks.try_begin_at(&backups, vec![volume(1)], vec![drive(1)]).map(|_| ());
         assert!(matches!(refused, Err(Busy::Drive(full, _)) if full == drive(1)), "{refused:?}");
-        drop(locks.try_begin_at(&copies, vec![volume(1)], vec![drive(2)]).unwrap());
+        drop(locks.try_begin_at(&backups, vec![volume(1)], vec![drive(2)]).unwrap());
         locks.held().give_back(&[], &[drive(1)], all[0]);
-        drop(locks.try_begin_at(&copies, vec![volume(1)], vec![drive(1)]).unwrap());
+        drop(locks.try_begin_at(&backups, vec![volume(1)], vec![drive(1)]).unwrap());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every operation is validated first; then files, catalogue (durable), data plane, exports and the record
 //! copy beside the extents follow in this order, and then it is answered. Once the catalogue has it, it is done: a
-//! record copy that cannot be written is an alarm ([`record_copies`]). The data plane needs nothing of this to keep
+//! record copy that cannot be written is an alarm ([`record_backups`]). The data plane needs nothing of this to keep
 //! serving.
 //!
 //! What holds while several operations run:
@@ -46,7 +46,7 @@ mod pools;
 mod projected_state;
 pub mod reasons;
 mod rebuild;
-mod record_copies;
+mod record_backups;
 mod recording;
 pub mod records;
 mod replicas;
@@ -82,7 +82,7 @@ use bounds::DRIVE_CHANGES_MAX;
 use catalogue::{Catalogue, Transaction};
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
-use drives::{Absences, Drains, Formats, ListCopy, Measurements};
+use drives::{Absences, Drains, Formats, ListBackup, Measurements};
 pub use drives::{AddDrive, ClassChange, DrainView, DriveView, ModifyDrive};
 pub use dry_run::{default_drive_name, put_under};
 pub use error::{ControlError, ErrorKind, Outcome};
@@ -101,7 +101,7 @@ pub use policies::{
     CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
 };
 pub use pools::{ModifyPool, PoolView};
-use record_copies::RecordCopies;
+use record_backups::RecordBackups;
 pub use recording::{RecordVolumes, RunningRecording};
 use records::VolumeRecord;
 use scrubs::Scrubs;
@@ -136,8 +136,8 @@ pub struct Control {
     locks: Locks,
     model: Shared<Model>,
     figures: Figures,
-    record_copies: RecordCopies,
-    drive_list: ListCopy,
+    record_backups: RecordBackups,
+    drive_list: ListBackup,
     alarms: Alarms,
     /// Since when alarms stand.
     since: Since,
@@ -176,7 +176,7 @@ impl Control {
 
     /// Begins a change that touches no drive.
     fn begin_change(&self) -> Change<'_> {
-        self.locks.begin(&self.record_copies)
+        self.locks.begin(&self.record_backups)
     }
 
     /// Begins a change of volumes and what lies on their drives, once no other change has them.
@@ -185,7 +185,7 @@ impl Control {
     /// Refused if another change of one of them, or too many at one of their drives, do not end.
     fn begin_volume_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
         let (volumes, drives) = (volumes.to_vec(), self.drives_to_touch(volumes));
-        let begun = self.locks.begin_at(&self.record_copies, volumes, drives);
+        let begun = self.locks.begin_at(&self.record_backups, volumes, drives);
         begun.map_err(|busy| self.refuse_busy(&busy))
     }
 
@@ -194,7 +194,7 @@ impl Control {
     /// # Errors
     /// Refused if another change of one of them does not end.
     fn begin_record_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
-        let begun = self.locks.begin_at(&self.record_copies, volumes.to_vec(), Vec::new());
+        let begun = self.locks.begin_at(&self.record_backups, volumes.to_vec(), Vec::new());
         begun.map_err(|busy| self.refuse_busy(&busy))
     }
 
@@ -210,7 +210,7 @@ impl Control {
     fn try_volume_change(&self, volumes: &[VolumeId], drives: &[DriveId]) -> Option<Change<'_>> {
         let mut all = self.drives_to_touch(volumes);
         all.extend(drives);
-        self.locks.try_begin_at(&self.record_copies, volumes.to_vec(), all).ok()
+        self.locks.try_begin_at(&self.record_backups, volumes.to_vec(), all).ok()
     }
 
     /// The drives that volumes are on, each once.

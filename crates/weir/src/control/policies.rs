@@ -290,7 +290,7 @@ impl Control {
         check_group(&self.model(), &record)?;
         self.admit(&Proposal::group(&record), force)?;
         self.save_group(&mut record, revision)?;
-        self.write_copies(change.tickets(), &self.volumes_that_name(record.id));
+        self.write_record_backups(change.tickets(), &self.volumes_that_name(record.id));
         self.put_group_in_effect(old, &record)?;
         Ok(self.view_of(&self.model(), &record))
     }
@@ -315,7 +315,7 @@ impl Control {
             self.refuse_taken_group(&record.tenant, &new_name)?;
             record.name = new_name;
             self.save_group(&mut record, revision)?;
-            self.write_copies(change.tickets(), &self.volumes_that_name(record.id));
+            self.write_record_backups(change.tickets(), &self.volumes_that_name(record.id));
         }
         Ok(self.view_of(&self.model(), &record))
     }

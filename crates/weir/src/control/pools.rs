@@ -406,7 +406,7 @@ impl Control {
                 }
             }
         });
-        self.bring_drive_copy_up_to_date();
+        self.update_drive_list_backup();
         Ok(())
     }
 

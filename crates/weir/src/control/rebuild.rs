@@ -10,7 +10,8 @@ use super::drives::{DRIVES_FILE, Drive};
 use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{
-    COPY_FORMAT, PolicyGroupRecord, RecordCopy, TemplateRecord, TenantRecord, VolumeRecord, VolumeState, keys,
+    BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord, VolumeState,
+    keys,
 };
 use crate::format;
 use crate::store::Store;
@@ -28,7 +29,7 @@ struct Findings {
 struct Found {
     drive: DriveId,
     folder: PathBuf,
-    copy: RecordCopy,
+    backup: RecordBackup,
 }
 
 /// Restores tenants, volumes, bindings, bound policy groups and templates in use in one transaction.
@@ -46,8 +47,8 @@ pub fn rebuild(drives: &BTreeMap<DriveId, Drive>, catalogue: &dyn Catalogue) -> 
     let mut by_volume: BTreeMap<VolumeId, Vec<Found>> = BTreeMap::new();
     for (drive, store) in stores(drives)? {
         for id in store.scan()?.volumes {
-            let (folder, copy) = (store.folder(id), read_copy(store, id)?);
-            by_volume.entry(id).or_default().push(Found { drive, folder, copy });
+            let (folder, backup) = (store.folder(id), read_backup(store, id)?);
+            by_volume.entry(id).or_default().push(Found { drive, folder, backup });
         }
     }
     let mut findings = Findings::default();
@@ -80,7 +81,7 @@ fn store_of(id: DriveId, drive: &Drive) -> Outcome<(DriveId, &Store)> {
     }
 }
 
-fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {
+fn read_backup(store: &Store, id: VolumeId) -> Outcome<RecordBackup> {
     let unusable = |why: String| {
         let folder = store.folder(id);
         ControlError::invalid(format!(
@@ -91,21 +92,21 @@ fn read_copy(store: &Store, id: VolumeId) -> Outcome<RecordCopy> {
     let content = store.read_record(id)?.ok_or_else(|| unusable("it is missing".to_owned()))?;
     let value: serde_json::Value =
         serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
-    let copy: RecordCopy = format::read(&value).map_err(unusable)?;
-    if copy.format != COPY_FORMAT {
-        return Err(unusable(format!("it has format {}, not {COPY_FORMAT}", copy.format)));
+    let backup: RecordBackup = format::read(&value).map_err(unusable)?;
+    if backup.format != BACKUP_FORMAT {
+        return Err(unusable(format!("it has format {}, not {BACKUP_FORMAT}", backup.format)));
     }
-    if copy.volume.id != id {
-        return Err(unusable(format!("it is of volume {}", copy.volume.id)));
+    if backup.volume.id != id {
+        return Err(unusable(format!("it is of volume {}", backup.volume.id)));
     }
-    Ok(copy)
+    Ok(backup)
 }
 
 /// The newest of a volume's copies, with the drives on which it was found.
-fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
-    found.sort_by_key(|found| found.copy.volume.generation);
-    let Found { drive, folder, mut copy } = found.pop().expect("a volume was found somewhere");
-    let placement = &mut copy.volume.placement;
+fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordBackup> {
+    found.sort_by_key(|found| found.backup.volume.generation);
+    let Found { drive, folder, mut backup } = found.pop().expect("a volume was found somewhere");
+    let placement = &mut backup.volume.placement;
     // Copies have numbers, which their accounts know them by: these stay as they are recorded.
     if placement.drives().len() == 1 && !placement.has_replicas() {
         if let Some(other) = found.pop() {
@@ -116,14 +117,14 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
         }
         // A volume is where its files are.
         *placement = Placement::on(drive);
-        return Ok(copy);
+        return Ok(backup);
     }
     let is_found = |wanted: &DriveId| *wanted == drive || found.iter().any(|found| found.drive == *wanted);
-    let is_covered = placement.is_covered(copy.volume.size_bytes, |wanted| is_found(&wanted));
+    let is_covered = placement.is_covered(backup.volume.size_bytes, |wanted| is_found(&wanted));
     match placement.drives().iter().find(|wanted| !is_found(wanted)) {
-        None => Ok(copy),
+        None => Ok(backup),
         // What it lacks there is told when it is opened.
-        Some(_) if placement.has_replicas() && is_covered => Ok(copy),
+        Some(_) if placement.has_replicas() && is_covered => Ok(backup),
         Some(missing) => Err(ControlError::invalid(format!(
             "volume {id} in {} has extents on drive {missing} too, where nothing of it is; \
              bring its folder there back, or move the others away to rebuild without it",
@@ -133,22 +134,22 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordCopy> {
 }
 
 impl Findings {
-    fn add(&mut self, copy: RecordCopy) -> Outcome<()> {
-        self.tenants.insert(copy.tenant.name.clone(), copy.tenant);
-        for group in copy.policy_group.into_iter().chain(copy.other_groups) {
+    fn add(&mut self, backup: RecordBackup) -> Outcome<()> {
+        self.tenants.insert(backup.tenant.name.clone(), backup.tenant);
+        for group in backup.policy_group.into_iter().chain(backup.other_groups) {
             let newest = self.groups.entry(group.id).or_insert_with(|| group.clone());
             if group.generation > newest.generation {
                 *newest = group;
             }
         }
-        if let Some(template) = copy.template {
+        if let Some(template) = backup.template {
             let newest = self.templates.entry(template.name.clone()).or_insert_with(|| template.clone());
             if template.generation > newest.generation {
                 *newest = template;
             }
         }
         // The files are whole, whatever the record was about to become.
-        let volume = VolumeRecord { state: VolumeState::Online, deleted_at: None, ..copy.volume };
+        let volume = VolumeRecord { state: VolumeState::Online, deleted_at: None, ..backup.volume };
         let id = volume.id;
         let name = (volume.tenant.clone(), volume.export_name());
         match self.volumes.insert(name, volume) {

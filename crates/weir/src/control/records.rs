@@ -22,8 +22,8 @@ pub const DEFAULT_TENANT: &str = "default";
 /// unasked.
 pub const DEFAULT_CLASS: Class = Class::Low;
 
-/// Version of the form of [`RecordCopy`].
-pub const COPY_FORMAT: u32 = 1;
+/// Version of the form of [`RecordBackup`].
+pub const BACKUP_FORMAT: u32 = 1;
 
 /// An owner of volumes and policy groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,8 +228,8 @@ fn one_replica() -> u8 {
 
 /// The copy beside a volume's extents: enough to rebuild a lost catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordCopy {
-    /// Version of this form: [`COPY_FORMAT`].
+pub struct RecordBackup {
+    /// Version of this form: [`BACKUP_FORMAT`].
     pub format: u32,
     /// The least version that a reader needs; see [`crate::format`].
     #[serde(default = "first_reader")]

@@ -156,7 +156,7 @@ impl Control {
 
     /// Serves a volume that exists durably: if that fails now, the next start tries again.
     pub(super) fn serve_new(&self, change: &mut Change<'_>, record: &VolumeRecord) {
-        self.write_copies(change.tickets(), [record]);
+        self.write_record_backups(change.tickets(), [record]);
         if let Err(error) = self.serve(change, record) {
             self.alarms.raise_volume(record.id, format!("{} cannot be served: {error}", record.title()));
         }
@@ -294,7 +294,7 @@ impl Control {
         // From here on it is done, whatever happens: what fails now is for the next start.
         let taken_down = self.take_down(change, &gone);
         self.update(|model| all.iter().for_each(|record| model.put_volume(record.clone(), revision)));
-        self.write_copies(change.tickets(), &all[1..]);
+        self.write_record_backups(change.tickets(), &all[1..]);
         if let Err(error) = taken_down {
             self.alarms.raise_volume(new.id, format!("{} was restored, but: {error}", new.title()));
         }
@@ -316,7 +316,7 @@ impl Control {
         snapshots.iter().for_each(|old| self.exports.withdraw(&old.export_name()));
         let open = |record: &&VolumeRecord| self.model().open.contains_key(&record.id);
         all.iter().filter(open).for_each(|record| self.publish(record));
-        self.write_copies(change.tickets(), &all);
+        self.write_record_backups(change.tickets(), &all);
         Ok(())
     }
 

@@ -290,7 +290,7 @@ impl Control {
             .filter(|drive| target.placement.forget(count, *drive))
             .collect();
         unused.into_iter().for_each(|drive| self.give_back_part(target.id, drive, "a capture of", &target));
-        let record = self.record_copy(&target)?;
+        let record = self.record_backup(&target)?;
         for (drive, store) in self.stores_of(&target)? {
             let made = pair.target.placement.extents_on(drive, target.size_bytes);
             let (kept, missed): (Vec<u32>, Vec<u32>) =

@@ -13,14 +13,14 @@ use weir_types::{ClassThresholds, DriveId, Name, VolumeId};
 use super::alarms::{Alarms, Since};
 use super::background::load_policies;
 use super::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
-use super::drives::{Absences, Drains, Drive, Formats, ListCopy, Measurements};
+use super::drives::{Absences, Drains, Drive, Formats, ListBackup, Measurements};
 use super::error::{ControlError, Outcome};
 use super::figures::Figures;
 use super::journals::Journals;
 use super::locks::Locks;
 use super::model::Model;
 use super::moves::Moves;
-use super::record_copies::RecordCopies;
+use super::record_backups::RecordBackups;
 use super::records::{DEFAULT_TENANT, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use super::scrubs::Scrubs;
 use super::shared::Shared;
@@ -89,8 +89,8 @@ impl Control {
             exports,
             locks: Locks::default(),
             figures: Figures::default(),
-            record_copies: RecordCopies::default(),
-            drive_list: ListCopy::default(),
+            record_backups: RecordBackups::default(),
+            drive_list: ListBackup::default(),
             alarms: Alarms::default(),
             since: Since::default(),
             classes: config.classes,
@@ -142,7 +142,7 @@ impl Control {
 
     /// Serves a volume after what was interrupted there is finished, and brings its record copies up to date.
     pub(super) fn open_again(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
-        self.write_copies(change.tickets(), [record]);
+        self.write_record_backups(change.tickets(), [record]);
         change.beside(|| self.repair(record))?;
         self.serve(change, record)
     }
@@ -151,7 +151,7 @@ impl Control {
     pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         self.delete_strays(record)?;
         self.trim(record, record.size_bytes)?;
-        self.cut_out_strays(record)
+        self.delete_stray_extents(record)
     }
 
     /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes whose

@@ -101,7 +101,7 @@ impl Control {
             let revision = self.catalogue.commit(transaction)?;
             self.update(|model| model.put_tenant(new.clone(), revision));
             let volumes = self.volumes_of(name);
-            self.write_copies(change.tickets(), &volumes);
+            self.write_record_backups(change.tickets(), &volumes);
             if new.policy_group != old.policy_group {
                 self.bind_all(&volumes)?;
             }

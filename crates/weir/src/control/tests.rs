@@ -10,7 +10,7 @@ mod lost_writes;
 mod measurements;
 mod policies;
 mod pools;
-mod record_copies;
+mod record_backups;
 mod replicas;
 mod returning;
 mod snapshots;
@@ -361,7 +361,7 @@ fn a_restart_finds_everything_and_serves_it() {
 }
 
 #[test]
-fn a_lost_catalogue_is_rebuilt_from_the_copies() {
+fn a_lost_catalogue_is_rebuilt_from_record_backups() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let before = furnish(&world.control);

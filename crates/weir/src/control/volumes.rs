@@ -491,7 +491,7 @@ impl Control {
         let trim = || if size_bytes < old_bytes { self.trim(&record, size_bytes) } else { Ok(()) };
         let trimmed = change.beside(trim);
         self.publish(&record);
-        self.write_copies(change.tickets(), [&record]);
+        self.write_record_backups(change.tickets(), [&record]);
         trimmed.map(|()| record)
     }
 
@@ -567,7 +567,7 @@ impl Control {
             }
             // Whatever fails below, copies begin to move to where they are wished now.
             self.begin_moves(new.id);
-            self.write_copies(change.tickets(), [&new]);
+            self.write_record_backups(change.tickets(), [&new]);
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
                 change.beside(|| self.publish_access(&new))?;
             }

@@ -285,7 +285,7 @@ impl Reactor {
                 volume.orphans.add(
                     slot,
                     number,
-                    OrphanedIo { extent: work.extent, media: None, space: None },
+                    OrphanedIo { extent: work.extent, emulated: None, space: None },
                 );
             }
             self.go_on_keeping(key);

@@ -89,7 +89,7 @@ pub(super) enum Command {
         done: SyncSender<()>,
     },
     /// Give back the space of what was condemned.
-    CleanUp(Box<NewReclaim>),
+    Reclaim(Box<NewReclaim>),
     ChangeBackground {
         kind: BackgroundKind,
         policy: BackgroundPolicy,

@@ -175,7 +175,7 @@ enum Duty {
     Note,
     WriteHeaders,
     Survey,
-    CleanUp,
+    Reclaim,
     Snapshot,
 }
 
@@ -187,7 +187,7 @@ impl Duty {
             Duty::Note => "scribe",
             Duty::WriteHeaders => "sealer",
             Duty::Survey => "surveyor",
-            Duty::CleanUp => "cleaner",
+            Duty::Reclaim => "cleaner",
             Duty::Snapshot => "copier",
         }
     }
@@ -211,7 +211,7 @@ impl Helper {
         match job {
             Job::Open { drive, .. } => self.of_drive(drive, Duty::Open).submit(job),
             Job::Status { drive, .. } => self.of_drive(drive, Duty::Tell).submit(job),
-            Job::Background { drive, .. } => self.of_drive(drive, Duty::CleanUp).submit(job),
+            Job::Background { drive, .. } => self.of_drive(drive, Duty::Reclaim).submit(job),
             Job::EpochRecord { .. } | Job::Failure { .. } => self.epoch_record.submit(job),
             // In order too: one that was given up has ended before the next one of the same file begins.
             Job::ReplicaMetadata { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
@@ -241,8 +241,8 @@ impl Helper {
     }
 
     /// A drive has no background work left, and none under way.
-    pub fn retire(&mut self, drive: DriveId) {
-        self.of_drives.remove(&(drive, Duty::CleanUp));
+    pub fn close_worker(&mut self, drive: DriveId) {
+        self.of_drives.remove(&(drive, Duty::Reclaim));
     }
 
     pub fn next_answer(&self) -> Option<Answer> {

@@ -351,7 +351,7 @@ impl DataPlane {
 
     /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
     /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
-    pub fn clean_up(&self, spec: ReclaimSpec) {
+    pub fn start_reclaim(&self, spec: ReclaimSpec) {
         let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let new = NewReclaim {
@@ -365,7 +365,7 @@ impl DataPlane {
         };
         // All background work of a drive is on one reactor; identities are random, so drives spread.
         let reactor = (drive.id.0.as_u128() % self.reactors.len() as u128) as usize;
-        self.reactors[reactor].order(Command::CleanUp(Box::new(new)));
+        self.reactors[reactor].order(Command::Reclaim(Box::new(new)));
     }
 
     /// Puts a kind of background work under another policy, on every drive. Holds from the answer on.

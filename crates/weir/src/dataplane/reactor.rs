@@ -341,7 +341,7 @@ impl Reactor {
                     self.tap(volume, tap);
                     answer(done);
                 }
-                Command::CleanUp(new) => self.begin_reclaim(*new),
+                Command::Reclaim(new) => self.begin_reclaim(*new),
                 Command::ChangeBackground { kind, policy, done } => {
                     self.change_background(kind, policy);
                     answer(done);

@@ -173,7 +173,7 @@ impl Reactor {
             let number = self.metadata_io.asked.remove(&(index, slot, extent));
             let number = number.expect("only what a drive was asked for is given up");
             volume.outstanding += 1;
-            volume.orphans.add(slot, number, OrphanedIo { extent, media: None, space: None });
+            volume.orphans.add(slot, number, OrphanedIo { extent, emulated: None, space: None });
         }
         volume.fault_message = Some(NO_ANSWER.to_owned());
     }

@@ -527,7 +527,7 @@ impl ServedVolume {
     /// Gives up whatever was asked of the file of an extent of a copy for no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
         let given_up = self.replicas[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
-        let orphaned = |asked: Asked| OrphanedIo { extent, media: None, space: asked.space };
+        let orphaned = |asked: Asked| OrphanedIo { extent, emulated: None, space: asked.space };
         given_up.for_each(|(number, asked)| self.orphans.add(slot, number, orphaned(asked)));
     }
 
@@ -569,8 +569,8 @@ impl ServedVolume {
         for (index, context) in (0..).zip(&mut replica.contexts) {
             let Some(context) = context.take_if(|context| context.extent == extent) else { continue };
             operations.push(OperationId(index));
-            let media = context.cost.map(|cost| (context.home, cost));
-            self.orphans.add(slot, context.number, OrphanedIo { extent, media, space: context.space });
+            let emulated = context.cost.map(|cost| (context.home, cost));
+            self.orphans.add(slot, context.number, OrphanedIo { extent, emulated, space: context.space });
             let owner = self.owners[context.owner.0 as usize].as_mut();
             let owner = owner.expect("an operation has an owner until it is done");
             // Its memory is not coming back: who is asked instead needs other memory.

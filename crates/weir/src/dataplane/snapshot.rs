@@ -226,7 +226,11 @@ impl Reactor {
         let late: Vec<_> = step.waiting.extract_if(.., |_, (_, since_ns)| *since_ns < before_ns).collect();
         for (slot, (number, _)) in &late {
             step.failed.insert(*slot);
-            volume.orphans.add(*slot, *number, OrphanedIo { extent: step.extent, media: None, space: None });
+            volume.orphans.add(
+                *slot,
+                *number,
+                OrphanedIo { extent: step.extent, emulated: None, space: None },
+            );
             let home = volume.home_of(*slot, step.extent).map(|home| volume.homes[home].drive);
             home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
             *fault = Some(NO_ANSWER.to_owned());

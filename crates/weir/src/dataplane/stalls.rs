@@ -31,7 +31,7 @@ pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 pub(super) struct OrphanedIo {
     pub extent: u32,
     /// The home where it stands in line, or is at the media, and with what cost.
-    pub media: Option<(usize, Cost)>,
+    pub emulated: Option<(usize, Cost)>,
     /// What it takes of the space that is counted: it may do so at any time.
     pub space: Option<TakenSpace>,
 }
@@ -111,13 +111,14 @@ impl Reactor {
     /// because the caller may be at work on the same volume.
     pub(super) fn end_orphan(&mut self, replica: ReplicaIndex, number: AskNumber) -> Orphan {
         let volume = &mut self.volumes[replica.volume];
-        let Some(OrphanedIo { media, space, .. }) = volume.orphans.0.remove(&(replica.slot, number)) else {
+        let Some(OrphanedIo { emulated, space, .. }) = volume.orphans.0.remove(&(replica.slot, number))
+        else {
             return Orphan::Unknown;
         };
         drop(space);
         volume.outstanding -= 1;
         self.unsettled.push(replica.volume);
-        let Some((home, cost)) = media else { return Orphan::Ended };
+        let Some((home, cost)) = emulated else { return Orphan::Ended };
         let drive_queue = &volume.homes[home].queue_entry.drive_queue;
         let is_waited_for = locked(drive_queue).queue.completed(self.now_ns, cost);
         if is_waited_for { Orphan::LeftRoom(SharedDriveQueue::clone(drive_queue)) } else { Orphan::Ended }

@@ -308,7 +308,7 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
             at_drive.push((replica, number, cost));
             continue;
         }
-        volume.orphans.add(1, number, OrphanedIo { extent: 0, media: Some((1, cost)), space: None });
+        volume.orphans.add(1, number, OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None });
         let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
         reactor.pending.insert(Pending::Volume { replica, number, action });
     }
@@ -333,7 +333,7 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
     let complete = |now_ns| assert!(locked(&pool).queue.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
-            let given_up = OrphanedIo { extent: 0, media: Some((1, cost)), space: None };
+            let given_up = OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None };
             reactor.volumes[replica.volume].orphans.add(1, number, given_up);
             assert!(reactor.is_orphaned(replica, number));
         }

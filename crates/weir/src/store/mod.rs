@@ -4,7 +4,7 @@
 //! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
 //! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
 //! Beside a copy of an extent that has others lies `extents/NNNNNNNN.metadata`, which comes and goes with it; and beside
-//! one that was scrubbed `extents/NNNNNNNN.sums`, which goes with it, or before anything in it changes behind the back
+//! one that was scrubbed `extents/NNNNNNNN.checksums`, which goes with it, or before anything in it changes behind the back
 //! of who serves it; and beside one that is behind a write journal `extents/NNNNNNNN.journal`, see [`journal`].
 //!
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in

@@ -201,7 +201,7 @@ mod tests {
     use weir_types::bounds::EXTENT_BYTES;
 
     #[test]
-    fn what_is_there_is_captured_and_holes_stay_holes() {
+    fn snapshot_has_the_data_and_holes_stay_holes() {
         for can_share in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let (source, target) = (folder.path().join("source"), folder.path().join("target"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_file_is_not_captured() {
+    fn shortened_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         File::create(&source).unwrap().set_len(4096).unwrap();

@@ -259,12 +259,12 @@ fn nothing_is_made_where_the_drive_is_not_any_more() {
         refused(store.grow(volume, &[1], b"{}", None));
         refused(store.add_extent(volume, 1, b"{}"));
         refused(store.create_journal(new, weir_types::bounds::JOURNAL_BYTES_MIN).map(drop));
-        let captured = store.begin_writes().and_then(|writes| {
+        let in_snapshot = store.begin_writes().and_then(|writes| {
             store.begin_snapshot(new, &[0])?;
             store.complete_snapshot(new, &[], &[], b"{}")?;
             store.adopt_snapshots(&writes, &[new])
         });
-        refused(captured);
+        refused(in_snapshot);
     };
     refusals("nothing");
     assert!(!store.drive().exists());

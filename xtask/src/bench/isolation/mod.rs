@@ -40,10 +40,10 @@ impl Pool {
         let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &["--reactors", "2"])?;
         let mut place = "";
         if is_emulated {
-            let media = folder.path().join("media");
-            std::fs::create_dir_all(&media)?;
+            let directory = folder.path().join("media");
+            std::fs::create_dir_all(&directory)?;
             let emulated = format!("--emulate iops={DRIVE_IOPS},latency=200us --no-measurement");
-            daemon.run(&format!("drive add {} --name media {emulated}", media.display()))?;
+            daemon.run(&format!("drive add {} --name media {emulated}", directory.display()))?;
             place = " --drive media";
         }
         for volume in VOLUMES {

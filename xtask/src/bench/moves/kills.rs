@@ -104,7 +104,7 @@ fn kill_once(
     let ended_after = began.elapsed();
     stage.verify(ACKNOWLEDGED, checksum)?;
     stage.verify(WORKED, "crc32c")?;
-    look_at_copies(stage, change)?;
+    look_at_replicas(stage, change)?;
     Ok(Round { change, killed_after_ms, extents_left, ended_after })
 }
 
@@ -124,16 +124,20 @@ fn extents_left(stage: &Stage) -> Result<u64> {
 }
 
 /// Fails unless each extent has copies where it should, and no others, all of which have the same bytes.
-fn look_at_copies(stage: &Stage, change: &Change) -> Result<()> {
+fn look_at_replicas(stage: &Stage, change: &Change) -> Result<()> {
     wait_for_empty_journals(stage.daemon())?;
     let volume = stage.inspect()?;
     let stale = volume["replication"]["stale"].as_u64().unwrap_or(0);
     ensure!(volume.get("moving").is_none() && stale == 0, "it has not ended: {volume}");
     for extent in 0..EXTENTS {
-        let copies = DRIVES.map(|(drive, ..)| files_of(stage, &volume, drive, extent));
-        let found = copies.each_ref().map(|files| files.len() as u64);
-        ensure!(found == change.copies, "extent {extent} has {found:?} copies and not {:?}", change.copies);
-        let files: Vec<PathBuf> = copies.into_iter().flatten().collect();
+        let replicas = DRIVES.map(|(drive, ..)| files_of(stage, &volume, drive, extent));
+        let found = replicas.each_ref().map(|files| files.len() as u64);
+        ensure!(
+            found == change.replicas,
+            "extent {extent} has {found:?} copies and not {:?}",
+            change.replicas
+        );
+        let files: Vec<PathBuf> = replicas.into_iter().flatten().collect();
         for area in [ACKNOWLEDGED, WORKED] {
             let (start, end) =
                 (area.start.max(extent * GIB), (area.start + area.bytes).min((extent + 1) * GIB));

@@ -35,7 +35,7 @@ pub struct LatencyShares {
     /// In line for the media for other reasons.
     pub queue: f64,
     /// At the media.
-    pub media: f64,
+    pub drive: f64,
     /// The rest.
     pub other: f64,
 }

@@ -108,7 +108,7 @@ fn absolute(directory: &Path) -> Result<String, CommandError> {
 }
 
 /// What kind of drive it is; of an emulated one with its kind's name, or its parameters if no kind has these.
-pub fn media(emulation: Option<DriveEmulation>, device: Option<&DriveDevice>) -> String {
+pub fn media_type(emulation: Option<DriveEmulation>, device: Option<&DriveDevice>) -> String {
     match (emulation, device) {
         (Some(emulation), _) => format!("emulated {}", Emulation::from(emulation)),
         (None, Some(device)) => kind(device).to_owned(),
@@ -130,7 +130,7 @@ pub fn location(path: &str, device: Option<&DriveDevice>) -> String {
 pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
     match emulation {
         None => name.to_owned(),
-        Some(_) => format!("{name} ({})", media(emulation, None)),
+        Some(_) => format!("{name} ({})", media_type(emulation, None)),
     }
 }
 
@@ -170,7 +170,7 @@ fn table(list: &DriveList) -> String {
         vec![
             drive.name.clone(),
             location(&drive.path, drive.device.as_ref()),
-            media(drive.emulation, drive.device.as_ref()),
+            media_type(drive.emulation, drive.device.as_ref()),
             measuring::class(drive),
             place(&drive.zone),
             place(&drive.rack),
@@ -196,7 +196,7 @@ fn description(drive: &Drive) -> String {
         ("Version", drive.version.to_string()),
         ("Path", drive.path.clone()),
         ("Device", drive.device.as_ref().map_or("-".to_owned(), described)),
-        ("Media Type", media(drive.emulation, drive.device.as_ref())),
+        ("Media Type", media_type(drive.emulation, drive.device.as_ref())),
         ("Emulation", drive.emulation.map_or("-".to_owned(), |of| Emulation::from(of).parameters())),
         ("State", format!("{}{reason}", drain::state(drive))),
         ("Size", optional_size(drive.size_bytes)),
@@ -301,9 +301,9 @@ pub(super) mod tests {
         let shown = table(&DriveList { drives: vec![rotating.clone()] });
         assert!(shown.contains("/dev/sdb") && !shown.contains("/srv/slow"), "{shown}");
         let solid = DriveDevice { is_rotational: false, ..device };
-        assert_eq!(media(None, Some(&solid)), "solid-state device");
+        assert_eq!(media_type(None, Some(&solid)), "solid-state device");
         let emulation = weir_types::EmulationKind::Nvme.emulation();
-        assert_eq!(media(Some(emulation.into()), Some(&solid)), "emulated nvme");
+        assert_eq!(media_type(Some(emulation.into()), Some(&solid)), "emulated nvme");
     }
 
     #[test]

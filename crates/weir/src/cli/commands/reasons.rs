@@ -148,7 +148,7 @@ fn latency_cells(mean: &Option<MeanLatency>) -> Vec<String> {
 
 /// Shows mean latencies by cause.
 pub fn latency(client: &Client, arguments: &PerformanceArguments) -> Result<(), CommandError> {
-    let columns = ["Latency", "QoS Max", "QoS Min", "Queue", "Media", "Other"].map(Column::Number);
+    let columns = ["Latency", "QoS Max", "QoS Min", "Queue", "Drive", "Other"].map(Column::Number);
     let rows = |interval: &Interval| {
         rows(interval, MeanLatency::of(&interval.total), |volume| MeanLatency::of(&volume.total))
     };
@@ -209,7 +209,7 @@ fn described(explanation: &VolumeExplanation) -> String {
         ("QoS Max", percent(shares.delayed)),
         ("QoS Min", percent(shares.floors)),
         ("Queue", percent(shares.queue)),
-        ("Media", percent(shares.media)),
+        ("Drive", percent(shares.drive)),
         ("Other", percent(shares.other)),
         ("Concurrency", format!("{:.1}", explanation.concurrency)),
     ];

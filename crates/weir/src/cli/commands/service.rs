@@ -3,7 +3,7 @@
 use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, rough_size};
-use super::drive::{location, media, state};
+use super::drive::{location, media_type, state};
 use super::pool as pool_words;
 use super::volume::class;
 use crate::api::types::{Logging, Pool, PoolDrive, PoolList};
@@ -51,9 +51,9 @@ fn drive(drive: &PoolDrive, number: usize) -> String {
     };
     let device = drive.device.as_ref();
     // That a drive is a directory is seen from its path.
-    let media = match (drive.emulation, device) {
+    let media_type = match (drive.emulation, device) {
         (None, None) => String::new(),
-        (emulation, device) => format!(", {}", media(emulation, device)),
+        (emulation, device) => format!(", {}", media_type(emulation, device)),
     };
-    format!("\t{number}: {}, {space}, {}{media}\n", location(&drive.path, device), state(drive.state))
+    format!("\t{number}: {}, {space}, {}{media_type}\n", location(&drive.path, device), state(drive.state))
 }

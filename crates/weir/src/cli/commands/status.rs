@@ -6,7 +6,7 @@ use super::super::arguments::ReadArguments;
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column, rough_size};
 use super::background::job_table;
-use super::drive::{location, media, optional_size, state};
+use super::drive::{location, media_type, optional_size, state};
 use super::pool;
 use super::volume::class;
 use crate::api::types::{Alarm, Health, Pool, PoolDrive, Severity, Status};
@@ -94,7 +94,7 @@ fn device_table(status: &Status) -> String {
             format!("{}:{number}", pool.number),
             drive.name.clone(),
             location(&drive.path, drive.device.as_ref()),
-            media(drive.emulation, drive.device.as_ref()),
+            media_type(drive.emulation, drive.device.as_ref()),
             optional_size(drive.size_bytes),
             state(drive.state).to_owned(),
             drive.scanned_at.strftime("%d %b %y %H:%M UTC").to_string(),

@@ -14,7 +14,7 @@ use super::super::alarms::{ActiveAlarm, AlarmSource};
 use super::super::catalogue::Transaction;
 use super::super::error::{ControlError, Outcome};
 use super::super::model::{Model, list_names};
-use super::super::record_copies::Tickets;
+use super::super::record_backups::Tickets;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, DriveView, device};
@@ -203,7 +203,7 @@ impl Control {
         }
         record.generation += 1;
         self.save_volume(&record, revision)?;
-        self.write_copies(&mut Tickets::default(), [&record]);
+        self.write_record_backups(&mut Tickets::default(), [&record]);
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Control {
                 device::release(&record.path);
             }
         });
-        self.record_copies.forget(id);
+        self.record_backups.forget(id);
         self.update(|model| {
             model.drives.remove(&id);
             model.reclaims.retain(|_, reclaim| reclaim.drive != id);
@@ -264,7 +264,7 @@ impl Control {
         self.forget_absence(id);
         self.forget_replaced(id);
         self.data_plane.forget_drive(id);
-        self.bring_drive_copy_up_to_date();
+        self.update_drive_list_backup();
         tracing::info!(drive = %name, "the drive is removed");
         Ok(())
     }

@@ -237,7 +237,7 @@ impl Control {
                 (drive.record, drive.revision) = (record, revision);
             }
         });
-        self.bring_drive_copy_up_to_date();
+        self.update_drive_list_backup();
         Ok(())
     }
 

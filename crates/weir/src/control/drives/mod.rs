@@ -6,9 +6,9 @@
 
 mod absence;
 mod class;
-mod copy;
 mod device;
 mod drain;
+mod list_backup;
 mod lost_writes;
 mod measuring;
 mod place;
@@ -36,11 +36,11 @@ use crate::measure::{self, Progress};
 use crate::store::{DriveUsage, EarlierWrites, Marker, Store, StoreError};
 pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
-pub(super) use copy::ListCopy;
-pub use copy::{DRIVES_FILE, restore_lost};
 pub use device::{DeviceRecord, Formats};
 pub use drain::DrainView;
 pub(super) use drain::Drains;
+pub(super) use list_backup::ListBackup;
+pub use list_backup::{DRIVES_FILE, restore_lost};
 pub use lost_writes::LostWrites;
 pub use measuring::{ClassChange, Measurements};
 
@@ -254,7 +254,7 @@ impl Control {
     /// Tells which drives are missing, and keeps the copy of what drives there are up to date.
     pub(super) fn report_drives(&self) {
         self.missing_drive_alarms().iter().for_each(|alarm| tracing::error!("{}", alarm.message));
-        self.bring_drive_copy_up_to_date();
+        self.update_drive_list_backup();
     }
 
     /// An alarm for each drive that is missing.
@@ -370,11 +370,11 @@ impl Control {
         let drive = Drive { record, revision, store: Ok(store), lost_writes: None, scanned_at };
         self.update(|model| model.drives.insert(id, drive));
         // Another change may have written it meanwhile without this drive.
-        self.bring_drive_copy_up_to_date();
+        self.update_drive_list_backup();
         if request.measure {
             self.measure_new_drive(id);
         }
-        change.beside(|| self.clean_up_leftovers(id, &files))?;
+        change.beside(|| self.remove_leftovers(id, &files))?;
         self.drive(&name)
     }
 
@@ -442,7 +442,7 @@ impl Control {
     /// Writes the copy first: a drive that only the copy knows is forgotten at the next start, but one that only
     /// the catalogue knows would be lost with it.
     fn record_drive(&self, record: &DriveRecord) -> Outcome<u64> {
-        self.write_drive_copy(Some(record))?;
+        self.write_drive_list_backup(Some(record))?;
         let key = keys::drive(record.id);
         let transaction = Transaction::default().compare(&key, 0).put(&key, record)?;
         let format = record.device.iter().map(|device| keys::device_format(device.filesystem));

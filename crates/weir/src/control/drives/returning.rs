@@ -180,7 +180,7 @@ impl Control {
         if !self.model().open.contains_key(&id) {
             return self.open_again(&mut change, &volume);
         }
-        self.write_copies(change.tickets(), [&volume]);
+        self.write_record_backups(change.tickets(), [&volume]);
         change.beside(|| self.repair(&volume).and_then(|()| self.attach_journals(&volume)))
     }
 

@@ -23,7 +23,7 @@ use super::Control;
 use super::alarms::{ActiveAlarm, AlarmSource};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
-use super::record_copies::Tickets;
+use super::record_backups::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
 use super::spread::Room;
 use crate::dataplane::DataPlaneError;
@@ -461,7 +461,7 @@ impl Control {
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
         let store = self.store(drive)?;
-        store.add_extent(record.id, extent, &self.record_copy(&look.record)?.content)?;
+        store.add_extent(record.id, extent, &self.record_backup(&look.record)?.content)?;
         self.absences.forget_replica(drive, record.id, (extent, slot));
         let homes = self.layout(&record)?.homes;
         let place = record.placement.places().position(|other| other == Some(drive));
@@ -478,7 +478,7 @@ impl Control {
         }
         self.journals.note(record.id, (extent, slot), journal);
         self.save_volume(&record, look.revision)?;
-        self.write_copies(&mut Tickets::default(), [&record]);
+        self.write_record_backups(&mut Tickets::default(), [&record]);
         self.data_plane.confirm_added(record.id, (extent, slot))?;
         Ok(true)
     }
@@ -497,14 +497,14 @@ impl Control {
         let Some(drive) = drive else {
             // Wherever its file is, nobody knows of it.
             self.delete_strays(&look.record)?;
-            self.cut_out_strays(&look.record)?;
+            self.delete_stray_extents(&look.record)?;
             return Ok(true);
         };
         let mut record = look.record.clone();
         record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
         record.generation += 1;
         self.save_volume(&record, look.revision)?;
-        self.write_copies(&mut Tickets::default(), [&record]);
+        self.write_record_backups(&mut Tickets::default(), [&record]);
         self.leave_journal(record.id, (extent, slot))?;
         // On a drive that is missing it is found when that is back.
         if self.store(drive).is_ok() {

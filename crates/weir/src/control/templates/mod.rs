@@ -124,7 +124,7 @@ impl Model {
     }
 
     /// The template that has to lie in the copies of a volume's record.
-    pub(super) fn template_to_copy(&self, volume: &VolumeRecord) -> Option<&TemplateRecord> {
+    pub(super) fn template_to_back_up(&self, volume: &VolumeRecord) -> Option<&TemplateRecord> {
         self.template_of(volume).filter(|template| !is_built_in(&template.name))
     }
 
@@ -246,7 +246,7 @@ impl Control {
 
     fn put_template_in_effect(&self, change: &mut Change<'_>, followers: &[VolumeRecord]) -> Outcome<()> {
         followers.iter().for_each(|volume| self.begin_moves(volume.id));
-        self.write_copies(change.tickets(), followers);
+        self.write_record_backups(change.tickets(), followers);
         followers.iter().try_for_each(|volume| self.put_read_costs(volume))
     }
 

@@ -112,7 +112,7 @@ fn what_a_change_left_on_another_drive_is_given_back_unless_it_is_newer() {
     let stray = |generation: u64| {
         let mut record = made.clone();
         record.generation = generation;
-        let replica = world.control.record_copy(&record).unwrap();
+        let replica = world.control.record_backup(&record).unwrap();
         world.control.store(two).unwrap().create(made.id, &[7], &replica.content, None).unwrap();
     };
     stray(0);

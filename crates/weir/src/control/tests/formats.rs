@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::control::catalogue::{Catalogue, Transaction};
 use crate::control::drives::DRIVES_FILE;
-use crate::control::records::RecordCopy;
+use crate::control::records::RecordBackup;
 use crate::format;
 use crate::store::{MARKER_FILE, Marker, RECORD_FILE};
 
@@ -58,10 +58,10 @@ fn catalogue_of_the_first_version_is_served_and_loses_nothing() {
 }
 
 #[test]
-fn record_copies_and_markers_of_the_first_version_are_read() {
+fn record_backups_and_markers_of_the_first_version_are_read() {
     let fixture = fixture();
-    for copy in fixture["copies"].as_array().unwrap() {
-        let read: RecordCopy = format::read(copy).unwrap();
+    for backup in fixture["copies"].as_array().unwrap() {
+        let read: RecordBackup = format::read(backup).unwrap();
         assert_eq!(read.minimum_reader, 1);
     }
     let (_folder, state) = state();
@@ -130,12 +130,12 @@ fn what_a_lost_catalogue_is_made_from_is_refused_if_it_is_newer() {
     for (is_record, change, words) in [
         (
             true,
-            (|copy: &mut Value| copy["minimum_reader"] = json!(2)) as fn(&mut Value),
+            (|backup: &mut Value| backup["minimum_reader"] = json!(2)) as fn(&mut Value),
             "readers of version 2 and later",
         ),
-        (true, |copy| copy["volume"]["encryption"] = json!(7), "field 'volume.encryption' is not known"),
-        (false, |copy| copy["minimum_reader"] = json!(2), "readers of version 2 and later"),
-        (false, |copy| copy["drives"][0]["led"] = json!(7), "field 'drives.0.led' is not known"),
+        (true, |backup| backup["volume"]["encryption"] = json!(7), "field 'volume.encryption' is not known"),
+        (false, |backup| backup["minimum_reader"] = json!(2), "readers of version 2 and later"),
+        (false, |backup| backup["drives"][0]["led"] = json!(7), "field 'drives.0.led' is not known"),
     ] {
         let (_folder, state) = state();
         let world = World::start(&state);

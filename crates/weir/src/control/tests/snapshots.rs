@@ -149,7 +149,7 @@ fn what_was_being_made_when_the_daemon_ended_is_gone_after_the_start() {
 }
 
 #[test]
-fn a_lost_catalogue_learns_of_snapshots_from_the_copies_of_their_records() {
+fn a_lost_catalogue_learns_of_snapshots_from_record_backups() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     world.control.clone_volume(&clone_of("vol1", Some("one"), "one")).unwrap();

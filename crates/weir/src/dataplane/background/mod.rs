@@ -193,7 +193,7 @@ impl Reactor {
         let is_done = self.background.lanes.get(&key).is_some_and(|served| served.lane.is_empty());
         if is_done && let Some(served) = self.background.lanes.remove(&key) {
             served.leave(key.1);
-            self.helper.retire(key.0);
+            self.helper.close_worker(key.0);
         }
         let lanes = self.background.lanes.values().filter(|_| self.stop_by_ns.is_none());
         self.background.wake_ns = lanes.filter_map(|served| served.lane.wake_ns(now_ns)).min();

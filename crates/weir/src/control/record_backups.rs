@@ -17,7 +17,7 @@ use super::alarms::{ActiveAlarm, AlarmSource};
 use super::built_in::is_built_in;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
-use super::records::{COPY_FORMAT, PolicyGroupRecord, RecordCopy, VolumeRecord};
+use super::records::{BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, VolumeRecord};
 use crate::format::MINIMUM_READER;
 use crate::store::RecordUpdate;
 
@@ -30,7 +30,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// What is to be written, by drive.
 #[derive(Default)]
-pub(super) struct RecordCopies {
+pub(super) struct RecordBackups {
     drives: Mutex<BTreeMap<DriveId, Queue>>,
     settled: Condvar,
 }
@@ -60,7 +60,7 @@ struct Fault {
 #[derive(Debug, Default)]
 pub(super) struct Tickets(BTreeMap<DriveId, u64>);
 
-impl RecordCopies {
+impl RecordBackups {
     fn drives(&self) -> MutexGuard<'_, BTreeMap<DriveId, Queue>> {
         self.drives.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +182,7 @@ impl Queue {
 impl Control {
     /// Has the copies of some volumes' records written on all their drives that are there; on a drive that is missing they
     /// are when it is back. The change waits for them when it ends.
-    pub(super) fn write_copies<'a>(
+    pub(super) fn write_record_backups<'a>(
         &self,
         tickets: &mut Tickets,
         volumes: impl IntoIterator<Item = &'a VolumeRecord>,
@@ -195,7 +195,7 @@ impl Control {
         }
         let model = self.model();
         for (drive, volumes) in by_drive.into_iter().filter(|(drive, _)| model.is_there(*drive)) {
-            let (ticket, is_idle) = self.record_copies.ask(drive, volumes);
+            let (ticket, is_idle) = self.record_backups.ask(drive, volumes);
             tickets.0.insert(drive, ticket);
             if is_idle {
                 self.start_copier(drive);
@@ -204,9 +204,9 @@ impl Control {
     }
 
     /// Tries again to write copies of records that could not be written.
-    pub fn retry_record_copies(&self) {
-        self.record_copies.retries().into_iter().for_each(|drive| self.start_copier(drive));
-        self.retry_drive_copy();
+    pub fn retry_record_backups(&self) {
+        self.record_backups.retries().into_iter().for_each(|drive| self.start_copier(drive));
+        self.retry_drive_list_backup();
     }
 
     fn start_copier(&self, drive: DriveId) {
@@ -214,7 +214,7 @@ impl Control {
         let write = move || write_until_done(&control, drive);
         let started = std::thread::Builder::new().name("weir-copies".to_owned()).spawn(write);
         if let Err(error) = started {
-            let mut drives = self.record_copies.drives();
+            let mut drives = self.record_backups.drives();
             let queue = drives.entry(drive).or_default();
             let (message, volumes) = (format!("no thread can be started: {error}"), queue.due.len());
             (queue.writing_since, queue.settled) = (None, queue.asked);
@@ -223,44 +223,40 @@ impl Control {
     }
 
     /// Brings copies on a drive up to date that are not. What cannot be written is told with how many there are.
-    fn bring_copies_up_to_date(
-        &self,
-        drive: DriveId,
-        volumes: &BTreeSet<VolumeId>,
-    ) -> Option<(String, usize)> {
+    fn update_record_backups(&self, drive: DriveId, volumes: &BTreeSet<VolumeId>) -> Option<(String, usize)> {
         let Ok(store) = self.store(drive) else { return None };
         let outdated = || -> Outcome<Vec<RecordUpdate>> {
             let model = self.model();
             let all = volumes.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
             // The files of one that is being made or moved come with their copy.
             let here = all.filter(|volume| volume.placement.names(drive) && store.folder(volume.id).exists());
-            let copies = here.map(|volume| record_copy(&model, volume));
-            let is_other = |copy: &Outcome<RecordUpdate>| {
-                let is_same = |copy: &RecordUpdate| {
-                    store.read_record(copy.volume).is_ok_and(|old| old.as_ref() == Some(&copy.content))
+            let backups = here.map(|volume| record_backup(&model, volume));
+            let is_other = |backup: &Outcome<RecordUpdate>| {
+                let is_same = |backup: &RecordUpdate| {
+                    store.read_record(backup.volume).is_ok_and(|old| old.as_ref() == Some(&backup.content))
                 };
-                !copy.as_ref().is_ok_and(is_same)
+                !backup.as_ref().is_ok_and(is_same)
             };
-            copies.filter(is_other).collect()
+            backups.filter(is_other).collect()
         };
         match outdated() {
-            Ok(copies) => {
-                let failure = store.write_records(&copies).err();
-                failure.map(|error| (error.to_string(), copies.len()))
+            Ok(backups) => {
+                let failure = store.write_records(&backups).err();
+                failure.map(|error| (error.to_string(), backups.len()))
             }
             Err(error) => Some((error.message, volumes.len())),
         }
     }
 
     /// The copy of a volume's record as it should lie beside its extents.
-    pub(super) fn record_copy(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
-        record_copy(&self.model(), volume)
+    pub(super) fn record_backup(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
+        record_backup(&self.model(), volume)
     }
 
     /// An alarm for each drive on which copies of records are not up to date, and one if that of the list of drives is not.
-    pub(super) fn record_copy_alarms(&self) -> Vec<ActiveAlarm> {
+    pub(super) fn record_backup_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
-        let drives = self.record_copies.drives();
+        let drives = self.record_backups.drives();
         let alarm = |(id, queue): (&DriveId, &Queue)| {
             let message = queue.trouble(model.drives.get(id)?.record.name.as_str())?;
             Some(ActiveAlarm {
@@ -271,22 +267,22 @@ impl Control {
                 message,
             })
         };
-        drives.iter().filter_map(alarm).chain(self.drive_copy_alarm()).collect()
+        drives.iter().filter_map(alarm).chain(self.drive_list_backup_alarm()).collect()
     }
 }
 
-fn record_copy(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
+fn record_backup(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
     let is_bound = |group: &&PolicyGroupRecord| Some(group.id) == volume.policy_group;
-    let copy = RecordCopy {
-        format: COPY_FORMAT,
+    let backup = RecordBackup {
+        format: BACKUP_FORMAT,
         minimum_reader: MINIMUM_READER,
         volume: volume.clone(),
         tenant: model.tenant(Some(&volume.tenant))?.record.clone(),
         policy_group: model.policy_of(volume).filter(|group| !is_built_in(group.id)).cloned(),
         other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
-        template: model.template_to_copy(volume).cloned(),
+        template: model.template_to_back_up(volume).cloned(),
     };
-    let content = serde_json::to_vec_pretty(&copy)
+    let content = serde_json::to_vec_pretty(&backup)
         .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;
     Ok(RecordUpdate { volume: volume.id, content })
 }
@@ -294,10 +290,10 @@ fn record_copy(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
 /// Writes copies on a drive until none is asked for any more, or the daemon ends.
 fn write_until_done(control: &Weak<Control>, drive: DriveId) {
     while let Some(control) = control.upgrade() {
-        let Some((volumes, ticket)) = control.record_copies.next(drive) else { return };
-        let write = || control.bring_copies_up_to_date(drive, &volumes);
+        let Some((volumes, ticket)) = control.record_backups.next(drive) else { return };
+        let write = || control.update_record_backups(drive, &volumes);
         let failure = catch_unwind(AssertUnwindSafe(write))
             .unwrap_or_else(|_| Some(("the write failed; the log tells why".to_owned(), volumes.len())));
-        control.record_copies.note(drive, &volumes, ticket, failure);
+        control.record_backups.note(drive, &volumes, ticket, failure);
     }
 }

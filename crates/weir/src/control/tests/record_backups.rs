@@ -7,15 +7,15 @@ use crate::control::drives::{AddDrive, DRIVES_FILE};
 fn wait_for_alarm(control: &Control, is_raised: bool) -> Option<String> {
     let mut alarms = Vec::new();
     wait_until("the copies are as they should be", || {
-        control.retry_record_copies();
-        alarms = control.record_copy_alarms();
+        control.retry_record_backups();
+        alarms = control.record_backup_alarms();
         alarms.is_empty() != is_raised
     });
     alarms.into_iter().next().map(|alarm| alarm.message)
 }
 
 #[test]
-fn committed_change_succeeds_and_moves_begin_while_a_record_copy_cannot_be_written() {
+fn committed_change_succeeds_and_moves_begin_while_a_record_backup_cannot_be_written() {
     let (_folder, state) = state();
     let world = World::start(&state);
     for drive in ["one", "two"] {
@@ -42,7 +42,7 @@ fn committed_change_succeeds_and_moves_begin_while_a_record_copy_cannot_be_writt
     wait_for_alarm(&world.control, false);
     let written = store.read_record(record.id).unwrap().unwrap();
     let current = world.control.volume(None, &name("vol1")).unwrap().record;
-    assert_eq!(written, world.control.record_copy(&current).unwrap().content);
+    assert_eq!(written, world.control.record_backup(&current).unwrap().content);
 }
 
 #[test]

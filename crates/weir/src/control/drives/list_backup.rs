@@ -17,14 +17,14 @@ use crate::store::write_file_durably;
 
 /// Name of the copy in the state folder.
 pub const DRIVES_FILE: &str = "drives.json";
-/// Version of the form of [`DrivesCopy`].
+/// Version of the form of [`DriveListBackup`].
 const FORMAT: u32 = 1;
 /// How soon a copy that could not be written is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the copy says.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct DrivesCopy {
+struct DriveListBackup {
     format: u32,
     #[serde(default = "format::first_reader")]
     minimum_reader: u32,
@@ -34,7 +34,7 @@ struct DrivesCopy {
 
 /// What is known of the copy.
 #[derive(Debug, Default)]
-pub struct ListCopy {
+pub struct ListBackup {
     /// Held while it is written: what an earlier look found never replaces what a later one wrote.
     writing: Mutex<()>,
     fault: Mutex<Option<Fault>>,
@@ -47,7 +47,7 @@ struct Fault {
     retry_at: Instant,
 }
 
-impl ListCopy {
+impl ListBackup {
     fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,7 @@ impl ListCopy {
 
 impl Control {
     /// Writes the copy, with a drive that is about to be recorded.
-    pub(super) fn write_drive_copy(&self, new: Option<&DriveRecord>) -> Outcome<()> {
+    pub(super) fn write_drive_list_backup(&self, new: Option<&DriveRecord>) -> Outcome<()> {
         let _one_at_a_time = self.drive_list.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut drives: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
         drives.extend(new.cloned());
@@ -79,20 +79,20 @@ impl Control {
     }
 
     /// Writes the copy after the catalogue, which is what counts: that it cannot be written is an alarm and no failure.
-    pub(in crate::control) fn bring_drive_copy_up_to_date(&self) {
+    pub(in crate::control) fn update_drive_list_backup(&self) {
         // It is noted, told and tried again.
-        let _ = self.write_drive_copy(None);
+        let _ = self.write_drive_list_backup(None);
     }
 
     /// Tries again to write a copy that could not be written.
-    pub(in crate::control) fn retry_drive_copy(&self) {
+    pub(in crate::control) fn retry_drive_list_backup(&self) {
         if self.drive_list.fault().as_ref().is_some_and(|fault| fault.retry_at <= Instant::now()) {
-            self.bring_drive_copy_up_to_date();
+            self.update_drive_list_backup();
         }
     }
 
     /// An alarm if the copy is not up to date.
-    pub(in crate::control) fn drive_copy_alarm(&self) -> Option<ActiveAlarm> {
+    pub(in crate::control) fn drive_list_backup_alarm(&self) -> Option<ActiveAlarm> {
         let message = self.drive_list.fault().as_ref()?.message.clone();
         let message = format!(
             "the copy of the list of drives is out of date: {message}; the catalogue has the changes, and the copy is \
@@ -105,14 +105,14 @@ impl Control {
 
 /// Brings the copy up to date.
 fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()> {
-    let copy = DrivesCopy {
+    let backup = DriveListBackup {
         format: FORMAT,
         minimum_reader: format::MINIMUM_READER,
         node: NodeRecord { id: node },
         drives,
     };
     let path = state.join(DRIVES_FILE);
-    let content = serde_json::to_vec_pretty(&copy)
+    let content = serde_json::to_vec_pretty(&backup)
         .map_err(|error| ControlError::internal(format!("cannot write {}: {error}", path.display())))?;
     if std::fs::read(&path).is_ok_and(|old| old == content) {
         return Ok(());
@@ -142,16 +142,16 @@ pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     };
     let value: serde_json::Value =
         serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
-    let copy: DrivesCopy = format::read(&value).map_err(unusable)?;
-    if copy.format != FORMAT {
-        return Err(unusable(format!("it has format {}, not {FORMAT}", copy.format)));
+    let backup: DriveListBackup = format::read(&value).map_err(unusable)?;
+    if backup.format != FORMAT {
+        return Err(unusable(format!("it has format {}, not {FORMAT}", backup.format)));
     }
     tracing::warn!(
-        drives = copy.drives.len(),
+        drives = backup.drives.len(),
         "the catalogue is new: the list of drives is taken from its copy"
     );
-    let mut transaction = Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &copy.node)?;
-    for drive in &copy.drives {
+    let mut transaction = Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &backup.node)?;
+    for drive in &backup.drives {
         transaction = transaction.put(keys::drive(drive.id), drive)?;
     }
     catalogue.commit(transaction)?;
