@@ -6,12 +6,12 @@ use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// The lasting name of the file of a copy of an extent, among those of the journal's volume.
+/// The lasting name of the file of a replica of an extent, among those of the journal's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
     /// Which extent of the volume.
     pub extent: u32,
-    /// The number of the copy.
+    /// The number of the replica.
     pub replica: u8,
 }
 
@@ -135,7 +135,7 @@ pub enum DestageFault {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// The journal has failed, and with it all copies behind it.
+    /// The journal has failed, and with it all replicas behind it.
     #[error("the journal has failed")]
     Journal,
     /// The file has failed, or is being forgotten.
@@ -271,12 +271,12 @@ pub enum Action {
         /// Which file it was.
         file: FileKey,
     },
-    /// A file has failed: the copy has lost what was acknowledged. When it is on record that it is stale, it
+    /// A file has failed: the replica has lost what was acknowledged. When it is on record that it is stale, it
     /// is to be forgotten; until then its records keep their space.
     FileFailed {
         /// Which file.
         file: FileId,
     },
-    /// The journal has failed: all copies behind it have lost what was acknowledged. It is of no more use.
+    /// The journal has failed: all replicas behind it have lost what was acknowledged. It is of no more use.
     JournalFailed,
 }

@@ -76,19 +76,19 @@ pub enum Proof {
     Record(u64),
 }
 
-/// Why there is no journal. Whichever it is, the copies behind it are stale: their files lack changes that
+/// Why there is no journal. Whichever it is, the replicas behind it are stale: their files lack changes that
 /// were acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
     /// The file holds none.
     #[error(
-        "the journal is lost: its file holds no superblock. The copies behind it must be treated as stale"
+        "the journal is lost: its file holds no superblock. The replicas behind it must be treated as stale"
     )]
     Lost,
     /// Neither superblock can be used.
     #[error(
         "the journal is damaged: of its superblocks, the first cannot be used because {first}, the second \
-         because {second}. The copies behind it must be treated as stale"
+         because {second}. The replicas behind it must be treated as stale"
     )]
     Superblocks {
         /// What is wrong with the first.
@@ -108,7 +108,7 @@ pub enum RecoveryError {
     },
     /// It is another journal.
     #[error(
-        "the file holds journal {found}, where {expected} is wanted. The copies behind the latter must be \
+        "the file holds journal {found}, where {expected} is wanted. The replicas behind the latter must be \
          treated as stale"
     )]
     Foreign {
@@ -127,7 +127,7 @@ pub enum RecoveryError {
     },
     /// The file was cut or has grown.
     #[error(
-        "the journal was made with {expected} bytes and its file has {found}. The copies behind it must be \
+        "the journal was made with {expected} bytes and its file has {found}. The replicas behind it must be \
          treated as stale"
     )]
     Size {
@@ -139,7 +139,7 @@ pub enum RecoveryError {
     /// A record is missing that was acknowledged as stable.
     #[error(
         "the journal is damaged: record {sequence} at block {position} of the log was stable, as {proof}, \
-         and is not there: {fault}. The copies behind it must be treated as stale"
+         and is not there: {fault}. The replicas behind it must be treated as stale"
     )]
     Damaged {
         /// Which record.
@@ -154,7 +154,7 @@ pub enum RecoveryError {
     /// A superblock is missing that was stable: what the one before it says of the tail is not true any more.
     #[error(
         "the journal is damaged: its newest superblock has generation {found}, and record {sequence} \
-         was written when generation {expected} was stable. The copies behind it must be treated as stale"
+         was written when generation {expected} was stable. The replicas behind it must be treated as stale"
     )]
     OldSuperblock {
         /// The newest that there is.
@@ -166,7 +166,7 @@ pub enum RecoveryError {
     },
     /// There are more records than a log has room for, or their entries make no sense together.
     #[error(
-        "the journal is damaged: record {0} is one too many. The copies behind it must be treated as stale"
+        "the journal is damaged: record {0} is one too many. The replicas behind it must be treated as stale"
     )]
     TooMuch(u64),
     /// Too many files.

@@ -28,7 +28,7 @@ const POSITION_START: usize = 88;
 pub struct Superblock {
     /// Which journal it is.
     pub journal: JournalId,
-    /// The volume whose copies it is in front of.
+    /// The volume whose replicas it is in front of.
     pub volume: VolumeId,
     /// Blocks of the log.
     pub log_blocks: u32,

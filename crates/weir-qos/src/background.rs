@@ -1,6 +1,6 @@
 //! The pace of background work: how fast it has to go to be done in time, and how fast it may go.
 //!
-//! Beside that it is a workload like any other: it stands in line for a drive, with a weight and, if it has a
+//! Beside that it is a workload like any other: it waits in the queue of a drive, with a weight and, if it has a
 //! deadline, a floor.
 
 use weir_types::bounds::RATE_IOPS_MAX;

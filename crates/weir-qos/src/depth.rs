@@ -172,7 +172,7 @@ impl Depth {
         self.is_saturated = true;
     }
 
-    /// Takes a moment into account: a trial is compared with the usual moments on both sides of it.
+    /// Takes a moment into metadata: a trial is compared with the usual moments on both sides of it.
     fn judge(&mut self, rate: Option<f64>) {
         let Some(rate) = rate else {
             (self.usual_rate, self.trial_rate) = (None, None);

@@ -1,4 +1,4 @@
-//! Many worlds of a volume with copies: `cargo run --release -p weir-sim --example mirror -- FIRST COUNT [KIND]`, where
+//! Many worlds of a volume with replicas: `cargo run --release -p weir-sim --example mirror -- FIRST COUNT [KIND]`, where
 //! KIND is one of those that `Settings` has, `all` if none is named. Every world that breaks a promise is told, with its
 //! seed.
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), String> {
         None | Some("all") => Settings::all_at_once,
         Some("scrubbed") => Settings::scrubbed,
         Some("rotting") => Settings::rotting,
-        Some("captured") => Settings::snapshotted,
+        Some("snapshotted") => Settings::snapshotted,
         Some("stalled") => Settings::stalled,
         Some("moved") => Settings::moved,
         Some("killed") => Settings::killed,
@@ -22,7 +22,7 @@ fn main() -> Result<(), String> {
         Some("doubtful") => Settings::doubtful,
         Some("journaled") => Settings::journaled,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, captured, stalled, moved, killed, mixed, resized, doubtful and journaled";
+            let kinds = "all, scrubbed, rotting, snapshotted, stalled, moved, killed, mixed, resized, doubtful and journaled";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };
@@ -65,8 +65,8 @@ fn main() -> Result<(), String> {
 /// Says what came of so many worlds together.
 fn tell(count: u64, sum: &Report) {
     println!(
-        "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} resizes, {} regions copied, {} changes of standing, \
-         {} captures",
+        "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} resizes, {} regions copied, {} changes of replica states, \
+         {} snapshots",
         sum.acknowledged,
         sum.failed,
         sum.crashes,
@@ -77,12 +77,12 @@ fn tell(count: u64, sum: &Report) {
         sum.snapshots
     );
     println!(
-        "{} writes of metadata refused; {} copies added or given up for moves; {} pieces of work given up, {} writes among them that came later; \
+        "{} writes of metadata refused; {} replicas added or given up for moves; {} pieces of work given up, {} writes among them that came later; \
          {} doubtful answers",
         sum.metadata_refused, sum.moves, sum.given_up, sum.late_writes, sum.doubtful_answers
     );
     println!(
-        "{} pieces brought from journals, {} copies invalidated, {} journals failed; {} sections scrubbed, {} sealed; {} bad blocks, {} repaired; {} damaged",
+        "{} pieces destaged, {} replicas invalidated, {} journals failed; {} sections scrubbed, {} validated; {} bad blocks, {} repaired; {} damaged",
         sum.brought,
         sum.invalidated,
         sum.journals_failed,

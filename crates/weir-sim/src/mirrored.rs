@@ -1,5 +1,5 @@
-//! A volume with several copies in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
-//! instant, copies that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
+//! A volume with several replicas in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
+//! instant, replicas that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
 
 mod checksums;
 mod crash;
@@ -53,7 +53,7 @@ enum Pending {
         epoch: u64,
         is_committed: bool,
     },
-    /// It is recorded that the last copy in sync of an extent failed.
+    /// It is recorded that the last replica in sync of an extent failed.
     Failure(u32),
     Metadata {
         slot: usize,
@@ -74,7 +74,7 @@ struct InFlight {
     request: Request,
     stamp: Stamp,
     began: u64,
-    /// When a copy that counted last failed it.
+    /// When a replica that counted last failed it.
     failed_at: u64,
 }
 
@@ -84,7 +84,7 @@ struct World {
     now: u64,
     mirror: Mirror,
     drives: Vec<Drive>,
-    /// What is kept of each extent apart from its copies.
+    /// What is kept of each extent apart from its replicas.
     epoch_record: Vec<EpochRecord>,
     metadata: MetadataWrites,
     /// The epoch records.
@@ -93,23 +93,23 @@ struct World {
     record_failed: BTreeSet<(u32, u64)>,
     /// Power is likely to fail until then: an answer was given that can be taken for more than it says.
     doubtful_until: u64,
-    /// Copies of extents in which a change or a sync failed, since the last start.
+    /// Replicas of extents in which a change or a sync failed, since the last start.
     unknown: BTreeSet<(usize, u32)>,
-    /// Copies of extents beside which metadata could not be written, since the last start.
+    /// Replicas of extents beside which metadata could not be written, since the last start.
     metadata_failed: BTreeSet<(usize, u32)>,
-    /// The copies in sync that metadata on its way was to count for.
+    /// The replicas in sync that metadata on its way was to count for.
     relied_on: BTreeMap<u32, Slots>,
-    /// When metadata of an extent last could not be written beside any copy in sync.
+    /// When metadata of an extent last could not be written beside any replica in sync.
     refused_at: BTreeMap<u32, u64>,
-    /// The standings of each extent's copies as they durably are.
+    /// The replica states of each extent's replicas as they durably are.
     stands: Vec<ReplicaStates>,
-    /// Copies of extents that fell since the last start and were not taken back.
+    /// Replicas of extents that fell since the last start and were not taken back.
     replica_failed: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
     /// What the mirror asked for and is not carried out yet, in order, as the data plane has it.
     asked: Vec<Effect>,
     agenda: Agenda,
-    /// On whose behalf operations of copies are carried out, from the first that is asked for to their end.
+    /// On whose behalf operations of replicas are carried out, from the first that is asked for to their end.
     contexts: BTreeMap<(usize, OperationId), MirrorId>,
     /// What was given up and may still be carried out.
     orphans: Vec<Orphan>,
@@ -119,9 +119,9 @@ struct World {
     older: BTreeMap<(usize, u32), OlderState>,
     /// Replicas in an older state that metadata still counts in sync.
     older_in_sync: BTreeSet<(usize, u32)>,
-    /// When a copy of an extent last was short of something.
+    /// When a replica of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
-    /// Regions of extents in which a change failed since the last start: copies in sync may differ there.
+    /// Regions of extents in which a change failed since the last start: replicas in sync may differ there.
     differing: BTreeSet<(u32, u32)>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
@@ -142,7 +142,7 @@ struct World {
     report: Report,
 }
 
-/// Runs one world to its end: all copies that can be made up for are, and then they are alike.
+/// Runs one world to its end: all replicas that can be made up for are, and then they are alike.
 ///
 /// # Errors
 /// Says which promise was broken.
@@ -165,7 +165,7 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
-/// Regions that a resync copies at once where it is to end soon.
+/// Regions that a resync replicas at once where it is to end soon.
 const RESYNC_DEPTH: usize = 4;
 /// Sectors of a piece.
 const PIECE_SECTORS: usize = PIECE_BYTES as usize / SECTOR_BYTES as usize;
@@ -181,7 +181,7 @@ impl World {
             |slot| if slot < settings.replicas { ReplicaState::InSync } else { ReplicaState::Absent };
         let metadata =
             ReplicaMetadata::first(epoch_record::first_epoch(&[]), std::array::from_fn(replica_state));
-        // Whoever is alone has no account.
+        // Whoever is alone has no metadata.
         let has_metadata = !settings.is_moved || settings.replicas > 1;
         let drive = |slot: usize| Drive {
             files: vec![File::default(); EXTENTS as usize],
@@ -340,7 +340,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Copies, promotes or tidies something.
+    /// Replicas, promotes or tidies something.
     fn work_in_the_background(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
@@ -354,7 +354,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Takes a copy on that can be brought up to date.
+    /// Takes a replica on that can be brought up to date.
     fn make_up_soon(&mut self, extent: u32, effects: &mut Vec<Effect>) {
         let Some(slot) = self.mirror.wanting(extent).iter().next() else { return };
         if !self.mirror.promote(extent, slot, effects) {
@@ -368,7 +368,7 @@ impl World {
         }
     }
 
-    /// Adds a copy of an extent where there is none, or gives one up while others have everything.
+    /// Adds a replica of an extent where there is none, or gives one up while others have everything.
     fn change_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
@@ -386,9 +386,9 @@ impl World {
         self.take(effects)
     }
 
-    /// Adds a copy of an extent, if that can be now.
+    /// Adds a replica of an extent, if that can be now.
     fn add_replica(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
-        // The files of a copy go only once that is durable.
+        // The files of a replica go only once that is durable.
         let is_gone = self.stands[extent as usize][slot] == ReplicaState::Absent;
         let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
         let is_idle =
@@ -477,7 +477,7 @@ impl World {
                 let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                 let is_last = !self.mirror.has_other(extent, slot);
                 if !self.has_failed(slot) && (is_last || !lacks_metadata) {
-                    return Err(format!("copy {slot} of extent {extent} fell though its drive is well"));
+                    return Err(format!("replica {slot} of extent {extent} fell though its drive is well"));
                 }
             }
         }
@@ -491,13 +491,13 @@ impl World {
         self.report.trace_hash = hasher.finish();
     }
 
-    /// An operation of a copy has ended, if it was ever asked for anything.
+    /// An operation of a replica has ended, if it was ever asked for anything.
     fn end_operation(&mut self, slot: usize, operation: OperationId) {
         self.contexts.remove(&(slot, operation));
         self.buffers.remove(&(slot, operation));
     }
 
-    /// Fills the buffer of an operation of a copy, when it is first asked for.
+    /// Fills the buffer of an operation of a replica, when it is first asked for.
     fn prepare(&mut self, slot: usize, owner: Option<MirrorId>, action: &Action) {
         let (Some(inner), Some(owner)) = (action.operation(), owner) else { return };
         if let Some(flying) = self.in_flight.get(&owner) {
@@ -643,7 +643,7 @@ impl World {
         }
     }
 
-    /// The copy whose file is read: the one that is asked, unless somebody sees to it that it is a wrong one.
+    /// The replica whose file is read: the one that is asked, unless somebody sees to it that it is a wrong one.
     fn read_from(&mut self, slot: usize, extent: u32) -> usize {
         let replica_states = self.mirror.replica_states(extent);
         let stale = replica_states.iter().position(|replica_state| *replica_state == ReplicaState::Stale);
@@ -656,7 +656,7 @@ impl World {
         self.settings.sabotage == Sabotage::SkipsRegions && is_step && self.random.chance(1, 2)
     }
 
-    /// What a copy step has read is written from the step's own buffer.
+    /// What a replica step has read is written from the step's own buffer.
     fn keep_for_step(&mut self, slot: usize, operation: OperationId, owner: Option<MirrorId>) {
         let step = owner.and_then(|owner| self.steps.get_mut(&owner));
         if let (Some(step), Some(buffer)) = (step, self.buffers.get(&(slot, operation))) {
@@ -664,7 +664,7 @@ impl World {
         }
     }
 
-    /// A request or a copy step has ended.
+    /// A request or a replica step has ended.
     fn done(
         &mut self,
         id: MirrorId,
@@ -715,17 +715,17 @@ impl World {
         }
     }
 
-    /// True if what was read from a copy may be rotten.
+    /// True if what was read from a replica may be rotten.
     fn reads_rot(&self, slot: usize, request: &Request) -> bool {
         let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
         let mut blocks = start / BLOCK_BYTES as u32..(start + length) / BLOCK_BYTES as u32;
         blocks.any(|block| self.may_be_rotten(slot, request.extent, block))
     }
 
-    /// Makes up for everything that copies lack, without faults.
+    /// Makes up for everything that replicas lack, without faults.
     fn make_up(&mut self) -> Result<(), String> {
         (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
-        // What is said beside a copy at rest is taken back in one turn, and then it counts in the next.
+        // What is said beside a replica at rest is taken back in one turn, and then it counts in the next.
         for _ in 0..3 {
             for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICAS_MAX).map(move |slot| (e, slot))) {
                 let mut effects = Vec::new();
@@ -753,14 +753,16 @@ impl World {
             for (extent, file) in drive.files.iter().enumerate() {
                 let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
                 if let Some(block) = file.data_blocks().into_iter().find(is_foreign) {
-                    return Err(format!("block {block} of extent {extent} has foreign bytes on copy {slot}"));
+                    return Err(format!(
+                        "block {block} of extent {extent} has foreign bytes on replica {slot}"
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    /// All copies in sync have the same.
+    /// All replicas in sync have the same.
     fn compare(&mut self) -> Result<(), String> {
         self.look_for_foreign_bytes()?;
         for extent in 0..EXTENTS {
@@ -770,7 +772,7 @@ impl World {
             if let Some(slot) = (0..REPLICAS_MAX).find(is_stale) {
                 let lacks = self.mirror.lacks(extent, slot);
                 return Err(format!(
-                    "copy {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"
+                    "replica {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"
                 ));
             }
             let good: Vec<usize> = self.mirror.readable(extent, 0, EXTENT_BYTES as u32).iter().collect();
@@ -781,7 +783,7 @@ impl World {
                     good.iter().map(|slot| self.content((*slot, extent), block)).collect();
                 let contents = contents?;
                 if contents.len() > 1 {
-                    return Err(format!("block {block} of extent {extent} differs on copies {good:?}"));
+                    return Err(format!("block {block} of extent {extent} differs on replicas {good:?}"));
                 }
             }
         }

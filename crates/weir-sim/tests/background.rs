@@ -22,7 +22,7 @@ fn node(parent: Option<usize>, terms: Terms, load: Option<(u32, Kind)>) -> Plann
     PlannedNode { parent, terms, load }
 }
 
-/// Tenants with a client of this depth each, and a clean-up, which all ask without end.
+/// Tenants with a client of this depth each, and a reclaim, which all ask without end.
 fn beside_tenants(depths: &[u32], latency_ns: u64) -> Plan {
     let tenant = Terms::default();
     let mut nodes = vec![node(None, BackgroundPolicy::default().terms(None), None)];
@@ -36,7 +36,7 @@ fn beside_tenants(depths: &[u32], latency_ns: u64) -> Plan {
 }
 
 #[test]
-fn a_clean_up_leaves_tenants_their_share() {
+fn reclaim_leaves_tenants_their_share() {
     let cases: [(&[u32], u64); 3] = [(&[64], 100_000), (&[1024, 8], 100_000), (&[32, 32, 32], 5_000_000)];
     for (depths, latency_ns) in cases {
         let history = run(&beside_tenants(depths, latency_ns));
@@ -56,20 +56,20 @@ fn a_clean_up_leaves_tenants_their_share() {
 }
 
 #[test]
-fn a_clean_up_that_is_alone_has_all_of_the_drive() {
+fn reclaim_alone_has_all_of_the_drive() {
     let history = run(&beside_tenants(&[], 0));
     let answered = history.answered(1, 10 * SECOND_NS, 20 * SECOND_NS);
     assert!(answered.abs_diff(20_000) <= 2, "{answered}");
 }
 
-/// Who waits for the drive: a client that asks without end, or a clean-up.
+/// Who waits for the drive: a client that asks without end, or a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Client,
     Reclaim,
 }
 
-/// What came of a clean-up beside a saturating client.
+/// What came of a reclaim beside a saturating client.
 struct Outcome {
     done_ns: u64,
     /// Operations that were left at half of the time until the deadline.
@@ -78,7 +78,7 @@ struct Outcome {
     served: u64,
 }
 
-/// A drive that a client saturates while a clean-up of so many operations has a deadline.
+/// A drive that a client saturates while a reclaim of so many operations has a deadline.
 struct World {
     queue: DriveQueue<Who>,
     emulated: EmulatedDrive,

@@ -1,4 +1,4 @@
-//! Volumes with copies under chance: thousands of worlds, each with its own seed.
+//! Volumes with replicas under chance: thousands of worlds, each with its own seed.
 
 use weir_sim::mirrored::{Report, Sabotage, Settings, run};
 
@@ -23,7 +23,7 @@ fn replicas_are_one_volume_through_power_cuts() {
 #[test]
 fn promises_hold_whatever_drives_do() {
     let reports = check(600, Settings::all_at_once);
-    assert!(sum(&reports, |report| report.replica_states) > 1000, "hardly any copy was lost or gained");
+    assert!(sum(&reports, |report| report.replica_states) > 1000, "hardly any replica was lost or gained");
     assert!(sum(&reports, |report| report.acknowledged) > 150_000);
 }
 
@@ -38,7 +38,7 @@ fn replica_that_comes_back_in_an_older_state_is_never_taken_for_the_one_that_wen
 fn what_is_in_snapshot_is_what_could_be_read_at_its_instant() {
     let reports = check(400, Settings::snapshotted);
     let snapshots = sum(&reports, |report| report.snapshots);
-    assert!(snapshots > 800, "only {snapshots} captures came to their end");
+    assert!(snapshots > 800, "only {snapshots} snapshots came to their end");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn promises_hold_while_drives_do_not_answer_and_act_late() {
 fn moves_end_as_wished_whatever_fails_meanwhile() {
     let reports = check(160, Settings::moved);
     let moves = sum(&reports, |report| report.moves);
-    assert!(moves > 700, "only {moves} copies were added or given up");
+    assert!(moves > 700, "only {moves} replicas were added or given up");
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn replica_behind_a_write_journal_is_as_good_as_any_other() {
     let (brought, invalidated) =
         (sum(&reports, |report| report.brought), sum(&reports, |report| report.invalidated));
     assert!(brought > 2000, "only {brought} pieces were brought from journals");
-    assert!(invalidated > 50, "only {invalidated} copies lost what was acknowledged with their journals");
+    assert!(invalidated > 50, "only {invalidated} replicas lost what was acknowledged with their journals");
 }
 
 type Kind = fn(u64) -> Settings;
 
-/// Worlds that once broke a promise. In 6766 one copy was short of memory and the other failed, and a client was told of
-/// the failure alone. In 133 the only copy could not take the account that named a second one, which was said all the same
-/// to be the newest that counts: without it the copy was not served any more. In 598 tidying of dirty regions waited for
+/// Worlds that once broke a promise. In 6766 one replica was short of memory and the other failed, and a client was told of
+/// the failure alone. In 133 the only replica could not take the metadata that named a second one, which was said all the same
+/// to be the newest that counts: without it the replica was not served any more. In 598 tidying of dirty regions waited for
 /// metadata of another extent, and its own extent was gone when it went on. In 1295 the replica that was authoritative after
 /// a failed change failed in the middle of a resync: a region was copied half from it and half from the one that was
 /// authoritative then, and replicas in sync differed. In 4153 nobody asked again for metadata that was refused, and a flush

@@ -14,7 +14,7 @@ fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
 #[test]
 fn there_is_no_false_alarm_whatever_drives_and_power_do() {
     let reports = check(0..500, Settings::scrubbed);
-    assert!(sum(&reports, |report| report.sections_validated) > 1000, "hardly any section was sealed");
+    assert!(sum(&reports, |report| report.sections_validated) > 1000, "hardly any section was validated");
     assert!(sum(&reports, |report| report.crashes) > 500, "hardly any world crashed");
     let found = |report: &Report| report.blocks_found + report.blocks_damaged;
     assert_eq!(sum(&reports, found), 0, "all drives keep what they were given");
@@ -39,13 +39,13 @@ fn what_rots_is_found_and_mended_where_a_good_replica_can_be_told() {
         (sum(&reports, |report| report.blocks_found), sum(&reports, |report| report.blocks_repaired));
     assert!(found > 500, "hardly anything rotted");
     assert!(repaired * 10 > found * 9, "of {found} bad blocks only {repaired} were repaired");
-    assert!(sum(&reports, |report| report.blocks_damaged) > 500, "nothing was damaged in the only copy");
+    assert!(sum(&reports, |report| report.blocks_damaged) > 500, "nothing was damaged in the only replica");
 }
 
 type Kind = fn(u64) -> Settings;
 
-/// Worlds that once broke a promise. In 520 a write found one copy short of memory and then the other one failed; the
-/// client was told of that failure though the first copy was left. In 2030 a copy was made from one that had rotted, and
+/// Worlds that once broke a promise. In 520 a write found one replica short of memory and then the other one failed; the
+/// client was told of that failure though the first replica was left. In 2030 a replica was made from one that had rotted, and
 /// the two outvoted the good one: that is not promised otherwise, and these worlds leave it out now. In 719 the replica on the
 /// faulty drive alone had the newest metadata after a power cut, so that all others were copied from it: left out as well. In
 /// 2233 a start found an older state of a replica in sync, and could reach no other that tells: left out, too.

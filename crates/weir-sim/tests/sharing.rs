@@ -75,7 +75,7 @@ fn competing(iops: u64, latency_ns: u64) -> Plan {
     let emulated = PlannedDrive { iops, bytes_per_second: u64::MAX, latency_ns, queue_target: None };
     Plan {
         nodes: vec![node(512), node(32)],
-        emulated: Some(emulated),
+        planned_drive: Some(emulated),
         duration_ns: 20 * SECOND_NS,
         late_ns_max: 0,
         seed: 1,

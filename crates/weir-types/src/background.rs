@@ -13,7 +13,7 @@ use crate::units::UnitError;
 pub enum BackgroundKind {
     /// Giving back the space of what was deleted or cut off.
     Reclaim,
-    /// Bringing copies of volumes up to date.
+    /// Bringing replicas of volumes up to date.
     Resync,
     /// Finding what rots in volumes at rest, and mending it.
     Scrub,
@@ -93,7 +93,7 @@ impl BackgroundPolicy {
         }
     }
 
-    /// The terms under which it stands in line for a drive, with a floor of `floor_iops` operations per second. The
+    /// The terms under which it waits in the queue of a drive, with a floor of `floor_iops` operations per second. The
     /// floor is never above the ceiling.
     pub fn terms(&self, floor_iops: Option<u64>) -> Terms {
         let highest = self.ceiling.iops.unwrap_or(u64::MAX);

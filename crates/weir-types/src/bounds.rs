@@ -18,8 +18,8 @@ pub const VOLUME_SIZE_BYTES_MAX: u64 = 64 << 40;
 /// writes rarely wait for the filesystem, small enough that a thin volume stays thin.
 pub const ALLOCATION_BYTES: u64 = 1 << 20;
 
-/// The piece of an extent by which it is kept account of what its copies lack, in bytes: small enough that little is
-/// copied that did not change, large enough that the account of an extent fits one block of 4096 bits.
+/// The piece of an extent by which it is kept metadata of what its replicas lack, in bytes: small enough that little is
+/// copied that did not change, large enough that the metadata of an extent fits one block of 4096 bits.
 pub const REGION_BYTES: u64 = 256 << 10;
 
 /// The piece of an extent for which it is said whether the checksums of what rests there count, in bytes: large enough
@@ -27,15 +27,15 @@ pub const REGION_BYTES: u64 = 256 << 10;
 /// keeps its checksums.
 pub const SECTION_BYTES: u64 = 16 << 20;
 
-/// Blocks of an extent of which it is kept that no copy has them as they should be; of more, only the number is told.
+/// Blocks of an extent of which it is kept that no replica has them as they should be; of more, only the number is told.
 /// All of them fit the block that says what else is known of an extent at rest.
 pub const DAMAGED_BLOCKS_MAX: usize = 256;
 
 /// Volumes of one reactor that are scrubbed at a time; others wait. Each holds the checksums of one section in memory,
-/// as they are beside each of its copies.
+/// as they are beside each of its replicas.
 pub const SCRUBS_PER_REACTOR_MAX: usize = 4;
 
-/// Copies that an extent can have, three and one that takes the place of another.
+/// Replicas that an extent can have, three and one that takes the place of another.
 pub const REPLICAS_MAX: usize = 4;
 
 /// Largest part of a request that one buffer holds and one disk operation moves, in bytes. Larger requests
@@ -230,11 +230,11 @@ pub const BACKGROUND_WEIGHT_DEFAULT: u32 = 10;
 /// Longest deadline of background work, in seconds: 30 days.
 pub const BACKGROUND_DEADLINE_SECONDS_MAX: u32 = 30 * 86_400;
 
-/// Operations of one kind of background work that stand in line for a drive or are under way there: enough that one
+/// Operations of one kind of background work that waits in the queue of a drive or are under way there: enough that one
 /// is always waiting where it has a claim, few enough that a client who comes is not behind many.
 pub const BACKGROUND_OPERATIONS_MAX: usize = 4;
 
-/// Most that one operation of a clean-up gives back, in bytes: more would hold up the drive's filesystem, and take a
+/// Most that one operation of a reclaim gives back, in bytes: more would hold up the drive's filesystem, and take a
 /// ceiling in bytes far ahead, for too long at a time.
 pub const RECLAIM_STEP_BYTES: u64 = 64 << 20;
 

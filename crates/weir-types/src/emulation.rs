@@ -1,5 +1,5 @@
 //! The parameters of an emulated drive: what it pretends to be, whatever it lies on. They are numbers here;
-//! who stands in line for such a drive, and what its time is, is not known.
+//! who waits in the queue of such a drive, and what its time is, is not known.
 
 mod kind;
 mod text;

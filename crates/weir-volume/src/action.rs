@@ -129,7 +129,7 @@ pub enum Action {
         /// Whether it must be stable before it is done.
         is_durable: bool,
     },
-    /// Read a whole block, and copy those of its bytes that the write does not cover into the operation's
+    /// Read a whole block, and duplicate those of its bytes that the write does not cover into the operation's
     /// buffer → [`crate::Volume::completed`].
     ReadEdge {
         /// Whose buffer.

@@ -111,10 +111,12 @@ const COUNTERS: [Counter; 9] = [
         "Time that requests waited because others went first for their floors, in seconds",
         |totals| seconds(totals.time.floors_ns),
     ),
-    ("queue_seconds", "Time that requests waited for the media for other reasons, in seconds", |totals| {
-        seconds(totals.time.queue_ns)
-    }),
-    ("drive_seconds", "Time that requests spent at the media, in seconds", |totals| {
+    (
+        "queue_seconds",
+        "Time that requests waited in the drive queue for other reasons, in seconds",
+        |totals| seconds(totals.time.queue_ns),
+    ),
+    ("drive_seconds", "Time that requests spent at the drive, in seconds", |totals| {
         seconds(totals.time.drive_ns)
     }),
     ("other_seconds", "The rest of the time of requests, in seconds", |totals| seconds(totals.time.other_ns)),

@@ -15,9 +15,9 @@ use common::wait_until;
 use saturating::Saturating;
 use serde_json::Value;
 
-/// Times that a clean-up is killed at least before it may come to its end.
+/// Times that a reclaim is killed at least before it may come to its end.
 const KILLS_MIN: u64 = 3;
-/// Keeps clean-ups from getting far.
+/// Keeps reclaims from getting far.
 const SLOWLY: &str = "1IOPS";
 
 fn set_ceiling(daemon: &Daemon, ceiling: &str) {
@@ -157,8 +157,8 @@ fn a_busy_neighbour_keeps_most_of_the_drive() {
     let before = writer.count();
     daemon.ok(&["volume", "delete", "doomed", "--wait"]);
     let meanwhile = writer.count() - before;
-    // By its weight a clean-up has one operation for ten of a tenant's.
-    assert!(meanwhile >= 64 * 5, "{meanwhile} requests were served beside 64 operations of a clean-up");
+    // By its weight a reclaim has one operation for ten of a tenant's.
+    assert!(meanwhile >= 64 * 5, "{meanwhile} requests were served beside 64 operations of a reclaim");
     writer.finish();
     daemon.stop();
 }
@@ -186,7 +186,7 @@ fn a_deadline_takes_what_it_needs() {
     daemon.ok(&["volume", "delete", "doomed", "--wait"]);
     let meanwhile = writer.count() - before;
     // By weight alone it would be a hundred to one.
-    assert!(meanwhile <= 200 * 25, "{meanwhile} requests were served beside 200 operations of a clean-up");
+    assert!(meanwhile <= 200 * 25, "{meanwhile} requests were served beside 200 operations of a reclaim");
     writer.finish();
     daemon.stop();
 }

@@ -215,7 +215,7 @@ fn a_device_that_is_not_there_is_a_missing_drive_until_it_is_back() {
     // One that is back is still the drive, and nothing that could be given.
     let device = Loop::attach(&away, &[]);
     let message = daemon.refused(1, &["drive", "add", device.path(), "--format", "--name", "again"]);
-    assert!(message.contains("is drive 'disk' already, or a copy of it"), "{message}");
+    assert!(message.contains("is drive 'disk' already, or a duplicate of it"), "{message}");
     let daemon = daemon.stop().start(&REACTORS);
     assert_data(&daemon, &data);
     daemon.stop();
@@ -340,7 +340,7 @@ fn devices_that_somebody_uses_or_that_are_a_drive_by_any_name_are_refused() {
     check(&partition.path(), &format!("is a partition of {}, which is drive 'disk' already", device.path()));
     drop(partition);
     let copy = device.again(&["--read-only"]);
-    check(copy.path(), "is drive 'disk' already, or a copy of it");
+    check(copy.path(), "is drive 'disk' already, or a duplicate of it");
     let mounts = device.mounts();
     let message = daemon.refused(1, &["drive", "add", &mounts[0], "--name", "inner"]);
     assert!(message.contains("is drive 'disk' already"), "{message}");

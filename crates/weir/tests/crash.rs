@@ -139,7 +139,7 @@ fn check_files(daemon: &Daemon) {
     assert_eq!(found, wanted, "the files are not those of the volumes that exist");
 }
 
-/// The copy beside the extents says what the catalogue says.
+/// The replica beside the extents says what the catalogue says.
 fn check_record(state: &State, id: &str, volume: &serde_json::Value) {
     let text = std::fs::read_to_string(state.volumes().join(id).join("record.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -149,7 +149,7 @@ fn check_record(state: &State, id: &str, volume: &serde_json::Value) {
     assert_eq!(named, volume["qos_policy_group"]["name"].as_str(), "{record:#}\n{volume:#}");
 }
 
-/// After all the crashes, a catalogue that is lost altogether can be made anew from the copies.
+/// After all the crashes, a catalogue that is lost altogether can be made anew from the replicas.
 fn check_rebuild(state: &State, expected: &mut Expected) {
     for entry in std::fs::read_dir(state.path()).unwrap() {
         let path = entry.unwrap().path();

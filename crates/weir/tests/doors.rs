@@ -113,7 +113,7 @@ fn command_without_tenant_never_reaches_another_tenant() {
         "volume resize data --size 1MiB --force",
         "volume create clashing --size 1 --qos-policy-group gold",
         "volume delete data --force",
-        "volume clone data copy",
+        "volume clone data twin",
         "snapshot create data@now",
         "snapshot restore data@before",
         "snapshot delete data@before",

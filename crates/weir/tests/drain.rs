@@ -77,7 +77,7 @@ fn listed(daemon: &Daemon, name: &str) -> Option<Value> {
     list["drives"].as_array().unwrap().iter().find(|drive| drive["name"] == name).cloned()
 }
 
-/// Copies of extents that are left on a drive that is being emptied; `None` if it is gone.
+/// Replicas of extents that are left on a drive that is being emptied; `None` if it is gone.
 fn left(daemon: &Daemon, name: &str) -> Option<u64> {
     listed(daemon, name).map(|drive| drive["drain"]["extents_left"].as_u64().expect("it leaves"))
 }
@@ -120,7 +120,7 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     written.iter().for_each(|written| written.check(&daemon));
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
     // What the kill left behind elsewhere is made up for in the background.
-    wait_until("all copies to be up to date", || {
+    wait_until("all replicas to be up to date", || {
         daemon.json(&["volume", "inspect", "double"]).get("moving").is_none()
     });
     // Whatever it was for this daemon, it is the same for the next.
@@ -175,7 +175,7 @@ fn a_drive_with_the_last_replica_stays() {
     std::fs::rename(state.beside("one"), state.beside("away")).unwrap();
     let daemon = state.start(&[]);
     let refused = daemon.refused(1, &["drive", "remove", "one"]);
-    let words = "it has the only copy that has everything of extents of: alone; bring it back first";
+    let words = "it has the only replica that has everything of extents of: alone; bring it back first";
     assert!(refused.contains("drive 'one' at ") && refused.contains(words), "{refused}");
     let unserved = daemon.refused(1, &["drive", "remove", "two"]);
     assert!(unserved.contains("volumes that are not served: alone;"), "{unserved}");

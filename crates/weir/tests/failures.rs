@@ -57,7 +57,7 @@ fn attach(daemon: &Daemon) -> Client {
     Client::attach(&daemon.nbd_socket(), "vol1")
 }
 
-/// Copies a folder with all that it holds.
+/// Replicas a folder with all that it holds.
 fn copy_folder(from: &Path, to: &Path) {
     common::program::tool("cp", &["-a", "--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
 }

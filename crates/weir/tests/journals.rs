@@ -83,7 +83,7 @@ fn journals(daemon: &Daemon) -> Vec<Value> {
 }
 
 fn wait_for_replicas(daemon: &Daemon) {
-    wait_until("all copies to have everything", || {
+    wait_until("all replicas to have everything", || {
         let volume = inspect(daemon);
         let replication = &volume["replication"];
         volume.get("moving").is_none() && replication["stale"] == 0 && replication["missing"] == 0
@@ -142,7 +142,7 @@ impl Model {
         client.disconnect();
     }
 
-    /// Looks at the files of all copies, of which each extent has so many.
+    /// Looks at the files of all replicas, of which each extent has so many.
     fn check_files(&self, state: &State, replicas: usize) {
         let files = extent_files(state);
         assert_eq!(files.len() as u64, self.extents);
@@ -160,7 +160,7 @@ impl Model {
     }
 }
 
-/// Compares all copies of each extent, byte by byte; how many each has.
+/// Compares all replicas of each extent, byte by byte; how many each has.
 fn compare_replicas(state: &State) -> Vec<usize> {
     extent_files(state).values().map(|paths| assert_alike(paths)).collect()
 }
@@ -169,7 +169,7 @@ fn compare_replicas(state: &State) -> Vec<usize> {
 const DRIVE_WAS_AWAY: [&str; 4] = [
     "extent replicas are missing",
     "wait for it, because it is missing",
-    "the new copies failed, and it is tried to use them again",
+    "the new replicas failed, and it is tried to use them again",
     "' cannot have class ",
 ];
 
@@ -225,12 +225,12 @@ fn without_the_fast_replica_all_is_read_from_what_journals_and_disks_have() {
         .filter(|(drive, class, _)| *class == "high" && state.beside(drive).join("journals").exists())
         .map(|(drive, ..)| *drive)
         .collect();
-    assert_eq!(behind.len(), 2, "each low copy has its journal on a drive of its own");
+    assert_eq!(behind.len(), 2, "each low replica has its journal on a drive of its own");
     let fast = DRIVES.iter().map(|(drive, ..)| *drive).find(|drive| {
         !behind.contains(drive) && std::fs::read_dir(state.beside(drive).join("volumes")).unwrap().count() > 0
     });
     let fast = fast.unwrap();
-    assert!(fast.starts_with("flash"), "the fast copy is on none of these drives: {fast}");
+    assert!(fast.starts_with("flash"), "the fast replica is on none of these drives: {fast}");
     hide(&state, fast);
     let daemon = start(&state);
     model.check(&daemon);
@@ -294,7 +294,7 @@ fn a_journal_that_fails_in_use_costs_its_replicas_and_clients_notice_nothing() {
     let log = File::options().write(true).open(log.unwrap().path().join("log")).unwrap();
     // What is to be brought to the disk cannot be read any more.
     log.set_len(4096).unwrap();
-    wait_until("the copy behind it to be made anew behind another", || {
+    wait_until("the replica behind it to be made anew behind another", || {
         let journals = journals(&daemon);
         journals.len() == 2 && journals.iter().all(|journal| journal["drive"] != json!(drive))
     });
@@ -346,7 +346,7 @@ fn nothing_is_brought_to_a_replica_that_is_out_of_service_until_it_is_back() {
     let disk = ["disk1", "disk2", "disk3"].into_iter().find(has_replica).unwrap();
     hide(daemon.state(), disk);
     // Journals that nobody writes to are emptied: they are written to until it is known that the disk is gone.
-    wait_until("its copy to be out of service", || {
+    wait_until("its replica to be out of service", || {
         model.write(&mut client, 30);
         inspect(&daemon)["replication"]["missing"] == 1
     });

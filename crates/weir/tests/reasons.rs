@@ -203,7 +203,7 @@ fn what_is_no_ceiling_is_told_apart() {
     paced.finish();
     bind(&daemon, "v2", "none");
     let alone = Saturating::start_writing(&daemon, "v1", 8, 4096);
-    let by_drive = explained(&daemon, "v1", json!({"cause": "media", "drive": "em"}));
+    let by_drive = explained(&daemon, "v1", json!({"cause": "drive", "drive": "em"}));
     assert_eq!(by_drive["advice"], "use a faster drive than em");
     alone.finish();
     let (one, other) = (deep(&daemon, "v1"), deep(&daemon, "v2"));
@@ -232,8 +232,8 @@ fn what_is_under_way_is_seen_before_anything_is_answered() {
     let statistics = || daemon.json(&["volume", "inspect", "v1"])["statistics"].clone();
     wait_until("requests under way are counted", || number(&statistics()["queue_depth"]) == 3);
     assert_eq!(number(&statistics()["write"]["operations"]), 0);
-    let by_drive = explained(&daemon, "v1", json!({"cause": "media", "operations": 0}));
-    assert!(by_drive["summary"].as_str().unwrap().starts_with("The media of drive em"), "{by_drive:#}");
+    let by_drive = explained(&daemon, "v1", json!({"cause": "drive", "operations": 0}));
+    assert!(by_drive["summary"].as_str().unwrap().starts_with("Drive em"), "{by_drive:#}");
 }
 
 fn deep(daemon: &Daemon, volume: &str) -> Saturating {
@@ -265,7 +265,7 @@ fn check_tables(daemon: &Daemon) {
     assert_eq!((number(&of["request_bytes_mean"]), &of["read_share"]), (4096, &json!(0.0)));
     assert_eq!(of["size_shares"], json!([1.0, 0.0, 0.0, 0.0, 0.0]));
     let table = daemon.ok(&["qos", "statistics", "volume", "latency", "show"]);
-    for title in ["-total-", "QoS Max", "QoS Min", "Queue", "Media", "Other", "v2"] {
+    for title in ["-total-", "QoS Max", "QoS Min", "Queue", "Drive", "Other", "v2"] {
         assert!(table.contains(title), "{title} in:\n{table}");
     }
 }

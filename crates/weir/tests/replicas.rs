@@ -1,4 +1,4 @@
-//! Volumes with several copies of each extent, from outside: what is made, shown, refused, kept over a restart and gone
+//! Volumes with several replicas of each extent, from outside: what is made, shown, refused, kept over a restart and gone
 //! with the volume.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -29,7 +29,7 @@ fn words(command: &str) -> Vec<&str> {
     command.split(' ').collect()
 }
 
-/// The drives of each copy of a volume.
+/// The drives of each replica of a volume.
 fn placed(volume: &Value) -> Vec<BTreeSet<String>> {
     let names = |replica: &Value| {
         let drives = replica["drives"].as_array().unwrap().iter();
@@ -77,7 +77,9 @@ fn replicas_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volum
     let (list, shown) = (daemon.ok(&["volume", "list"]), daemon.ok(&["volume", "inspect", "v2"]));
     assert!(list.contains("Replicas") && list.contains(" | "), "{list}");
     assert!(
-        shown.contains("Replicas: 2\n") && shown.contains("Copy: 0 on ") && shown.contains("Copy: 1 on "),
+        shown.contains("Replicas: 2\n")
+            && shown.contains("Replica: 0 on ")
+            && shown.contains("Replica: 1 on "),
         "{shown}"
     );
     let before = daemon.json(&["volume", "list"])["volumes"].clone();
@@ -167,8 +169,8 @@ fn a_volume_with_replicas_outlives_a_drive() {
     let message = |alarm: &Value| alarm["message"].as_str().unwrap().to_owned();
     let messages: Vec<String> = alarms.as_array().unwrap().iter().map(message).collect();
     let has = |words: &str| messages.iter().any(|message| message.contains(words));
-    assert!(has("3 of the 6 copies of its extents are missing, on: two"), "{messages:?}");
-    assert!(has("its 0 volumes are not served, 1 more have other copies"), "{messages:?}");
+    assert!(has("3 of the 6 replicas of its extents are missing, on: two"), "{messages:?}");
+    assert!(has("its 0 volumes are not served, 1 more have other replicas"), "{messages:?}");
     assert!(!has("cannot be served"), "{messages:?}");
     for refused in ["volume resize v --size 4", "volume delete v"] {
         assert!(daemon.refused(1, &words(refused)).contains("drive 'two'"));
@@ -196,7 +198,7 @@ fn churn(state: &State, round: u64) {
     }
 }
 
-/// Checks that the copies of all volumes are whole, and that nothing else lies anywhere.
+/// Checks that the replicas of all volumes are whole, and that nothing else lies anywhere.
 fn assert_whole(daemon: &Daemon, drives: &[&str]) {
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     let jobs = || daemon.json(&words("qos statistics background show"))["jobs"].clone();

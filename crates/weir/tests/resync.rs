@@ -1,7 +1,7 @@
-//! Copies of extents under load: they come, go, fail, fill up, come back and move, the daemon is killed meanwhile, and
+//! Replicas of extents under load: they come, go, fail, fill up, come back and move, the daemon is killed meanwhile, and
 //! clients see neither an error nor a wrong byte.
 //!
-//! `WEIR_MOVE_KILLS` is how often the daemon is killed while copies move; `WEIR_SEED` repeats the choices.
+//! `WEIR_MOVE_KILLS` is how often the daemon is killed while replicas move; `WEIR_SEED` repeats the choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -33,7 +33,7 @@ fn add_drive(daemon: &Daemon, name: &str, class: &str) {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", class, "--no-measurement"]);
 }
 
-/// A daemon with drives of class high, and a volume of two extents with so many copies there.
+/// A daemon with drives of class high, and a volume of two extents with so many replicas there.
 fn with_replicas(drives: &[&str], replicas: &str) -> Daemon {
     let daemon = Daemon::fresh();
     drives.iter().for_each(|drive| add_drive(&daemon, drive, "high"));
@@ -54,13 +54,13 @@ fn out_of_sync(volume: &Value) -> u64 {
     count(volume, "stale") + count(volume, "missing")
 }
 
-/// True if all copies are where they should be and have everything.
+/// True if all replicas are where they should be and have everything.
 fn is_settled(volume: &Value) -> bool {
     volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| out_of_sync(volume) == 0)
 }
 
 fn settle(daemon: &Daemon) {
-    wait_until("all copies to have everything", || is_settled(&inspect(daemon)));
+    wait_until("all replicas to have everything", || is_settled(&inspect(daemon)));
 }
 
 /// The files of each extent of a volume, on all drives beside the state folder.
@@ -80,7 +80,7 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>>
     files
 }
 
-/// Compares all copies of each extent, byte by byte; how many each has.
+/// Compares all replicas of each extent, byte by byte; how many each has.
 fn compare_replicas(state: &State, volume: &Value) -> Vec<usize> {
     extent_files(state, volume).values().map(|paths| assert_alike(paths)).collect()
 }
@@ -146,7 +146,7 @@ fn a_model_agrees_while_replicas_come_and_go_and_drives_do() {
     while client.try_wait().unwrap().is_none() {
         let replicas = random.pick(&["1", "2", "3"]).to_owned();
         let update = ["volume", "update", "vol1", "--repl", replicas, "--wait"];
-        // Copies on the drive that has just been away may not be used again yet.
+        // Replicas on the drive that has just been away may not be used again yet.
         daemon.state().weir(&update).done_unless(&["extent replicas are missing"]);
         if replicas != "1" {
             std::fs::rename(&here, &away).unwrap();
@@ -176,7 +176,7 @@ fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     let (here, away) = (daemon.state().beside("two"), daemon.state().beside("away"));
     std::fs::rename(&here, &away).unwrap();
-    wait_until("the copies to be found missing", || count(&inspect(&daemon), "missing") == 2);
+    wait_until("the replicas to be found missing", || count(&inspect(&daemon), "missing") == 2);
     let before = count(&inspect(&daemon), "bytes_resynced");
     for piece in [3, 40] {
         client.write(piece << 20, &[0xaa; 4096]).unwrap();
@@ -261,7 +261,7 @@ fn add_beside_full(daemon: &Daemon) {
     client.write(0, &[1; 4096]).unwrap();
     let filler = daemon.state().beside("small").join("filler");
     std::fs::write(&filler, vec![1; 64 << 20]).unwrap_err();
-    // One page is left, for the record: an account needs two.
+    // One page is left, for the record: replica metadata needs two.
     let file = std::fs::OpenOptions::new().write(true).open(&filler).unwrap();
     file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
     add_drive(daemon, "other", "high");
@@ -404,7 +404,7 @@ fn stall(daemon: &Daemon, mount: &str) {
     tool("fsfreeze", &["--freeze", mount]);
     // The first of these waits until the drive is given up.
     (0..300).for_each(|_| assert!(model.write(&mut client)));
-    assert!(out_of_sync(&inspect(daemon)) > 0, "the copies there are out of service");
+    assert!(out_of_sync(&inspect(daemon)) > 0, "the replicas there are out of service");
     model.check(&mut client);
     tool("fsfreeze", &["--unfreeze", mount]);
     settle(daemon);
@@ -428,7 +428,7 @@ fn a_damaged_replica_is_made_anew_and_growth_and_shrinking_lose_none() {
     daemon.ok(&["volume", "modify", "vol1", "--new-name", "vol2"]);
     daemon.ok(&["volume", "modify", "vol2", "--new-name", "vol1"]);
     // How few are in sync meanwhile may be over before anybody looks.
-    wait_until("another copy to be made", || {
+    wait_until("another replica to be made", || {
         let volume = inspect(&daemon);
         let is_damaged = std::fs::metadata(&damaged).is_ok_and(|file| file.len() == 4096);
         !is_damaged && is_settled(&volume) && count(&volume, "in_sync") == 8

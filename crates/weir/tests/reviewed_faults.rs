@@ -226,7 +226,7 @@ fn block_status(stream: &mut UnixStream, offset: u64, length: u32) -> (u16, Vec<
     (u16::from_be_bytes([head[6], head[7]]), data)
 }
 
-/// Broken if data that is lost with the end of its file is called a hole, which a copy would leave out.
+/// Broken if data that is lost with the end of its file is called a hole, which a replica would leave out.
 #[test]
 fn the_status_of_lost_data_is_an_error() {
     const STATUS: u16 = 5;

@@ -1,5 +1,5 @@
 //! Scrubs from outside: bytes that are flipped in the files behind the daemon's back are found and repaired where a good
-//! copy can be told, and named where none can; and nothing that clients or a crash leave is taken for rot.
+//! replica can be told, and named where none can; and nothing that clients or a crash leave is taken for rot.
 //!
 //! `WEIR_SCRUB_KILLS` is how often the daemon is killed while it scrubs; `WEIR_SEED` repeats the choices.
 
@@ -31,7 +31,7 @@ fn add_drive(daemon: &Daemon, name: &str) {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", "high", "--no-measurement"]);
 }
 
-/// A daemon with as many drives, and a volume with so many copies on them.
+/// A daemon with as many drives, and a volume with so many replicas on them.
 fn with_replicas(replicas: usize, volume: &str, size: &str) -> Daemon {
     let daemon = Daemon::fresh();
     (0..replicas).for_each(|number| add_drive(&daemon, &format!("d{number}")));
@@ -40,7 +40,7 @@ fn with_replicas(replicas: usize, volume: &str, size: &str) -> Daemon {
     daemon
 }
 
-/// The files of an extent of a volume, one for each copy, or what lies beside them.
+/// The files of an extent of a volume, one for each replica, or what lies beside them.
 fn extent_files(state: &State, volume: &Value, name: &str) -> Vec<PathBuf> {
     let id = volume["id"].as_str().unwrap();
     let drives = std::fs::read_dir(state.beside("")).unwrap();
@@ -139,11 +139,11 @@ fn of_two_replicas_the_one_that_matches_its_checksum_is_good_and_without_one_nob
     client.flush().unwrap();
     rot(&files[1], 30 * BLOCK as u64);
     let message = daemon.refused(1, &["scrub", "vol1", "--wait"]);
-    assert!(message.contains("no copy is known to be good: 1"), "{message}");
+    assert!(message.contains("no replica is known to be good: 1"), "{message}");
     let differing = (block_of(&files[0], 30 * BLOCK as u64), block_of(&files[1], 30 * BLOCK as u64));
     assert!(differing.0 != differing.1, "both are left as they are");
     let alarm = alarms(&daemon);
-    assert!(alarm.len() == 1 && alarm[0].contains("copies differ in 1 block of 4096 bytes"), "{alarm:?}");
+    assert!(alarm.len() == 1 && alarm[0].contains("replicas differ in 1 block of 4096 bytes"), "{alarm:?}");
     assert!(alarm[0].contains("at offset 122880 of the volume"), "{alarm:?}");
     let damaged = inspect(&daemon, "vol1")["scrub"]["damaged"].clone();
     assert_eq!(damaged, json!([{"offset": 122_880, "length": 4096, "is_undecided": true}]));
@@ -158,7 +158,7 @@ fn a_single_replica_that_rotted_is_named_until_it_is_overwritten_and_no_read_err
     let daemon = with_replicas(1, "vol1", "1");
     drop(fill(&daemon, "vol1", &[0, 40 * MIB]));
     let volume = inspect(&daemon, "vol1");
-    assert_eq!(extent_files(daemon.state(), &volume, "00000000.sums").len(), 0, "it was never scrubbed");
+    assert_eq!(extent_files(daemon.state(), &volume, "00000000.checksums").len(), 0, "it was never scrubbed");
     assert_nothing_found(&scrub(&daemon, "vol1"));
     let files = extent_files(daemon.state(), &volume, "00000000");
     rot(&files[0], 40 * MIB + 4096);
@@ -167,7 +167,7 @@ fn a_single_replica_that_rotted_is_named_until_it_is_overwritten_and_no_read_err
     daemon.refused(1, &["scrub", "vol1", "--wait"]);
     let is_named = |daemon: &Daemon| {
         let alarms = alarms(daemon);
-        let words = "no copy has what was written in 2 blocks of 4096 bytes, the first at offset 41947136 of the volume";
+        let words = "no replica has what was written in 2 blocks of 4096 bytes, the first at offset 41947136 of the volume";
         assert!(alarms.len() == 1 && alarms[0].contains(words), "{alarms:?}");
         let shown = daemon.ok(&["volume", "inspect", "vol1"]);
         assert!(shown.contains("Damaged: 2 blocks: 8KiB at 41947136"), "{shown}");
@@ -253,12 +253,12 @@ fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
     daemon.stop();
 }
 
-/// Waits until all copies have everything.
+/// Waits until all replicas have everything.
 fn settle(daemon: &Daemon) {
     let has_none =
         |what: &str| inspect(daemon, "vol1")["replication"].get(what).is_none_or(|count| *count == 0);
     let is_settled = || has_none("stale") && has_none("missing");
-    wait_until("all copies to have everything", is_settled);
+    wait_until("all replicas to have everything", is_settled);
 }
 
 #[test]
@@ -322,25 +322,25 @@ fn checksums_go_with_what_they_are_of() {
     scrub(&daemon, "vol1");
     let volume = inspect(&daemon, "vol1");
     let checksums = |name: &str| extent_files(daemon.state(), &volume, name).len();
-    assert_eq!((checksums("00000000.sums"), checksums("00000001.sums")), (2, 2));
+    assert_eq!((checksums("00000000.checksums"), checksums("00000001.checksums")), (2, 2));
     // Half of the first extent stays, and what is written there after it grew is not compared with what was before.
     daemon.ok(&["volume", "resize", "vol1", "--size", "520MiB", "--force"]);
     daemon.ok(&["volume", "resize", "vol1", "--size", "2"]);
-    assert_eq!(checksums("00000001.sums"), 0);
+    assert_eq!(checksums("00000001.checksums"), 0);
     assert_nothing_found(&scrub(&daemon, "vol1"));
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.write(1024 * MIB, &[3; BLOCK]).unwrap();
     scrub(&daemon, "vol1");
-    // A copy that is given up takes them along, and one that is made has none.
+    // A replica that is given up takes them along, and one that is made has none.
     daemon.ok(&["volume", "modify", "vol1", "--repl", "1", "--wait"]);
-    assert_eq!((checksums("00000000.sums"), checksums("00000000")), (1, 1));
+    assert_eq!((checksums("00000000.checksums"), checksums("00000000")), (1, 1));
     daemon.ok(&["volume", "modify", "vol1", "--repl", "2", "--wait"]);
-    assert_eq!((checksums("00000000.sums"), checksums("00000000")), (1, 2));
+    assert_eq!((checksums("00000000.checksums"), checksums("00000000")), (1, 2));
     assert_nothing_found(&scrub(&daemon, "vol1"));
-    assert_eq!(checksums("00000000.sums"), 2);
+    assert_eq!(checksums("00000000.checksums"), 2);
     drop(client);
     daemon.ok(&["volume", "delete", "vol1", "--force", "--wait"]);
-    assert_eq!(checksums("00000000.sums"), 0);
+    assert_eq!(checksums("00000000.checksums"), 0);
     assert_eq!(daemon.json(&["scrub", "list"])["scrubs"], json!([]));
     daemon.stop();
 }

@@ -184,7 +184,7 @@ fn with_several_replicas_every_byte_is_what_it_was_on_each() {
     model.write(&mut client, &mut random, 300);
     client.flush().unwrap();
     drop(client);
-    // Each copy alone: without the two other drives.
+    // Each replica alone: without the two other drives.
     let mut state = daemon.stop();
     for kept in DRIVES {
         let away: Vec<&str> = DRIVES.into_iter().filter(|name| *name != kept).collect();

@@ -1,5 +1,5 @@
 //! Templates from outside: a volume goes from one to another under its clients, the daemon is killed in the middle of
-//! each move, and at its end every copy lies where the template says and holds every byte.
+//! each move, and at its end every replica lies where the template says and holds every byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -102,7 +102,7 @@ impl Blocks {
         client.disconnect();
     }
 
-    /// Looks at them in the file of a copy of an extent.
+    /// Looks at them in the file of a replica of an extent.
     fn check_file(&self, extent: u64, path: &PathBuf) {
         let file = File::open(path).unwrap();
         let mut found = [0; BLOCK];
@@ -113,13 +113,13 @@ impl Blocks {
     }
 }
 
-/// Checks that each extent has copies of these classes, and no others, and that each of them holds everything.
+/// Checks that each extent has replicas of these classes, and no others, and that each of them holds everything.
 fn assert_placed(daemon: &Daemon, blocks: &Blocks, template: &str, classes: &[&str]) {
     let volume = inspect(daemon);
     assert_eq!((&volume["template"], &volume["replicas"]), (&json!(template), &json!(classes.len())));
     assert_eq!(volume.get("moving"), None);
     let in_sync = EXTENTS * classes.len() as u64;
-    wait_until("all copies to have everything", || inspect(daemon)["replication"]["in_sync"] == in_sync);
+    wait_until("all replicas to have everything", || inspect(daemon)["replication"]["in_sync"] == in_sync);
     wait_until("journals to be empty", || {
         let journals = daemon.json(&["journal", "list"])["journals"].clone();
         journals.as_array().unwrap().iter().all(|journal| journal["is_empty"] == true)
@@ -199,7 +199,7 @@ fn replicas_are_read_where_the_template_says_and_elsewhere_from_the_answer_on() 
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.write(0, &[1; BLOCK]).unwrap();
     client.flush().unwrap();
-    // Behind the daemon's back the copies are made to differ, so that what is read tells which was.
+    // Behind the daemon's back the replicas are made to differ, so that what is read tells which was.
     for (class, path) in extent_files(daemon.state(), &inspect(&daemon)).remove("00000000").unwrap() {
         let mark = if class == "high" { 7 } else { 3 };
         let file = File::options().write(true).open(path).unwrap();
@@ -231,7 +231,11 @@ fn templates_are_shown_refused_and_kept() {
     refused(1, "template create none --replicas high", "none");
     refused(1, "template create t --replicas high --read-from low", "of which none of its replicas");
     refused(1, "template modify nvme --read-from high", "is built in and stays as it is");
-    refused(1, "volume create vol1 --size 1 --template mixed", "a copy on class medium, which cannot be had");
+    refused(
+        1,
+        "volume create vol1 --size 1 --template mixed",
+        "a replica on class medium, which cannot be had",
+    );
     refused(4, "volume create vol1 --size 1 --template other", "there are: hdd, hybrid, mixed, nvme");
     refused(2, "volume create vol1 --size 1 --template nvme --repl 2", "cannot be used with");
     assert_eq!(daemon.json(&["volume", "list"])["volumes"], json!([]), "nothing was made");

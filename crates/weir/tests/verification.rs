@@ -1,6 +1,6 @@
-//! A volume with three copies under fio, which verifies what it reads back while it writes, through what may happen to a
+//! A volume with three replicas under fio, which verifies what it reads back while it writes, through what may happen to a
 //! drive: it returns errors, stalls, is removed and comes back, or fills up, or two of the three are lost. Afterwards fio
-//! verifies the file of each copy that is left, by itself.
+//! verifies the file of each replica that is left, by itself.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use common::wait_until;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
-/// The piece by which it is kept account of what a copy lacks.
+/// The piece by which it is kept metadata of what a replica lacks.
 const REGION_BYTES: u64 = 256 << 10;
 const DRIVES: [&str; 3] = ["one", "two", "three"];
 /// The drive that something happens to.
@@ -68,7 +68,7 @@ impl Area {
         fio(&arguments);
     }
 
-    /// Verifies what the file of a copy has of it, behind the daemon's back.
+    /// Verifies what the file of a replica has of it, behind the daemon's back.
     fn verify(self, file: &Path, checksum: &str) {
         let mut arguments = self.work(checksum, 1);
         arguments.extend(["--ioengine=psync", "--verify_only", "--filename"].map(str::to_owned));
@@ -131,7 +131,7 @@ fn count(daemon: &Daemon, what: &str) -> u64 {
 
 /// Something that happens to drives while fio is at work.
 trait Misfortune {
-    /// It happens, and copies are not up to date for it, now or once they are written to.
+    /// It happens, and replicas are not up to date for it, now or once they are written to.
     fn begin(&self, daemon: &Daemon);
     /// It is over.
     fn end(&self, daemon: &Daemon);
@@ -143,7 +143,7 @@ fn add_drive(daemon: &Daemon, name: &str) {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", "high", "--no-measurement"]);
 }
 
-/// Makes a daemon with three drives, of which some folders may be filesystems, and a volume with a copy on each.
+/// Makes a daemon with three drives, of which some folders may be filesystems, and a volume with a replica on each.
 fn with_replicas(state: &State) -> Daemon {
     let daemon = state.start(&["--reactors", "2"]);
     DRIVES.iter().for_each(|drive| add_drive(&daemon, drive));
@@ -157,13 +157,13 @@ fn with_replicas(state: &State) -> Daemon {
     daemon
 }
 
-/// The file of the copy on a drive.
+/// The file of the replica on a drive.
 fn replica_on(state: &State, drive: &str, volume: &Value) -> PathBuf {
     let folder = state.beside(drive).join("volumes").join(volume["id"].as_str().unwrap());
     folder.join("extents/00000000")
 }
 
-/// Verifies all copies that are left, each by itself, and all of it through the daemon.
+/// Verifies all replicas that are left, each by itself, and all of it through the daemon.
 fn verify_replicas(daemon: &Daemon, drives: &[&str]) {
     let volume = inspect(daemon);
     for drive in drives {
@@ -179,7 +179,7 @@ fn verify_replicas(daemon: &Daemon, drives: &[&str]) {
 }
 
 /// What all of these have in common: fio works before, through and after a misfortune, and everything is right in the
-/// end. Answers how many bytes it took to bring the copy on the drive up to date.
+/// end. Answers how many bytes it took to bring the replica on the drive up to date.
 fn is_survived(state: &State, misfortune: &dyn Misfortune, drives_left: &[&str]) -> u64 {
     let daemon = with_replicas(state);
     let busy = Busy::start(daemon.uri("vol1"));
@@ -187,11 +187,11 @@ fn is_survived(state: &State, misfortune: &dyn Misfortune, drives_left: &[&str])
     let before = count(&daemon, "bytes_resynced");
     misfortune.begin(&daemon);
     MISSED.write(&daemon.uri("vol1"), "crc32c", 7);
-    wait_until("a copy is out of service", || count(&daemon, "in_sync") < DRIVES.len() as u64);
+    wait_until("a replica is out of service", || count(&daemon, "in_sync") < DRIVES.len() as u64);
     busy.goes_round();
     misfortune.end(&daemon);
     let left = drives_left.len() as u64;
-    wait_until("all copies that are left have everything", || count(&daemon, "in_sync") == left);
+    wait_until("all replicas that are left have everything", || count(&daemon, "in_sync") == left);
     busy.goes_round();
     let copied = count(&daemon, "bytes_resynced") - before;
     busy.finish();
@@ -260,7 +260,7 @@ impl Misfortune for Removal {
     fn begin(&self, daemon: &Daemon) {
         let state = daemon.state();
         std::fs::rename(state.beside(VICTIM), state.beside("away")).unwrap();
-        wait_until("the copy is found missing", || count(daemon, "in_sync") == 2);
+        wait_until("the replica is found missing", || count(daemon, "in_sync") == 2);
     }
 
     fn end(&self, daemon: &Daemon) {
@@ -297,7 +297,7 @@ impl Misfortune for Loss {
         for drive in &DRIVES[..2] {
             std::fs::remove_dir_all(daemon.state().beside(drive)).unwrap();
         }
-        wait_until("both copies are found missing", || count(daemon, "in_sync") == 1);
+        wait_until("both replicas are found missing", || count(daemon, "in_sync") == 1);
     }
 
     fn end(&self, _: &Daemon) {}

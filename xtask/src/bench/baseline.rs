@@ -155,7 +155,7 @@ fn volume_of(workload: &Workload) -> String {
     format!("volume{}", workload.replicas)
 }
 
-/// A daemon with a volume of one copy and one of three, both filled.
+/// A daemon with a volume of one replica and one of three, both filled.
 fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
     let path = folder.path();
     let daemon = Daemon::start_on_core(CORES.1, binary, &path.join("state"))?;

@@ -1,7 +1,7 @@
-//! Copies that move under load: from template to template, and to another number of copies. What it does to a client's
+//! Replicas that move under load: from template to template, and to another number of replicas. What it does to a client's
 //! latency, beside the same volume before and after; and whether a move that is killed goes on and ends right.
 //!
-//! Nothing is set but what is to be measured: copies are brought up to date under the policy that background work has by
+//! Nothing is set but what is to be measured: replicas are brought up to date under the policy that background work has by
 //! default. fio verifies what it writes throughout.
 
 mod kills;
@@ -20,7 +20,7 @@ use crate::world::fio::{Completion, Load, Log};
 use crate::world::folder::Folder;
 use crate::world::now_ms;
 
-/// Drives like flash and drives like disks: as many of each as an extent has copies.
+/// Drives like flash and drives like disks: as many of each as an extent has replicas.
 const DRIVES: [(&str, &str, &str); 2] = [("flash", "high", "nvme"), ("disk", "low", "hdd-7200")];
 const DRIVES_OF_EACH: usize = 3;
 /// Extents of the volume.
@@ -30,7 +30,7 @@ const EXTENTS: u64 = 2;
 const WORKED: Area = Area { start: GIB - 32 * MIB, bytes: 64 * MIB };
 /// Requests of the client that are outstanding.
 const DEPTH: u32 = 4;
-/// How much the 99th percentile may grow while copies move.
+/// How much the 99th percentile may grow while replicas move.
 const P99_RATIO_MAX: f64 = 2.0;
 /// What passes after a change before the state after it is measured, in milliseconds: answers that the change held up are
 /// not counted there.
@@ -43,11 +43,11 @@ struct Area {
     bytes: u64,
 }
 
-/// A change of where copies are, or of how many.
+/// A change of where replicas are, or of how many.
 struct Change {
     name: &'static str,
     command: &'static str,
-    /// Copies on drives like flash, and on those like disks, afterwards.
+    /// Replicas on drives like flash, and on those like disks, afterwards.
     replicas: [u64; 2],
     /// About how long it takes under load, in milliseconds: within that it is killed.
     lasts_ms: u64,
@@ -63,12 +63,12 @@ const CHANGES: [Change; 6] = [
     Change::new("nvme -> hybrid", "volume modify v --template hybrid", [1, 2], 20_000),
     Change::new("hybrid -> hdd", "volume modify v --template hdd", [0, 3], 12_000),
     Change::new("hdd -> nvme", "volume modify v --template nvme", [3, 0], 12_000),
-    Change::new("3 copies -> 1", "volume modify v --template none --repl 1", [1, 0], 100),
-    Change::new("1 copy -> 3", "volume update v --repl 3", [3, 0], 1000),
-    Change::new("3 copies -> 1 again", "volume update v --repl 1", [1, 0], 100),
+    Change::new("3 replicas -> 1", "volume modify v --template none --repl 1", [1, 0], 100),
+    Change::new("1 replica -> 3", "volume update v --repl 3", [3, 0], 1000),
+    Change::new("3 replicas -> 1 again", "volume update v --repl 1", [1, 0], 100),
 ];
 
-/// A daemon with these drives and the volume, which begins with three copies on flash.
+/// A daemon with these drives and the volume, which begins with three replicas on flash.
 struct Stage {
     daemon: Option<Daemon>,
     folder: Folder,
@@ -208,7 +208,7 @@ fn measure_latency(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The 99th percentile while copies move, as a multiple of that of the slower of the states before and after.
+/// The 99th percentile while replicas move, as a multiple of that of the slower of the states before and after.
 fn ratio([before_us, moving_us, after_us]: [f64; 3]) -> f64 {
     moving_us / before_us.max(after_us).max(1.0)
 }
@@ -221,7 +221,7 @@ fn judge(change: &Change, p99_us: [f64; 3], report: &mut Report) {
     report.claim(what, format!("{:.2}", ratio(p99_us)), ratio(p99_us) <= P99_RATIO_MAX);
 }
 
-/// What was copied so far to bring copies up to date; nothing is told of a volume that never had several.
+/// What was copied so far to bring replicas up to date; nothing is told of a volume that never had several.
 fn bytes_resynced(volume: &Value) -> u64 {
     volume["replication"]["bytes_resynced"].as_u64().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What copies cost: three of them beside fio writing the same three files at once.
+//! What replicas cost: three of them beside fio writing the same three files at once.
 
 use anyhow::Result;
 use serde_json::json;
@@ -11,11 +11,11 @@ use crate::world::daemon::Daemon;
 use crate::world::fio::{Load, Target};
 use crate::world::folder::Folder;
 
-/// Copies of the volume, and files of the peer.
+/// Replicas of the volume, and files of the peer.
 const REPLICAS: usize = 3;
 /// Requests in flight unless something else is said.
 const DEPTH: u32 = 32;
-/// Requests in flight at the volume, and at each file, of which the best counts for both: a write to three copies has ended
+/// Requests in flight at the volume, and at each file, of which the best counts for both: a write to three replicas has ended
 /// when the slowest of the three has, so it takes more of them to keep a disk as busy as three independent writers do.
 const DEPTHS: [u32; 3] = [32, 64, 128];
 /// Least part of the peer's rate.
@@ -33,7 +33,7 @@ fn size_bytes(options: &Options) -> u64 {
     if options.is_quick { GIB / 4 } else { GIB }
 }
 
-/// Random writes to three copies, and to three files at once, in turn.
+/// Random writes to three replicas, and to three files at once, in turn.
 fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> Result<()> {
     let path = disk.path();
     let daemon = Daemon::start(&options.binary, &path.join("state"), &["--reactors", "2"])?;
@@ -67,10 +67,11 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
         rows.push(vec![depth.to_string(), grouped(replicas), grouped(files)]);
         report.row(json!({"depth": depth, "replicas_iops": replicas, "files_iops": files}));
     }
-    print_table(&["random writes of 4 KiB, in flight", "three copies", "fio, each of three files"], rows);
+    print_table(&["random writes of 4 KiB, in flight", "three replicas", "fio, each of three files"], rows);
     let [replicas, files] = best;
     let ratio = replicas / files;
-    let what = format!("three copies at best: at least {RATE_LEAST} of what fio gets on three files at once");
+    let what =
+        format!("three replicas at best: at least {RATE_LEAST} of what fio gets on three files at once");
     report.claim(what, format!("{ratio:.3}"), ratio >= RATE_LEAST);
     Ok(())
 }

@@ -91,7 +91,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     println!("$ weir serve --state {}", state.display());
     let start = if is_kept { Daemon::start_detached } else { Daemon::start };
     let mut demo = Demo::new(start(&binary, &state, &[])?, logs_folder);
-    let emulated = folder.path().join("media");
+    let emulated = folder.path().join("drive");
     std::fs::create_dir_all(&emulated)?;
     let windows = demo.play(&emulated)?;
     let counted = Counted { logs: &demo.logs, windows: &windows };
@@ -121,12 +121,15 @@ impl Demo {
     fn play(&mut self, emulated: &Path) -> Result<Vec<Window>> {
         println!("# an emulated drive that three volumes share");
         let emulation = format!("iops={DRIVE_IOPS},latency=200us");
-        let add =
-            format!("drive add {} --name media --emulate {emulation} --no-measurement", emulated.display());
+        let add = format!(
+            "drive add {} --name emulated --emulate {emulation} --no-measurement",
+            emulated.display()
+        );
         self.daemon.run(&add)?;
         self.daemon.run(&format!("tenant create {TENANT}"))?;
         for volume in VOLUMES {
-            self.daemon.run(&format!("volume create {volume} --size 1 --tenant {TENANT} --drive media"))?;
+            self.daemon
+                .run(&format!("volume create {volume} --size 1 --tenant {TENANT} --drive emulated"))?;
         }
         println!("# fio writes a part of each volume once, so that all of them stand on written space");
         for (index, volume) in VOLUMES.iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::files::FileState;
 impl Journal {
     /// Drops everything of a file, whatever it holds; ends with [`Action::Forgotten`], until when nothing
     /// else may be asked of it. Whoever calls this has durably put on record that the content does not count:
-    /// the volume is deleted, or the copy stale or removed. A crash before the end brings the file back, and
+    /// the volume is deleted, or the replica stale or removed. A crash before the end brings the file back, and
     /// it has to be forgotten again.
     pub fn forget(&mut self, file: FileId, actions: &mut Vec<Action>) {
         if self.has_failed {

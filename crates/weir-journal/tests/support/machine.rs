@@ -49,7 +49,7 @@ pub struct Machine {
     pub geometry: Geometry,
     pub journal: Journal,
     pub journal_file: Vec<u8>,
-    /// Blocks by their first byte, of which all others are copies.
+    /// Blocks by their first byte, of which all others are replicas.
     pub slow: BTreeMap<(FileId, u32), u8>,
     /// What was asked for and not yet done.
     pub asked: VecDeque<Action>,

@@ -41,7 +41,7 @@ impl BoundBy {
         BoundBy { arrived_ns, last: None, latest: (arrived_ns, None) }
     }
 
-    /// Takes the next node of the way into account, from the root down: its limit let go at `fit_ns` and allows one
+    /// Takes the next node of the way into metadata, from the root down: its limit let go at `fit_ns` and allows one
     /// such request in `period_ns`.
     fn held(&mut self, limit: (NodeId, Limit), fit_ns: u64, period_ns: f64, now_ns: u64) {
         if fit_ns > self.arrived_ns && now_ns.saturating_sub(fit_ns) as f64 <= period_ns {

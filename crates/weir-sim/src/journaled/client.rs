@@ -217,7 +217,7 @@ impl World {
                     if self.settings.slow_faults_per_ten_thousand == 0 {
                         return Err(format!("file {index} failed though its drive is well"));
                     }
-                    // Its copy is out of service with it.
+                    // Its replica is out of service with it.
                     let mut more = Vec::new();
                     self.journal.suspend(file, &mut more);
                     self.take(more)?;

@@ -15,7 +15,7 @@ use crate::disk::{Block, File};
 use crate::requests::EXTENTS;
 use crate::{BLOCK_SECTORS, Stamp};
 
-/// The file of checksums beside a copy of an extent.
+/// The file of checksums beside a replica of an extent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChecksumFile {
     sections: BTreeMap<u32, Vec<u32>>,
@@ -60,7 +60,7 @@ impl World {
         let section = HOT_SECTIONS[self.random.below(2) as usize];
         let in_sync = self.mirror.readable(extent, 0, 0).iter().count();
         if self.settings.rot == Rot::Always && in_sync < self.settings.replicas {
-            // Whom a copy that is missing would have borne out cannot be told later.
+            // Whom a replica that is missing would have borne out cannot be told later.
             return Ok(());
         }
         let mut effects = Vec::new();
@@ -236,8 +236,8 @@ impl World {
         }
     }
 
-    /// Has copies be made from a faulty drive only where nobody else has the data: a copy of what rotted bears it out, and
-    /// of two against one nobody can tell that they are one witness.
+    /// Has replicas be made from a faulty drive only where nobody else has the data: a replica of what rotted bears it out, and
+    /// of two against one nobody can tell that they are one epoch record.
     pub(super) fn leave_rot_alone(&mut self) {
         if self.settings.rot == Rot::Always {
             let slot = self.settings.replicas - 1;
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Tells a volume that starts anew what is found beside its copies.
+    /// Tells a volume that starts anew what is found beside its replicas.
     pub(super) fn find_checksums(&mut self) {
         self.scrubs.pieces.clear();
         for (extent, slot) in
@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    /// A block of the last copy that holds data changes by itself.
+    /// A block of the last replica that holds data changes by itself.
     pub(super) fn rot_a_block(&mut self, extent: u32) {
         let slot = self.settings.replicas - 1;
         let blocks: Vec<u32> = self.drives[slot].files[extent as usize].data_blocks().into_iter().collect();
@@ -351,7 +351,7 @@ impl World {
         true
     }
 
-    /// True if what is read from a copy may be rotten.
+    /// True if what is read from a replica may be rotten.
     pub(super) fn may_be_rotten(&self, slot: usize, extent: u32, block: u32) -> bool {
         slot == self.settings.replicas - 1 && self.scrubs.rotten.contains(&(extent, block))
     }
@@ -377,7 +377,7 @@ impl World {
                 return Err("a block that rotted is not reported".to_owned());
             }
         }
-        // From here on everything is as it was written, where a copy was left that had it.
+        // From here on everything is as it was written, where a replica was left that had it.
         if !is_alone {
             self.scrubs.rotten.clear();
         }
@@ -388,7 +388,7 @@ impl World {
         self.mirror.damaged(extent).iter().any(|damaged| damaged.block == block)
     }
 
-    /// Writes to all copies but one what that one has: the mistake of mending the wrong way round.
+    /// Writes to all replicas but one what that one has: the mistake of mending the wrong way round.
     pub(super) fn mend_the_wrong_way(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) {
         let block = BLOCK_BYTES as u32;
         for block in offset / block..(offset + length) / block {

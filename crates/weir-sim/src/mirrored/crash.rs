@@ -16,7 +16,7 @@ impl World {
             return true;
         }
         let steps = self.settings.steps_between_crashes;
-        // Where two power cuts find accounts that were being written is where mistakes are.
+        // Where two power cuts find replica metadata that were being written is where mistakes are.
         let is_delicate = self.is_changing_epoch() && self.random.chance(1, steps / 20);
         let is_delicate = is_delicate || self.control.is_at_something() && self.random.chance(1, 60);
         // An extent whose last replica failed is served again after a start alone.
@@ -24,7 +24,7 @@ impl World {
         is_lost || is_delicate || self.random.chance(1, steps)
     }
 
-    /// The power fails: what was not stable may be gone, accounts that were being written may be written or not, and the
+    /// The power fails: what was not stable may be gone, replica metadata that were being written may be written or not, and the
     /// volume starts anew, perhaps without some drives.
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Finds the copies: without some drives if the volume can be served without them.
+    /// Finds the replicas: without some drives if the volume can be served without them.
     fn find(&mut self) -> Result<Vec<RecoveredExtent>, String> {
         // An older state of a replica that counts as in sync is told from the newest by what lies beside the others alone:
         // nothing is promised where none of these can be reached.
@@ -164,7 +164,7 @@ impl World {
             }
             if stamps.len() != 1 {
                 return Err(format!(
-                    "sector {sector} has {stamps:?} on copies {readable:?} that are as good"
+                    "sector {sector} has {stamps:?} on replicas {readable:?} that are as good"
                 ));
             }
             let stamp = stamps.into_iter().next().unwrap_or_default();

@@ -11,7 +11,7 @@ use super::{Abilities, Sabotage, World};
 use crate::disk::File;
 use crate::transfer;
 
-/// An imagined drive with a copy of each extent.
+/// An imagined drive with a replica of each extent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drive {
     pub files: Vec<File>,

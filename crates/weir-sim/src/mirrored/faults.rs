@@ -1,4 +1,4 @@
-//! What clients of the imagined machine may be told to have failed: no error reaches one while a copy is left that can serve
+//! What clients of the imagined machine may be told to have failed: no error reaches one while a replica is left that can serve
 //! it.
 
 use weir_types::bounds::REPLICAS_MAX;
@@ -39,7 +39,7 @@ impl World {
         self.check_fault(flying, result)
     }
 
-    /// All copies that are left must have been short of something since the request came, and since another copy failed it;
+    /// All replicas that are left must have been short of something since the request came, and since another replica failed it;
     /// where they may differ, the one whose word counts.
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
         let extent = flying.request.extent;
@@ -62,13 +62,13 @@ impl World {
         let is_only_one_short = self.may_differ(&flying.request) && left().any(|slot| was_short(&slot));
         match left().find(|slot| !was_short(slot)) {
             Some(slot) if !is_unsupported && !is_only_one_short => {
-                Err(format!("{flying:?} failed with {result:?} though copy {slot} is left"))
+                Err(format!("{flying:?} failed with {result:?} though replica {slot} is left"))
             }
             _ => Ok(()),
         }
     }
 
-    /// True for a read of what copies may differ in, because a change failed there.
+    /// True for a read of what replicas may differ in, because a change failed there.
     fn may_differ(&self, request: &Request) -> bool {
         request.kind == Kind::Read && places(request).any(|place| self.differing.contains(&place))
     }

@@ -234,7 +234,7 @@ impl World {
         result
     }
 
-    /// The folder of epoch records takes note that the last copy of an extent failed, or could not.
+    /// The folder of epoch records takes note that the last replica of an extent failed, or could not.
     pub(super) fn answer_failure(&mut self, extent: u32) {
         self.record.is_kept = self.random.chance(1, 2);
         if epoch_record::fail(&mut self.record, extent).is_err() {
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// Takes note that nobody knows any more what a copy holds.
+    /// Takes note that nobody knows any more what a replica holds.
     pub(super) fn note_unknown(&mut self, slot: usize, action: &Action, answer: &Answer) {
         let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
         if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// Extents that must not be served after the power fails now: their last copy in sync failed, nobody knows what it
+    /// Extents that must not be served after the power fails now: their last replica in sync failed, nobody knows what it
     /// holds, and that is recorded.
     pub(super) fn failed_for_good(&self) -> Vec<u32> {
         let is_unknown = |extent: u32| {
@@ -272,7 +272,7 @@ impl World {
     pub(super) fn accept_failures(&mut self, failed: &[u32]) -> Result<bool, String> {
         let served = |extent: &&u32| !self.mirror.is_lost(**extent);
         if let Some(extent) = failed.iter().find(served) {
-            return Err(format!("extent {extent} is served though its last copy failed before the start"));
+            return Err(format!("extent {extent} is served though its last replica failed before the start"));
         }
         let dirty = (0..).zip(self.record.found()).filter(|(_, epoch_record)| epoch_record.is_failed);
         let dirty: Vec<u32> = dirty.map(|(extent, _)| extent).collect();

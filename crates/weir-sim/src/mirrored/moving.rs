@@ -1,7 +1,7 @@
-//! What control does in the imagined machine to move copies of extents while they are used, one durable step at a time, and
+//! What control does in the imagined machine to move replicas of extents while they are used, one durable step at a time, and
 //! what it finds of them after a crash between any two of these.
 //!
-//! A copy is added in the order file, account, record, and goes in the order account, record, file. The wishes change by
+//! A replica is added in the order file, metadata, record, and goes in the order metadata, record, file. The wishes change by
 //! chance, also in the middle of a move.
 
 use weir_types::bounds::REPLICAS_MAX;
@@ -15,15 +15,15 @@ use crate::requests::EXTENTS;
 /// What is known of extents apart from their drives, and what is being done about them.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    /// The copies of each extent that are durably recorded. Copies have the numbers of their drives.
+    /// The replicas of each extent that are durably recorded. Replicas have the numbers of their drives.
     recorded: Vec<Slots>,
-    /// Where the copies of each extent should be.
+    /// Where the replicas of each extent should be.
     wished: Vec<Slots>,
     /// What is under way: one change at a time.
     doing: Option<Doing>,
 }
 
-/// A change of a copy that is under way.
+/// A change of a replica that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Doing {
     extent: u32,
@@ -68,7 +68,7 @@ impl Control {
         }
     }
 
-    /// True if a copy is recorded.
+    /// True if a replica is recorded.
     pub fn knows(&self, extent: u32, slot: usize) -> bool {
         self.recorded[extent as usize].contains(slot)
     }
@@ -83,7 +83,7 @@ impl Control {
         self.doing = None;
     }
 
-    /// The standings of an extent's copies are durably these. One that goes is asked again as long as something that was begun
+    /// The replica states of an extent's replicas are durably these. One that goes is asked again as long as something that was begun
     /// there is not answered.
     pub fn hear(
         &mut self,
@@ -135,7 +135,7 @@ impl Control {
             .map_err(|error| error.to_string())
     }
 
-    /// What is to be done next for an extent whose copies stand like this.
+    /// What is to be done next for an extent whose replicas stand like this.
     fn next(&self, extent: u32, replica_states: &ReplicaStates) -> Next {
         let (recorded, wished) = (self.recorded[extent as usize], self.wished[extent as usize]);
         let is_there = |slot: usize| replica_states[slot] != ReplicaState::Absent;
@@ -180,7 +180,7 @@ impl World {
 
     /// Begins what is to be done next for an extent.
     fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
-        // What is captured is read from the files of copies as they are.
+        // What is captured is read from the files of replicas as they are.
         if self.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl World {
         let Doing { extent, slot, stage } = doing;
         match stage {
             Stage::Made => return self.begin_adding(extent, slot),
-            // Who waits is told so once no copy is left that has everything.
+            // Who waits is told so once no replica is left that has everything.
             Stage::Adding | Stage::Removing if self.mirror.is_lost(extent) => {
                 self.control.doing = None;
                 if stage == Stage::Adding {
@@ -266,7 +266,7 @@ impl World {
         self.take(effects)
     }
 
-    /// No account could be written that names a copy: its file goes, and it is added another time.
+    /// No metadata could be written that names a replica: its file goes, and it is added another time.
     pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
         let is_meant =
             |doing: &Doing| (doing.extent, doing.slot, doing.stage) == (extent, slot, Stage::Adding);
@@ -283,13 +283,13 @@ impl World {
         surplus.into_iter().filter(|other| *other != slot).for_each(|other| self.give_back(extent, other));
     }
 
-    /// Makes the file of a copy.
+    /// Makes the file of a replica.
     fn make(&mut self, extent: u32, slot: usize) {
         self.give_back(extent, slot);
         self.drives[slot].is_made[extent as usize] = true;
     }
 
-    /// The file of a copy goes, and what lies beside it, unless its drive cannot be reached.
+    /// The file of a replica goes, and what lies beside it, unless its drive cannot be reached.
     fn give_back(&mut self, extent: u32, slot: usize) {
         let (drive, index) = (&mut self.drives[slot], extent as usize);
         if drive.is_away() {
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// Brings all copies to where they are wished, while nothing fails.
+    /// Brings all replicas to where they are wished, while nothing fails.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
         for _ in 0..40 {
             for slot in 0..REPLICAS_MAX {

@@ -1,4 +1,4 @@
-//! What a world of a volume with copies is made of, and what came of it. Nothing here does anything.
+//! What a world of a volume with replicas is made of, and what came of it. Nothing here does anything.
 
 use weir_types::bounds::REPLICAS_MAX;
 
@@ -10,7 +10,7 @@ pub enum Rot {
     None,
     /// The last of three loses writes, makes them elsewhere, and has blocks change.
     Always,
-    /// Blocks of the last copy change once all is at rest and was scrubbed.
+    /// Blocks of the last replica change once all is at rest and was scrubbed.
     AtRest,
 }
 
@@ -20,21 +20,21 @@ pub enum Sabotage {
     /// None.
     #[default]
     None,
-    /// An account is said to be written and is not, now and then.
+    /// Replica metadata is said to be written and is not, now and then.
     MetadataLate,
     /// One region in some is said to be copied and is not.
     SkipsRegions,
-    /// Reads are made from stale copies now and then.
+    /// Reads are made from stale replicas now and then.
     ReadsStale,
     /// A change begins before the seal of what it changes is durably broken.
     ChecksumsStayValid,
     /// A section is sealed though something in it changed.
     ChecksumsChanged,
-    /// A good copy is given what a bad one has.
+    /// A good replica is given what a bad one has.
     MendsFromBad,
     /// Changes are let go before what they change is captured.
     SnapshotsLate,
-    /// A copy is taken back while what was given up there may still be carried out.
+    /// A replica is taken back while what was given up there may still be carried out.
     TakesBackEarly,
     /// A start does not wait for what was asked of drives before it.
     StartsUnfenced,
@@ -46,15 +46,15 @@ pub enum Sabotage {
     GrowsOverOldFiles,
     /// The epochs of an extent that comes again after a shrink begin as those of the one before did.
     BeginsEpochsAnew,
-    /// A copy is recorded before it is accounted for.
+    /// A replica is recorded before it is accounted for.
     RecordsFirst,
-    /// The file of a copy that is to go does so before another one has everything.
+    /// The file of a replica that is to go does so before another one has everything.
     GivesBackEarly,
-    /// A copy behind a write journal whose drive was not found is served without it.
+    /// A replica behind a write journal whose drive was not found is served without it.
     ServesWithoutJournal,
-    /// What a copy behind a write journal is to make durable is synced in its file, and not in the journal.
+    /// What a replica behind a write journal is to make durable is synced in its file, and not in the journal.
     SyncsFilesAlone,
-    /// What a journal has of a copy is a hole if the file has nothing there.
+    /// What a journal has of a replica is a hole if the file has nothing there.
     MapsFilesAlone,
 }
 
@@ -87,7 +87,7 @@ impl Abilities {
 pub struct Settings {
     /// Everything follows from it.
     pub seed: u64,
-    /// Copies to begin with, 1 to 3.
+    /// Replicas to begin with, 1 to 3.
     pub replicas: usize,
     /// Steps of the world.
     pub steps: u32,
@@ -107,9 +107,9 @@ pub struct Settings {
     pub metadata_faults_per_ten_thousand: u64,
     /// Of 1000 replicas that come back, how many do so in an older state than they went.
     pub swaps_per_mille: u64,
-    /// Of 1000 steps, in how many a copy is added or given up.
+    /// Of 1000 steps, in how many a replica is added or given up.
     pub moves_per_mille: u64,
-    /// Copies come and go in the order in which control moves them, and begin as control finds them.
+    /// Replicas come and go in the order in which control moves them, and begin as control finds them.
     pub is_moved: bool,
     /// Of 10 000 steps, in how many an extent goes and another one comes in its place.
     pub resizes_per_ten_thousand: u64,
@@ -121,7 +121,7 @@ pub struct Settings {
     pub rot: Rot,
     /// What the filesystem of each drive can do.
     pub abilities: [Abilities; REPLICAS_MAX],
-    /// The copies of this number are behind a write journal.
+    /// The replicas of this number are behind a write journal.
     pub journaled_slot: Option<usize>,
     /// Blocks of its log.
     pub journal_blocks: u32,
@@ -151,7 +151,7 @@ impl Settings {
         self.stalls_per_ten_thousand > 0 || self.errors_per_mille > 0
     }
 
-    /// One to three copies and power cuts alone.
+    /// One to three replicas and power cuts alone.
     pub fn quiet(seed: u64) -> Settings {
         Settings {
             seed,
@@ -188,7 +188,7 @@ impl Settings {
         Settings { scrubs_per_mille: 300, ..Settings::all_at_once(seed) }
     }
 
-    /// One or two copies and power cuts, then blocks of the last copy that rot at rest; or three, the last on a drive that
+    /// One or two replicas and power cuts, then blocks of the last replica that rot at rest; or three, the last on a drive that
     /// does not do as it is told.
     pub fn rotting(seed: u64) -> Settings {
         let rot = if seed % 3 == 2 { Rot::Always } else { Rot::AtRest };
@@ -224,7 +224,7 @@ impl Settings {
         Settings { swaps_per_mille: 500, breaks_per_ten_thousand: 40, ..Settings::all_at_once(seed) }
     }
 
-    /// Copies of extents are moved from drive to drive, and what happens in the other worlds happens meanwhile: seeds by
+    /// Replicas of extents are moved from drive to drive, and what happens in the other worlds happens meanwhile: seeds by
     /// turns, up to everything at once but rot.
     pub fn moved(seed: u64) -> Settings {
         let base = match seed % 4 {
@@ -265,8 +265,8 @@ impl Settings {
         Settings { resizes_per_ten_thousand: 60, ..base }
     }
 
-    /// One copy is behind a write journal that is soon full, beside power cuts, kills and failing drives, that of the journal
-    /// too; copies come and go.
+    /// One replica is behind a write journal that is soon full, beside power cuts, kills and failing drives, that of the journal
+    /// too; replicas come and go.
     pub fn journaled(seed: u64) -> Settings {
         let base = match seed % 3 {
             0 => Settings::quiet(seed),
@@ -356,15 +356,15 @@ pub struct Report {
     pub resizes: u64,
     /// Regions that were copied.
     pub copied: u64,
-    /// Changes of standings.
+    /// Changes of replica states.
     pub replica_states: u64,
     /// Captures that came to their end.
     pub snapshots: u64,
-    /// Writes of metadata that no copy in sync could take.
+    /// Writes of metadata that no replica in sync could take.
     pub metadata_refused: u64,
-    /// Writes of seals that no copy in sync could take.
+    /// Writes of seals that no replica in sync could take.
     pub headers_refused: u64,
-    /// Copies that control added or gave up.
+    /// Replicas that control added or gave up.
     pub moves: u64,
     /// Answers that could be taken for more than they said.
     pub doubtful_answers: u64,
@@ -376,7 +376,7 @@ pub struct Report {
     pub sections_scrubbed: u64,
     /// Sections that were sealed after that.
     pub sections_validated: u64,
-    /// Copies that lost with a write journal, or by what it held, what was acknowledged.
+    /// Replicas that lost with a write journal, or by what it held, what was acknowledged.
     pub invalidated: u64,
     /// Write journals that failed.
     pub journals_failed: u64,
@@ -384,10 +384,10 @@ pub struct Report {
     pub brought: u64,
     /// Replicas that came back with metadata that was not what was last written there.
     pub swapped: u64,
-    /// Blocks of copies that were found bad where others were good.
+    /// Blocks of replicas that were found bad where others were good.
     pub blocks_found: u64,
     /// Blocks of these that were repaired.
     pub blocks_repaired: u64,
-    /// Blocks that were found without a good copy.
+    /// Blocks that were found without a good replica.
     pub blocks_damaged: u64,
 }

@@ -71,9 +71,9 @@ impl World {
         }
     }
 
-    /// A capture has ended: all copies of it are alike, and could have been read at its instant.
+    /// A capture has ended: all replicas of it are alike, and could have been read at its instant.
     pub(super) fn check_snapshot(&mut self, replicas: Option<Vec<Slots>>) -> Result<(), String> {
-        let snapshot = self.snapshot.take().ok_or("a capture ended that nobody asked for")?;
+        let snapshot = self.snapshot.take().ok_or("a snapshot ended that nobody asked for")?;
         let Some(replicas) = replicas else { return Ok(()) };
         self.report.snapshots += 1;
         for sector in self.history.sectors() {
@@ -82,7 +82,7 @@ impl World {
                 let file = snapshot.files.get(&(slot, extent));
                 let stamp = file.map_or(0, |file| file.read(block)[index]);
                 let checked = self.history.check_read(sector, stamp, snapshot.at, snapshot.at);
-                checked.map_err(|error| format!("captured at {}: {error}", snapshot.at))?;
+                checked.map_err(|error| format!("snapshot at {}: {error}", snapshot.at))?;
             }
         }
         self.compare_snapshot(&snapshot, &replicas)
@@ -93,13 +93,13 @@ impl World {
         for (extent, slots) in (0..).zip(replicas) {
             let file = |slot: usize| snapshot.files.get(&(slot, extent)).unwrap_or(&blank);
             let first =
-                slots.iter().next().ok_or_else(|| format!("nothing of extent {extent} was captured"))?;
+                slots.iter().next().ok_or_else(|| format!("extent {extent} is missing in the snapshot"))?;
             for slot in slots.iter() {
                 let (one, other) = (file(first), file(slot));
                 let mut blocks = one.data_blocks();
                 blocks.extend(other.data_blocks());
                 if let Some(block) = blocks.into_iter().find(|block| one.read(*block) != other.read(*block)) {
-                    return Err(format!("block {block} of extent {extent} was captured differently"));
+                    return Err(format!("block {block} of extent {extent} differs in the snapshot"));
                 }
             }
         }

@@ -25,7 +25,7 @@ impl Orphan {
 }
 
 impl Pending {
-    /// The copies of an extent that it is asked of.
+    /// The replicas of an extent that it is asked of.
     fn concerns(&self) -> Option<(u32, Slots)> {
         match self {
             Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
@@ -39,7 +39,7 @@ impl Pending {
         }
     }
 
-    /// True if one copy alone is asked for it.
+    /// True if one replica alone is asked for it.
     fn is_of_one(&self) -> bool {
         matches!(self, Pending::Action(..) | Pending::Sync(..))
     }
@@ -86,13 +86,13 @@ impl World {
         concerns.is_some_and(|(_, slots)| slots.iter().any(|slot| self.drives[slot].is_silent))
     }
 
-    /// True if something that was given up may still happen to a copy of an extent.
+    /// True if something that was given up may still happen to a replica of an extent.
     pub(super) fn has_orphans(&self, extent: u32, slot: usize) -> bool {
         let is_one = |orphan: &Orphan| (orphan.slot, orphan.extent) == (slot, extent);
         self.settings.sabotage != Sabotage::TakesBackEarly && self.orphans.iter().any(is_one)
     }
 
-    /// True if something is under way on a copy of an extent, so that its file cannot be made anew.
+    /// True if something is under way on a replica of an extent, so that its file cannot be made anew.
     pub(super) fn touches(&self, extent: u32, slot: usize) -> bool {
         let touches = self.has_orphans(extent, slot);
         touches
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Retires a copy, and tells everything that was asked of it alone to have failed.
+    /// Retires a replica, and tells everything that was asked of it alone to have failed.
     fn give_up_replica(&mut self, slot: usize, extent: u32) -> Result<(), String> {
         let replica = std::iter::once(slot).collect();
         let is_meant = |pending: &mut Pending| {
@@ -172,7 +172,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Takes the answers of those copies that gave one for all that there will be.
+    /// Takes the answers of those replicas that gave one for all that there will be.
     fn give_up_in_part(&mut self, pending: Pending) -> Result<(), String> {
         let (extent, slots) = pending.concerns().expect("what drives are asked for concerns them");
         for slot in slots.iter().filter(|slot| self.drives[*slot].is_silent).collect::<Vec<_>>() {

@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// A drive works again, or can be reached again, and copies on it are taken back: without what was not stable.
+    /// A drive works again, or can be reached again, and replicas on it are taken back: without what was not stable.
     pub(super) fn bring_back(&mut self) -> Result<(), String> {
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.take_back(slot)

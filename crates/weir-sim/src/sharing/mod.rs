@@ -72,7 +72,7 @@ pub struct Plan {
 
 impl std::fmt::Display for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "media {:?}", self.planned_drive)?;
+        writeln!(f, "drive {:?}", self.planned_drive)?;
         for (index, PlannedNode { parent, terms, load }) in self.nodes.iter().enumerate() {
             let (limits, floor, weight) = (terms.limits, terms.floor, terms.weight.0);
             write!(
@@ -105,7 +105,7 @@ pub struct Event {
     pub started_ns: u64,
     /// When it was answered.
     pub answered_ns: u64,
-    /// Time in line for the media, in nanoseconds.
+    /// Time in the queue of the media, in nanoseconds.
     pub queue_ns: u64,
     /// Part of it in which others went first because of their floors, in nanoseconds.
     pub floors_ns: u64,

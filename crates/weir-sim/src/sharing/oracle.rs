@@ -161,7 +161,7 @@ pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
         let done = history.events.iter().filter(|event| range.contains(&event.answered_ns)).count() as f64;
         let possible = planned_drive.iops as f64 * WINDOW_NS as f64 / 1e9;
         if done < possible * 0.999 - 2.0 {
-            return Err(format!("media did {done} of {possible} from {from_ns} on"));
+            return Err(format!("the drive did {done} of {possible} from {from_ns} on"));
         }
     }
     Ok(())

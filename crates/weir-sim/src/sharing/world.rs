@@ -185,7 +185,7 @@ impl<T> Places<T> {
     }
 }
 
-/// A drive with who stands in line for it.
+/// A drive with who waits in the queue of it.
 struct SharedDrive {
     queue: DriveQueue<usize>,
     leaves: Vec<Option<NodeId>>,
@@ -375,7 +375,7 @@ impl<'a, C: Clients> World<'a, C> {
         }
     }
 
-    /// Puts as many pieces of a leaf's requests in line for its drive as the bounds allow.
+    /// Puts as many pieces of a leaf's requests in the queue of its drive as the bounds allow.
     fn feed(&mut self, node: usize, drive: usize) {
         while let Some(&ticket) = self.lines[node].starving.front() {
             let Open { demand, position, .. } = self.open.all[ticket];
@@ -403,7 +403,7 @@ impl<'a, C: Clients> World<'a, C> {
     fn enqueue(&mut self, drive: usize, piece: Piece) {
         let node = self.open.all[piece.ticket].demand.node;
         let shared_drive = &mut self.drives[drive];
-        let leaf = shared_drive.leaves[node].expect("a leaf stands in line for its drive");
+        let leaf = shared_drive.leaves[node].expect("a leaf waits in the queue of its drive");
         let index = self.pieces.insert(piece);
         if shared_drive.queue.arrive(self.now_ns, leaf, index, piece.cost) == Verdict::Run {
             self.start(drive, index);
@@ -481,7 +481,7 @@ impl Demand {
 }
 
 impl Open {
-    /// Accounts for the time since the last piece ended, by what the one that has ended now did in it: pieces overlap,
+    /// Replica metadata for the time since the last piece ended, by what the one that has ended now did in it: pieces overlap,
     /// and no time counts twice. The data plane does the same.
     fn metadata(&mut self, now_ns: u64, piece: &Piece) {
         let since_ns = now_ns.saturating_sub(self.accounted_ns);

@@ -1,6 +1,6 @@
-//! What is durably known of copies at rest: which sections of an extent are sealed, and which blocks are damaged.
+//! What is durably known of replicas at rest: which sections of an extent are sealed, and which blocks are damaged.
 //!
-//! A section of a copy is *sealed* while the checksums that are kept beside that copy count for it. The seal is broken,
+//! A section of a replica is *sealed* while the checksums that are kept beside that replica count for it. The seal is broken,
 //! durably, before anything in the section changes; so whatever a crash or a power cut leaves, a checksum that counts
 //! is that of what should be there. A section whose seal is broken costs nothing more, and an extent that was never
 //! scrubbed has no seals at all.
@@ -64,16 +64,16 @@ impl Sections {
     }
 }
 
-/// A block that no copy has as it should be, as far as it can be told.
+/// A block that no replica has as it should be, as far as it can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Damaged {
     /// Which block of the extent.
     pub block: u32,
-    /// The checksum that it should have; `None` if copies differ and nobody can tell which is right.
+    /// The checksum that it should have; `None` if replicas differ and nobody can tell which is right.
     pub expected: Option<u32>,
 }
 
-/// What is durably said beside one copy.
+/// What is durably said beside one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChecksumHeader {
     /// Sections whose checksums count.
@@ -82,7 +82,7 @@ pub struct ChecksumHeader {
     pub damaged: Vec<Damaged>,
 }
 
-/// What is to be said beside each copy; `None` where nothing has to be.
+/// What is to be said beside each replica; `None` where nothing has to be.
 pub type ChecksumHeaders = [Option<ChecksumHeader>; REPLICAS_MAX];
 
 /// What is being written.
@@ -95,9 +95,9 @@ struct Writing {
 /// The seals of one extent.
 #[derive(Debug, Default)]
 pub(super) struct ExtentChecksums {
-    /// By copy, the sections that should be sealed.
+    /// By replica, the sections that should be sealed.
     wanted: [Sections; REPLICAS_MAX],
-    /// By copy, the sections that are, durably.
+    /// By replica, the sections that are, durably.
     recorded: [Sections; REPLICAS_MAX],
     damaged: Vec<Damaged>,
     damaged_recorded: Vec<Damaged>,
@@ -107,7 +107,7 @@ pub(super) struct ExtentChecksums {
 }
 
 impl ExtentChecksums {
-    /// What was found beside a copy. It counts only for one that is in sync; of others it has to go.
+    /// What was found beside a replica. It counts only for one that is in sync; of others it has to go.
     pub fn found(&mut self, slot: usize, header: ChecksumHeader, is_in_sync: bool) {
         self.recorded[slot] = header.valid;
         if is_in_sync {
@@ -122,7 +122,7 @@ impl ExtentChecksums {
         }
     }
 
-    /// A copy does not have everything any more, or another one takes its place.
+    /// A replica does not have everything any more, or another one takes its place.
     pub fn lose(&mut self, slot: usize) {
         self.wanted[slot] = Sections::default();
         if let Some(scrub) = &mut self.scrub {
@@ -130,30 +130,30 @@ impl ExtentChecksums {
         }
     }
 
-    /// Nobody knows what stands beside a copy: it was not watched.
+    /// Nobody knows what stands beside a replica: it was not watched.
     pub fn distrust(&mut self, slot: usize) {
         self.lose(slot);
         self.recorded[slot] = Sections::ALL;
     }
 
-    /// Sections that may be sealed beside a copy at this moment, or become so.
+    /// Sections that may be sealed beside a replica at this moment, or become so.
     pub fn may_be(&self, slot: usize) -> Sections {
         let writing = self.writing.as_ref().and_then(|writing| writing.valid[slot]);
         self.recorded[slot].with(writing.unwrap_or_default())
     }
 
-    /// Nobody knows whether it still stands beside copies which blocks are damaged.
+    /// Nobody knows whether it still stands beside replicas which blocks are damaged.
     pub fn distrust_damage(&mut self) {
         self.damaged_recorded.clear();
     }
 
-    /// True if a section of a copy is sealed, durably and for good.
+    /// True if a section of a replica is sealed, durably and for good.
     pub fn is_valid(&self, slot: usize, section: u32) -> bool {
         let section = Sections::one(section);
         self.wanted[slot].meets(section) && self.recorded[slot].meets(section)
     }
 
-    /// A copy is to be sealed in a section, or not any more.
+    /// A replica is to be sealed in a section, or not any more.
     pub fn want(&mut self, slot: usize, section: u32, is_valid: bool) {
         let (wanted, section) = (&mut self.wanted[slot], Sections::one(section));
         *wanted = if is_valid { wanted.with(section) } else { wanted.without(section) };
@@ -175,7 +175,7 @@ impl ExtentChecksums {
         partly.for_each(|damaged| damaged.expected = None);
     }
 
-    /// True if nothing is durably said of a range, beside these copies, that a change would make untrue.
+    /// True if nothing is durably said of a range, beside these replicas, that a change would make untrue.
     pub fn is_free(&self, request: &Request, slots: Slots) -> bool {
         let touched = Sections::of(request.offset, request.length);
         if slots.iter().any(|slot| self.may_be(slot).meets(touched)) {
@@ -215,7 +215,7 @@ impl ExtentChecksums {
         self.damaged.retain(|damaged| damaged.block != block);
     }
 
-    /// What has to be written beside which copies, if nothing is being written: these are in sync, those stale.
+    /// What has to be written beside which replicas, if nothing is being written: these are in sync, those stale.
     pub fn next_header_write(&mut self, in_sync: Slots, stale: Slots) -> Option<ChecksumHeaders> {
         if self.writing.is_some() {
             return None;
@@ -235,10 +235,10 @@ impl ExtentChecksums {
         Some(valid.map(|valid| valid.map(header)))
     }
 
-    /// What was written stands; of copies whose checksums had to be dropped nothing is said at all. Beside copies that
+    /// What was written stands; of replicas whose checksums had to be dropped nothing is said at all. Beside replicas that
     /// failed it may stand or not: nothing more is to be sealed there, and what is said there is written again.
     pub fn header_written(&mut self, failed: Slots, dropped: Slots) {
-        let writing = self.writing.take().expect("seals are noted once");
+        let writing = self.writing.take().expect("one header is written at a time");
         for slot in failed.iter() {
             self.wanted[slot] = self.wanted[slot].both(self.recorded[slot]);
             self.recorded[slot] = self.recorded[slot].with(writing.valid[slot].unwrap_or_default());
@@ -296,7 +296,7 @@ mod tests {
         [0, 1].into_iter().collect()
     }
 
-    /// Two copies, each sealed in its first two sections, with a damaged block in the second.
+    /// Two replicas, each sealed in its first two sections, with a damaged block in the second.
     fn header() -> ExtentChecksums {
         let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
         let mut header = ExtentChecksums::default();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_is_broken_durably_before_the_first_change_and_for_the_others_it_is() {
+    fn checksums_are_invalid_durably_before_the_first_change() {
         let (mut header, first) = (header(), write(0, 4096));
         header.change(&first);
         assert!(!header.is_free(&first, both()));
@@ -332,7 +332,10 @@ mod tests {
         let other = write(8192, 4096);
         header.change(&other);
         assert!(header.is_free(&other, both()));
-        assert!(!header.is_free(&write(SECTION, 4096), both()), "the other section is still sealed");
+        assert!(
+            !header.is_free(&write(SECTION, 4096), both()),
+            "the other section still has valid checksums"
+        );
     }
 
     #[test]

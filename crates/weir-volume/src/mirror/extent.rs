@@ -1,4 +1,4 @@
-//! What a mirror knows of one extent: its copies, the account of them, and what is under way there.
+//! What a mirror knows of one extent: its replicas, the metadata of them, and what is under way there.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use super::regions::{RegionSet, regions_of};
 use crate::action::Request;
 use crate::geometry::covering_blocks;
 
-/// Copies that are equally fast take turns in reading by stretches of this many bytes: long enough that what is read in
+/// Replicas that are equally fast take turns in reading by stretches of this many bytes: long enough that what is read in
 /// sequence is so on each of them.
 const READ_STRETCH_BYTES: u32 = 1 << 20;
 
-/// Copies, one bit each.
+/// Replicas, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slots(u8);
 
@@ -23,22 +23,22 @@ impl Slots {
     /// As many as there may be.
     pub const ALL: Slots = Slots((1 << REPLICAS_MAX) - 1);
 
-    /// This copy alone.
+    /// This replica alone.
     pub fn one(slot: usize) -> Slots {
         Slots(1 << slot)
     }
 
-    /// True if the copy is one of them.
+    /// True if the replica is one of them.
     pub fn contains(self, slot: usize) -> bool {
         self.0 & (1 << slot) != 0
     }
 
-    /// Adds a copy.
+    /// Adds a replica.
     pub fn insert(&mut self, slot: usize) {
         self.0 |= 1 << slot;
     }
 
-    /// Takes a copy out.
+    /// Takes a replica out.
     pub fn remove(&mut self, slot: usize) {
         self.0 &= !(1 << slot);
     }
@@ -53,7 +53,7 @@ impl Slots {
         self.0 == 0
     }
 
-    /// True if there is one beside this copy.
+    /// True if there is one beside this replica.
     pub fn has_other(self, slot: usize) -> bool {
         self.0 & !(1 << slot) != 0
     }
@@ -88,7 +88,7 @@ impl Slots {
         self.iter().filter(|slot| is_wanted(*slot)).collect()
     }
 
-    /// The copies, in order.
+    /// The replicas, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let left = |bits: u8| (bits != 0).then_some(bits);
         let bits = std::iter::successors(left(self.0), move |bits| left(bits & (bits - 1)));
@@ -107,11 +107,11 @@ impl FromIterator<usize> for Slots {
 /// One extent of a mirror.
 #[derive(Debug)]
 pub(super) struct MirroredExtent {
-    /// The account as it should be.
+    /// The metadata as it should be.
     pub wanted: ReplicaMetadata,
-    /// The account as it durably is.
+    /// The metadata as it durably is.
     pub recorded: ReplicaMetadata,
-    /// The account that is being written.
+    /// The metadata that is being written.
     pub writing: Option<ReplicaMetadata>,
     /// Beside which replicas.
     pub writing_beside: Slots,
@@ -121,46 +121,46 @@ pub(super) struct MirroredExtent {
     pub taken: [u64; REPLICAS_MAX],
     /// By replica, the highest number of any metadata that may lie beside it.
     pub tried: [u64; REPLICAS_MAX],
-    /// What accounts have in common whose writing failed, and which may lie beside copies all the same.
+    /// What replica metadata have in common whose writing failed, and which may lie beside replicas all the same.
     pub doubtful: Option<ReplicaMetadata>,
-    /// The highest epoch that an account may have that cannot be reached.
+    /// The highest epoch that replica metadata may have that cannot be reached.
     pub epoch_allocated: u64,
-    /// Nobody must rely on the account before it is written once.
+    /// Nobody must rely on the metadata before it is written once.
     pub is_confirmed: bool,
-    /// Copies that can be reached and have not failed.
+    /// Replicas that can be reached and have not failed.
     pub is_there: [bool; REPLICAS_MAX],
     /// Replicas that were added and that a start would not look for yet. They never count as in sync: if the others failed,
     /// the next start would not find the one that has everything.
     pub unconfirmed: Slots,
-    /// How long a read of each copy takes, in any unit: the smallest are read.
+    /// How long a read of each replica takes, in any unit: the smallest are read.
     pub read_costs: [u32; REPLICAS_MAX],
     /// Of replicas in sync, regions in which a change that failed may have left them different from the others: not to be
     /// read there. Of each region at least one replica in sync is not behind.
     pub behind: [RegionSet; REPLICAS_MAX],
-    /// Of stale copies, lacking regions that they have again, though not in stable form yet.
+    /// Of stale replicas, lacking regions that they have again, though not in stable form yet.
     pub caught_up: [RegionSet; REPLICAS_MAX],
-    /// Grows with everything that a copy loses, gets or becomes.
+    /// Grows with everything that a replica loses, gets or becomes.
     pub versions: [u64; REPLICAS_MAX],
-    /// Grows with each copy that takes a place anew.
+    /// Grows with each replica that takes a place anew.
     pub incarnations: [u64; REPLICAS_MAX],
-    /// Changes and copy steps that have begun: none of them overlap.
+    /// Changes and duplicate steps that have begun: none of them overlap.
     pub running: Vec<MirrorId>,
     /// Those that have to wait for others, in order.
     pub waiting: VecDeque<MirrorId>,
     /// Reads that wait until it is recorded whose word counts.
     pub reads_waiting: Vec<MirrorId>,
-    /// Regions that were changed since those were chosen that are to leave the account, while some are.
+    /// Regions that were changed since those were chosen that are to leave the metadata, while some are.
     pub changed: Option<RegionSet>,
-    /// Marked regions that were changed since some were last looked for that could leave the account.
+    /// Marked regions that were changed since some were last looked for that could leave the metadata.
     pub recent: RegionSet,
     /// What is said of it at rest; `None` if it was never scrubbed.
     pub checksums: Option<Box<ExtentChecksums>>,
 }
 
 impl MirroredExtent {
-    /// An extent as it is found. What is marked may differ between copies that are in sync: the first that can be
+    /// An extent as it is found. What is marked may differ between replicas that are in sync: the first that can be
     /// reached has the word from now on, and the others lack it until they were given it. This is recorded before
-    /// anything of it is read: or a client that acted on what it read would find something else there once that copy
+    /// anything of it is read: or a client that acted on what it read would find something else there once that replica
     /// is lost.
     pub fn new(recovered_extent: RecoveredExtent) -> MirroredExtent {
         let RecoveredExtent { metadata, is_there, lacks, epoch_allocated, is_confirmed } = recovered_extent;
@@ -224,26 +224,26 @@ impl MirroredExtent {
         !(self.taken[slot]..=self.tried[slot]).contains(&found.number)
     }
 
-    /// True if there is one copy, and durably known to be alone: nothing is kept account of.
+    /// True if there is one replica, and durably known to be alone: nothing is kept metadata of.
     pub fn is_alone(&self) -> bool {
         let replicas =
             self.wanted.replica_states.iter().filter(|replica_state| **replica_state != ReplicaState::Absent);
         replicas.count() == 1 && self.wanted.dirty.is_empty() && self.wanted == self.recorded
     }
 
-    /// Copies that have everything and can be reached.
+    /// Replicas that have everything and can be reached.
     pub fn in_sync(&self) -> Slots {
         self.with(ReplicaState::InSync)
     }
 
-    /// Copies of a standing that can be reached.
+    /// Replicas of a standing that can be reached.
     pub fn with(&self, replica_state: ReplicaState) -> Slots {
         let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;
         // Without a branch for each: every request asks this several times.
         Slots((0..REPLICAS_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
     }
 
-    /// True if a range must not be read yet: copies may differ there, and it is not recorded whose word counts.
+    /// True if a range must not be read yet: replicas may differ there, and it is not recorded whose word counts.
     pub fn is_open(&self, request: &Request) -> bool {
         let mut regions = regions_of(request.offset, request.length);
         !self.is_recorded() && regions.any(|region| self.wanted.dirty.contains(region))
@@ -260,14 +260,14 @@ impl MirroredExtent {
         self.with(ReplicaState::Stale).iter().for_each(|slot| self.lose(slot, request));
     }
 
-    /// Copies that may be read in a range.
+    /// Replicas that may be read in a range.
     pub fn readable(&self, offset: u32, length: u32) -> Slots {
         let is_current =
             |slot: usize| !regions_of(offset, length).any(|region| self.behind[slot].contains(region));
         self.in_sync().filter(is_current)
     }
 
-    /// The copy to read a range from, unless it is one of those that failed to: the fastest, or in turn by stretches of
+    /// The replica to read a range from, unless it is one of those that failed to: the fastest, or in turn by stretches of
     /// the extent those that are as fast.
     pub fn read_from(&self, request: &Request, failed: Slots) -> Option<usize> {
         let candidates = self.readable(request.offset, request.length).without(failed);
@@ -277,19 +277,19 @@ impl MirroredExtent {
         fastest.iter().nth(turn)
     }
 
-    /// True if a stale copy has a range as those in sync do.
+    /// True if a stale replica has a range as those in sync do.
     fn has(&self, slot: usize, request: &Request) -> bool {
         let (out_of_sync, caught_up) = (&self.wanted.out_of_sync[slot], &self.caught_up[slot]);
         let mut regions = regions_of(request.offset, request.length);
         regions.all(|region| !out_of_sync.contains(region) || caught_up.contains(region))
     }
 
-    /// Copies that a change of a range has to reach, or can.
+    /// Replicas that a change of a range has to reach, or can.
     pub fn targets(&self, request: &Request) -> Slots {
         self.in_sync().either(self.with(ReplicaState::Stale).filter(|slot| self.has(slot, request)))
     }
 
-    /// Enters a change in the account; true if it is there durably.
+    /// Enters a change in the metadata; true if it is there durably.
     pub fn mark(&mut self, request: &Request) -> bool {
         for slot in Slots::ALL.without(self.targets(request)).iter() {
             self.degrade(slot);
@@ -321,7 +321,7 @@ impl MirroredExtent {
         }
     }
 
-    /// A copy does not have a range any more, or will not.
+    /// A replica does not have a range any more, or will not.
     pub fn lose(&mut self, slot: usize, request: &Request) {
         if self.wanted.replica_states[slot] == ReplicaState::Absent {
             return;
@@ -333,14 +333,14 @@ impl MirroredExtent {
         self.versions[slot] += 1;
     }
 
-    /// True if a change is in the account durably, and nothing is under way that takes it out.
+    /// True if a change is in the metadata durably, and nothing is under way that takes it out.
     pub fn is_dirty(&self, request: &Request) -> bool {
         let losers = Slots::ALL.without(self.targets(request));
         self.all_metadata().all(|metadata| contains(&metadata.dirty, request))
             && self.is_lost_to(losers, request)
     }
 
-    /// True if it is durably known of copies that are stale that they lack a range, and of none that is not in sync
+    /// True if it is durably known of replicas that are stale that they lack a range, and of none that is not in sync
     /// any more that it is.
     pub fn is_lost_to(&self, slots: Slots, request: &Request) -> bool {
         let mut stale = slots.iter().filter(|slot| self.wanted.replica_states[*slot] == ReplicaState::Stale);
@@ -349,12 +349,12 @@ impl MirroredExtent {
         stale.all(is_known) && self.is_recorded()
     }
 
-    /// The account as it is, and as it may be at any moment.
+    /// The metadata as it is, and as it may be at any moment.
     fn all_metadata(&self) -> impl Iterator<Item = &ReplicaMetadata> {
         std::iter::once(&self.recorded).chain(&self.writing).chain(&self.doubtful)
     }
 
-    /// True if no copy counts as in sync durably that should not any more.
+    /// True if no replica counts as in sync durably that should not any more.
     pub fn is_recorded(&self) -> bool {
         let is_lost = |slot: usize| {
             let was = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::InSync;
@@ -363,7 +363,7 @@ impl MirroredExtent {
         self.is_confirmed && !(0..REPLICAS_MAX).any(is_lost)
     }
 
-    /// A copy missed something, if another one has it. What is marked may not be stable there.
+    /// A replica missed something, if another one has it. What is marked may not be stable there.
     pub fn degrade(&mut self, slot: usize) {
         let has_other = self.in_sync().has_other(slot);
         if self.wanted.replica_states[slot] == ReplicaState::InSync && has_other {
@@ -372,7 +372,7 @@ impl MirroredExtent {
         }
     }
 
-    /// A copy cannot be reached any more.
+    /// A replica cannot be reached any more.
     pub fn fall(&mut self, slot: usize) {
         self.is_there[slot] = false;
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
@@ -386,7 +386,7 @@ impl MirroredExtent {
         self.choose_authoritative();
     }
 
-    /// A copy can be reached again. It gets the account, which it may have missed.
+    /// A replica can be reached again. It gets the metadata, which it may have missed.
     pub fn rejoin(&mut self, slot: usize) {
         self.is_there[slot] = true;
         self.checksums.get_or_insert_default().distrust(slot);
@@ -399,7 +399,7 @@ impl MirroredExtent {
         self.wanted.epoch = self.wanted.epoch.max(self.epoch_allocated) + 1;
     }
 
-    /// Gives a copy another standing.
+    /// Gives a replica another standing.
     pub fn stand(&mut self, slot: usize, replica_state: ReplicaState) {
         self.wanted.replica_states[slot] = replica_state;
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
@@ -428,7 +428,7 @@ impl MirroredExtent {
         }
     }
 
-    /// Regions that a copy still has to get.
+    /// Regions that a replica still has to get.
     pub fn lacks(&self, slot: usize) -> RegionSet {
         let mut lacks = match self.wanted.replica_states[slot] {
             ReplicaState::InSync => return self.behind[slot].clone(),
@@ -439,7 +439,7 @@ impl MirroredExtent {
         lacks
     }
 
-    /// A copy has a region again.
+    /// A replica has a region again.
     pub fn has_again(&mut self, slot: usize, region: u32) {
         self.versions[slot] += 1;
         match self.wanted.replica_states[slot] {
@@ -449,8 +449,8 @@ impl MirroredExtent {
         }
     }
 
-    /// Regions in which copies in sync do not differ, as far as nothing changes them: once that is stable they can
-    /// leave the account.
+    /// Regions in which replicas in sync do not differ, as far as nothing changes them: once that is stable they can
+    /// leave the metadata.
     pub fn settled(&self) -> RegionSet {
         let mut settled = self.wanted.dirty.clone();
         self.in_sync().iter().for_each(|slot| settled.subtract(&self.behind[slot]));
@@ -497,7 +497,7 @@ mod tests {
         assert!(dirty(&extent).into_iter().eq((0..16).chain([20])));
         extent.recorded = extent.wanted.clone();
         assert!(extent.mark(&write(9)), "it was marked with the others, so nothing is waited for");
-        // As long as anything of a group is changed, none of it leaves the account.
+        // As long as anything of a group is changed, none of it leaves the metadata.
         extent.recent = RegionSet::default();
         extent.mark(&write(9));
         assert!(extent.recent.iter().eq(0..16));

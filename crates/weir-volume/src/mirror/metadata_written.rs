@@ -19,19 +19,19 @@ use super::{Effect, Mirror, MirrorId, Purpose, Slots, Stage};
 use crate::action::{Content, Fault};
 
 impl Mirror {
-    /// Brings accounts to what follows from who is there. To be called once, before anything is started.
+    /// Brings replica metadata to what follows from who is there. To be called once, before anything is started.
     pub fn begin(&mut self, effects: &mut Vec<Effect>) {
         (0..self.extents.len() as u32).for_each(|extent| self.write_metadata(extent, effects));
     }
 
-    /// Writes the account if it is not as it should be, one writing at a time.
+    /// Writes the metadata if it is not as it should be, one writing at a time.
     pub(super) fn write_metadata(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        // Once no copy is left that has everything, there is nothing to keep account of.
+        // Once no replica is left that has everything, there is nothing to track.
         if extent.writing.is_some() || !extent.needs_metadata_write() || extent.in_sync().is_empty() {
             return;
         }
-        // Beside stale copies too: so that none of them takes itself for the newest.
+        // Beside stale replicas too: so that none of them takes itself for the newest.
         let slots = extent.in_sync().either(extent.with(ReplicaState::Stale));
         extent.number += 1;
         (extent.wanted.number, extent.wanted.taken) = (extent.number, extent.taken);
@@ -43,10 +43,10 @@ impl Mirror {
         effects.push(Effect::WriteMetadata(Box::new(request)));
     }
 
-    /// The writing of an account has ended.
+    /// The writing of replica metadata has ended.
     pub fn metadata_written(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let metadata = extent.writing.take().expect("an account is noted once");
+        let metadata = extent.writing.take().expect("replica metadata is noted once");
         if written.has_begun {
             let took_it = |slot: &usize| !written.failed.contains(*slot);
             extent
@@ -65,7 +65,7 @@ impl Mirror {
         }
     }
 
-    /// A replica in sync has the account; those that could not get it are of no use any more.
+    /// A replica in sync has the metadata; those that could not get it are of no use any more.
     fn metadata_taken(
         &mut self,
         index: u32,
@@ -81,7 +81,7 @@ impl Mirror {
         if has_changed {
             effects.push(Effect::ReplicaStates { extent: index, epoch, replica_states });
         }
-        // Only now: what follows looks at the account as it is.
+        // Only now: what follows looks at the metadata as it is.
         for slot in failed.iter() {
             let mut actions = Vec::new();
             self.replicas[slot].fail_replica(index, &mut actions);
@@ -92,7 +92,7 @@ impl Mirror {
         self.finish_flushes(effects);
     }
 
-    /// No replica in sync has the account, or nobody may rely on it.
+    /// No replica in sync has the metadata, or nobody may rely on it.
     fn metadata_refused(
         &mut self,
         index: u32,
@@ -120,7 +120,7 @@ impl Mirror {
         self.finish_flushes(effects);
     }
 
-    /// Writes accounts and seals again that could not be written.
+    /// Writes replica metadata and seals again that could not be written.
     pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
         self.retry_checksum_headers(effects);
         for index in self.refused.clone() {
@@ -131,7 +131,7 @@ impl Mirror {
         }
     }
 
-    /// Fails what waits for an account that could not be written.
+    /// Fails what waits for replica metadata that could not be written.
     fn fail_waiting(&mut self, index: u32, fault: Option<MetadataFault>, effects: &mut Vec<Effect>) {
         let fault = match fault {
             Some(MetadataFault::Shortage) => Fault::NoSpace,
@@ -154,7 +154,7 @@ impl Mirror {
         waiting.into_iter().for_each(|id| self.conclude(id, Err(fault), effects));
     }
 
-    /// Flushes of clients fail that wait until it is recorded which copies of an extent could not make them stable.
+    /// Flushes of clients fail that wait until it is recorded which replicas of an extent could not make them stable.
     fn fail_flushes(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let has_failed = self.failed_replicas.iter().any(|(_, extent)| *extent == index);
         if !has_failed || self.extents[index as usize].is_recorded() {
@@ -169,7 +169,7 @@ impl Mirror {
         }
     }
 
-    /// Lets requests go on that waited for the account.
+    /// Lets requests go on that waited for the metadata.
     pub(super) fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
         reads.into_iter().for_each(|id| self.read(id, effects));
@@ -192,12 +192,12 @@ impl Mirror {
 }
 
 impl MirroredExtent {
-    /// True if the account is not durably as it should be, as far as it matters.
+    /// True if the metadata is not durably as it should be, as far as it matters.
     fn needs_metadata_write(&self) -> bool {
         self.wanted != self.recorded || self.doubtful.is_some() && !self.is_alone()
     }
 
-    /// True if all that the account says of copies beyond what is durable is that there are more of them.
+    /// True if all that the metadata says of replicas beyond what is durable is that there are more of them.
     fn only_adds(&self) -> bool {
         let (wanted, recorded) = (&self.wanted.replica_states, &self.recorded.replica_states);
         let mut pairs = wanted.iter().zip(recorded);
@@ -205,7 +205,7 @@ impl MirroredExtent {
         is_other && self.is_confirmed && pairs.all(|(new, old)| new == old || *old == ReplicaState::Absent)
     }
 
-    /// An account may lie beside some copies, or not: of both only what they have in common is relied on.
+    /// Replica metadata may lie beside some replicas, or not: of both only what they have in common is relied on.
     fn doubt(&mut self, metadata: ReplicaMetadata) {
         let Some(doubtful) = &mut self.doubtful else {
             self.doubtful = Some(metadata);
@@ -224,8 +224,8 @@ impl MirroredExtent {
         }
     }
 
-    /// Takes back copies that are not durably known of. A copy that is alone then needs no account, whatever lies beside
-    /// others: it is the only one that counts by each of them. Otherwise the next account outdates what may lie there,
+    /// Takes back replicas that are not durably known of. A replica that is alone then needs no metadata, whatever lies beside
+    /// others: it is the only one that counts by each of them. Otherwise the next metadata outdates what may lie there,
     /// unless nothing does.
     fn take_back_additions(&mut self, has_begun: bool) -> Slots {
         let is_new = |slot: &usize| self.recorded.replica_states[*slot] == ReplicaState::Absent;

@@ -1,19 +1,19 @@
-//! Several copies of a volume's extents: each change goes to all of them, each read to one that has it.
+//! Several replicas of a volume's extents: each change goes to all of them, each read to one that has it.
 //!
-//! Every copy is a [`Volume`] of its own; this stands above them. It takes the requests that a single volume would,
+//! Every replica is a [`Volume`] of its own; this stands above them. It takes the requests that a single volume would,
 //! and sees to it that
 //!
-//! * no two changes of the same blocks are under way at a time, so that all copies end with the same one;
-//! * the account beside the copies (see [`replica_state`]) names a region before anything in it changes;
-//! * a copy that missed a change is durably stale before the change is acknowledged, and is not read there until it has
+//! * no two changes of the same blocks are under way at a time, so that all replicas end with the same one;
+//! * the metadata beside the replicas (see [`replica_state`]) names a region before anything in it changes;
+//! * a replica that missed a change is durably stale before the change is acknowledged, and is not read there until it has
 //!   been copied;
-//! * while one copy is left, clients see no error.
+//! * while one replica is left, clients see no error.
 //!
-//! What copies have at rest is examined in [`scrub`], and said in [`checksums`].
+//! What replicas have at rest is examined in [`scrub`], and said in [`checksums`].
 //!
-//! An extent with a single copy, which never had another, has no account and pays for none of this. There is no clock,
+//! An extent with a single replica, which never had another, has no metadata and pays for none of this. There is no clock,
 //! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
-//! each copy, all of which are filled alike for a change.
+//! each replica, all of which are filled alike for a change.
 
 mod agenda;
 pub mod checksum_state;
@@ -50,51 +50,51 @@ pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
 pub use snapshot::NothingToSnapshot;
 use snapshot::Snapshot;
 
-/// Names one request to a mirror, or one copy step, from its start until it is forgotten.
+/// Names one request to a mirror, or one replica step, from its start until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MirrorId(pub u32);
 
 /// What the executor must do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Carry out an action on the files of a copy, never an end → the answers of [`Mirror::answer`].
+    /// Carry out an action on the files of a replica, never an end → the answers of [`Mirror::answer`].
     Act {
-        /// Which copy.
+        /// Which replica.
         slot: usize,
         /// On whose behalf, if the action names an operation.
         owner: Option<MirrorId>,
         /// The action.
         action: Action,
     },
-    /// An operation of a copy has ended whose buffer nobody needs.
+    /// An operation of a replica has ended whose buffer nobody needs.
     Ended {
-        /// Which copy.
+        /// Which replica.
         slot: usize,
         /// Which operation of it.
         operation: OperationId,
     },
-    /// Write this account beside copies, durably, by way of [`MetadataWrites`] → [`Mirror::recorded`].
+    /// Write this metadata beside replicas, durably, by way of [`MetadataWrites`] → [`Mirror::recorded`].
     WriteMetadata(Box<MetadataRequest>),
-    /// A copy of an extent that was being added is not there: no account could be written that names it.
+    /// A replica of an extent that was being added is not there: no metadata could be written that names it.
     Refused {
         /// Of which extent.
         extent: u32,
-        /// Which copy.
+        /// Which replica.
         slot: usize,
     },
-    /// Compute the checksum of each block that an operation of a copy has read, or of as many blocks of zeroes if that
+    /// Compute the checksum of each block that an operation of a replica has read, or of as many blocks of zeroes if that
     /// was a hole → [`Mirror::examined`].
     Examine {
         /// On whose behalf.
         id: MirrorId,
-        /// Which copy.
+        /// Which replica.
         slot: usize,
         /// The operation whose buffer has it.
         operation: OperationId,
         /// What was read.
         content: Content,
     },
-    /// Fill the memory of a copy step or the scrubbing of a piece with zeroes: it has read a hole, which is written from
+    /// Fill the memory of a replica step or the scrubbing of a piece with zeroes: it has read a hole, which is written from
     /// there next. Nothing that is asked for reads into that memory at present.
     Zeroes {
         /// Whose memory.
@@ -114,13 +114,13 @@ pub enum Effect {
         /// What came of it.
         report: Box<SectionReport>,
     },
-    /// A request, a copy step or the scrubbing of a piece has ended → [`Mirror::forget`].
+    /// A request, a replica step or the scrubbing of a piece has ended → [`Mirror::forget`].
     Done {
         /// Which one.
         operation: MirrorId,
         /// How.
         result: Result<Content, Fault>,
-        /// The copy and its operation whose buffer has what was read.
+        /// The replica and its operation whose buffer has what was read.
         source: Option<(usize, OperationId)>,
     },
     /// A flush has ended.
@@ -130,27 +130,27 @@ pub enum Effect {
         /// How.
         result: Result<(), Fault>,
     },
-    /// A copy of an extent failed and is not used any more; an operator must know.
+    /// A replica of an extent failed and is not used any more; an operator must know.
     ReplicaFailed {
-        /// Which copy.
+        /// Which replica.
         slot: usize,
         /// Of which extent.
         extent: u32,
         /// What its file is worth.
         remains: Remains,
     },
-    /// The last copy in sync of an extent failed, and nobody knows what its file holds: this must be durable apart from it
+    /// The last replica in sync of an extent failed, and nobody knows what its file holds: this must be durable apart from it
     /// ([`epoch_record::fail`]), so that no start serves it as though nothing had happened.
     RecordFailure {
         /// Which extent.
         extent: u32,
     },
-    /// Capture what these copies of an extent have from an offset on, as much of it as is good to do at once, in whole
+    /// Capture what these replicas of an extent have from an offset on, as much of it as is good to do at once, in whole
     /// regions → [`Mirror::captured`].
     Snapshot {
         /// Which extent.
         extent: u32,
-        /// Which copies.
+        /// Which replicas.
         slots: Slots,
         /// From where, in bytes, a multiple of [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
         offset: u32,
@@ -159,21 +159,21 @@ pub enum Effect {
     },
     /// A capture has ended.
     SnapshotEnded {
-        /// The copies of each extent that were captured, all of which are alike; `None` if it was given up.
+        /// The replicas of each extent that were captured, all of which are alike; `None` if it was given up.
         replicas: Option<Vec<Slots>>,
     },
-    /// The standings of an extent's copies have durably changed; whoever else keeps them must know.
+    /// The replica states of an extent's replicas have durably changed; whoever else keeps them must know.
     ReplicaStates {
         /// Which extent.
         extent: u32,
-        /// The account that says so.
+        /// The metadata that says so.
         epoch: u64,
-        /// The standings.
+        /// The replica states.
         replica_states: ReplicaStates,
     },
 }
 
-/// What a single copy needs, and most of what several do, is passed on for each request.
+/// What a single replica needs, and most of what several do, is passed on for each request.
 const _: () = assert!(size_of::<Effect>() <= 64);
 
 /// An answer of the executor to an action.
@@ -191,7 +191,7 @@ pub enum Answer {
     Synced(u32, Generation, Result<(), Fault>),
 }
 
-/// A flush that some copies have not answered.
+/// A flush that some replicas have not answered.
 #[derive(Debug)]
 struct PendingFlush {
     number: u32,
@@ -205,9 +205,9 @@ struct PendingFlush {
 enum Purpose {
     /// A client asked for it.
     Client(u32),
-    /// These regions of an extent leave the account after it.
+    /// These regions of an extent leave the metadata after it.
     Tidy(u32, RegionSet),
-    /// A copy of an extent counts as in sync after it, unless anything happened to it since this version.
+    /// A replica of an extent counts as in sync after it, unless anything happened to it since this version.
     Promote(u32, usize, u64),
     /// What was examined of a section of an extent is sealed after it.
     WriteHeaders(u32),
@@ -227,22 +227,22 @@ impl Purpose {
     }
 }
 
-/// Copies of a volume.
+/// Replicas of a volume.
 #[derive(Debug)]
 pub struct Mirror {
     replicas: Vec<Volume>,
     extents: Vec<MirroredExtent>,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
-    /// On whose behalf operations of copies are, by copy and number.
+    /// On whose behalf operations of replicas are, by replica and number.
     owners: Vec<Vec<Option<MirrorId>>>,
     flushes: Vec<PendingFlush>,
     flush_number: u32,
-    /// Copies of extents that failed.
+    /// Replicas of extents that failed.
     failed_replicas: Vec<(usize, u32)>,
-    /// Extents whose accounts could not be written.
+    /// Extents whose replica metadata could not be written.
     refused: BTreeSet<u32>,
-    /// Extents whose seals could not be written beside any copy in sync.
+    /// Extents whose seals could not be written beside any replica in sync.
     refused_headers: BTreeSet<u32>,
     /// No change begins.
     is_quiesced: bool,
@@ -253,8 +253,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A volume of `size_bytes` with up to so many copies of each extent, which begin like this; with more, if their
-    /// accounts know of more.
+    /// A volume of `size_bytes` with up to so many replicas of each extent, which begin like this; with more, if their
+    /// replica metadata know of more.
     pub fn new(size_bytes: u64, replicas: usize, extents: Vec<RecoveredExtent>) -> Mirror {
         let replicas = extents.iter().map(RecoveredExtent::places).max().unwrap_or(0).max(replicas);
         Mirror {
@@ -274,7 +274,7 @@ impl Mirror {
         }
     }
 
-    /// A volume whose extents have one copy each, in the first place.
+    /// A volume whose extents have one replica each, in the first place.
     pub fn single(size_bytes: u64) -> Mirror {
         let extents = (0..extent_count(size_bytes)).map(|_| RecoveredExtent::alone(0)).collect();
         Mirror::new(size_bytes, 1, extents)
@@ -299,7 +299,7 @@ impl Mirror {
         (0..places).for_each(|slot| self.make_room(slot));
     }
 
-    /// True if there are places for more than one copy.
+    /// True if there are places for more than one replica.
     pub fn has_replicas(&self) -> bool {
         self.replicas.len() > 1
     }
@@ -309,7 +309,7 @@ impl Mirror {
         self.extents.len() as u32
     }
 
-    /// Number of requests and copy steps that are not forgotten.
+    /// Number of requests and duplicate steps that are not forgotten.
     pub fn operations(&self) -> usize {
         self.operations.len() - self.free.len()
     }
@@ -320,22 +320,22 @@ impl Mirror {
         slot.is_some_and(|slot| self.replicas[slot].is_hole(extent, offset, length))
     }
 
-    /// True if a copy of an extent can be reached and has not failed.
+    /// True if a replica of an extent can be reached and has not failed.
     pub fn is_there(&self, extent: u32, slot: usize) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.is_there[slot])
     }
 
-    /// True if a copy of an extent has the file that something was asked of, and none that took its place.
+    /// True if a replica of an extent has the file that something was asked of, and none that took its place.
     pub fn is_current(&self, slot: usize, extent: u32, generation: Generation) -> bool {
         self.replicas.get(slot).is_some_and(|replica| replica.is_current(extent, generation))
     }
 
-    /// The copies of an extent that have everything and can be reached.
+    /// The replicas of an extent that have everything and can be reached.
     pub fn in_sync(&self, extent: u32) -> Slots {
         self.extents.get(extent as usize).map(MirroredExtent::in_sync).unwrap_or_default()
     }
 
-    /// True if another copy of an extent has everything and can be reached.
+    /// True if another replica of an extent has everything and can be reached.
     pub fn has_other(&self, extent: u32, slot: usize) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().has_other(slot))
     }
@@ -345,12 +345,12 @@ impl Mirror {
         self.in_sync(extent).is_empty()
     }
 
-    /// The zeroing that an operation of a copy is, for executors that need more than one step.
+    /// The zeroing that an operation of a replica is, for executors that need more than one step.
     pub fn zeroing(&self, slot: usize, operation: OperationId) -> Option<Action> {
         self.replicas[slot].zeroing(operation)
     }
 
-    /// Takes a copy of an extent out of service.
+    /// Takes a replica of an extent out of service.
     pub fn fail_replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
         let Some(replica) = self.replicas.get_mut(slot) else { return };
         let mut actions = std::mem::take(&mut self.spare);
@@ -358,12 +358,12 @@ impl Mirror {
         self.take(slot, actions, effects);
     }
 
-    /// The standings of an extent's copies as they are, durably or not.
+    /// The replica states of an extent's replicas as they are, durably or not.
     pub fn replica_states(&self, extent: u32) -> ReplicaStates {
         self.extents[extent as usize].wanted.replica_states
     }
 
-    /// What can be relied on of an extent's copies: one is in sync, or gone, if that is so and durably known; any other
+    /// What can be relied on of an extent's replicas: one is in sync, or gone, if that is so and durably known; any other
     /// that is durably known of counts as stale.
     pub fn reliable_replica_states(&self, extent: u32) -> ReplicaStates {
         let MirroredExtent { wanted, recorded, .. } = &self.extents[extent as usize];
@@ -374,12 +374,12 @@ impl Mirror {
         })
     }
 
-    /// The copies of an extent that may be read in a range.
+    /// The replicas of an extent that may be read in a range.
     pub fn readable(&self, extent: u32, offset: u32, length: u32) -> Slots {
         self.extents[extent as usize].readable(offset, length)
     }
 
-    /// Says how long a read of a copy of an extent takes, in any unit: of those that may be read the fastest are.
+    /// Says how long a read of a replica of an extent takes, in any unit: of those that may be read the fastest are.
     pub fn set_read_cost(&mut self, extent: u32, slot: usize, cost: u32) {
         if let Some(state) = self.extents.get_mut(extent as usize) {
             state.read_costs[slot] = cost;
@@ -417,7 +417,7 @@ impl Mirror {
         &mut self.extents[extent as usize]
     }
 
-    /// Reads from the next copy that may be read and was not tried.
+    /// Reads from the next replica that may be read and was not tried.
     fn read(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, failed, fault, .. } = *self.operation(id);
         let extent = &mut self.extents[request.extent as usize];
@@ -489,7 +489,7 @@ impl Mirror {
         }
     }
 
-    /// Has all copies make a change.
+    /// Has all replicas make a change.
     fn change(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let request = self.operation(id).request;
         let extent = self.extent_of(id);
@@ -500,7 +500,7 @@ impl Mirror {
         self.launch(id, targets, effects);
     }
 
-    /// Starts an operation on some copies.
+    /// Starts an operation on some replicas.
     fn launch(&mut self, id: MirrorId, slots: Slots, effects: &mut Vec<Effect>) {
         let operation = self.operation(id);
         let request = operation.request;
@@ -526,7 +526,7 @@ impl Mirror {
         owners[inner.0 as usize] = Some(id);
     }
 
-    /// Passes on what a copy wants, and takes over what ended there.
+    /// Passes on what a replica wants, and takes over what ended there.
     fn take(&mut self, slot: usize, mut actions: Vec<Action>, effects: &mut Vec<Effect>) {
         for action in actions.drain(..) {
             match action {
@@ -544,7 +544,7 @@ impl Mirror {
         self.spare = actions;
     }
 
-    /// The executor has carried out an action on a copy.
+    /// The executor has carried out an action on a replica.
     pub fn answer(&mut self, slot: usize, answer: Answer, effects: &mut Vec<Effect>) {
         let (replica, mut actions) = (&mut self.replicas[slot], std::mem::take(&mut self.spare));
         match answer {
@@ -565,7 +565,7 @@ impl Mirror {
         self.take(slot, actions, effects);
     }
 
-    /// An operation of a copy has ended.
+    /// An operation of a replica has ended.
     fn ended(
         &mut self,
         slot: usize,
@@ -574,7 +574,7 @@ impl Mirror {
         effects: &mut Vec<Effect>,
     ) {
         let owner = self.owners[slot][inner.0 as usize].take();
-        let id = owner.expect("an operation of a copy has an owner until it ends");
+        let id = owner.expect("an operation of a replica has an owner until it ends");
         let operation = self.operation(id);
         operation.answered(slot, inner, result);
         let is_read = operation.request.kind == Kind::Read;
@@ -600,7 +600,7 @@ impl Mirror {
         }
     }
 
-    /// All copies have answered a change.
+    /// All replicas have answered a change.
     fn settle(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, succeeded, failed, fault, .. } = *self.operation(id);
         let extent = self.extent_of(id);
@@ -614,7 +614,7 @@ impl Mirror {
         }
         let extent = self.extent_of(id);
         if has_failed || fault == Some(Fault::Unsupported) {
-            // Nothing was promised, but copies may differ now.
+            // Nothing was promised, but replicas may differ now.
             extent.fall_apart(&request);
             return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
         }
@@ -627,7 +627,7 @@ impl Mirror {
         self.look_again(request.extent, effects);
     }
 
-    /// True if the copies that are left are asked once more, because one that was in sync when it was asked is not any
+    /// True if the replicas that are left are asked once more, because one that was in sync when it was asked is not any
     /// more: those that were short of something then must not have it told to the client that this one failed.
     fn starts_over(&mut self, id: MirrorId) -> bool {
         let relied_on = self.operation(id).relied_on;
@@ -664,7 +664,7 @@ impl Mirror {
         self.free.push(id.0);
     }
 
-    /// A copy of an extent is out of service.
+    /// A replica of an extent is out of service.
     fn replica_failed(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
         self.failed_replicas.push((slot, extent));
         let state = &mut self.extents[extent as usize];
@@ -672,7 +672,7 @@ impl Mirror {
         if state.wanted.replica_states[slot] != ReplicaState::Absent {
             effects.push(Effect::ReplicaFailed { slot, extent, remains });
         }
-        // No copy is left beside which an account could say so.
+        // No replica is left beside which replica metadata could say so.
         let was_last =
             state.wanted.replica_states[slot] == ReplicaState::InSync && state.in_sync().is_empty();
         if was_last && remains == Remains::Unknown {
@@ -712,7 +712,7 @@ impl Mirror {
         effects: &mut Vec<Effect>,
     ) {
         let pending = self.flushes.iter_mut().find(|pending| pending.number == number);
-        let pending = pending.expect("a flush waits for all copies");
+        let pending = pending.expect("a flush waits for all replicas");
         pending.left -= 1;
         if result.is_err() {
             pending.failed.insert(slot);
@@ -733,7 +733,7 @@ impl Mirror {
         self.failed_replicas.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
     }
 
-    /// Ends flushes that all copies have answered, once it is recorded who could not.
+    /// Ends flushes that all replicas have answered, once it is recorded who could not.
     fn finish_flushes(&mut self, effects: &mut Vec<Effect>) {
         let is_recorded = self.failures_unrecorded().is_empty();
         while let Some(index) = self.flushes.iter().position(|pending| pending.left == 0 && is_recorded) {
@@ -749,7 +749,7 @@ impl Mirror {
         }
     }
 
-    /// True if what these copies could not make stable is stable elsewhere.
+    /// True if what these replicas could not make stable is stable elsewhere.
     fn is_kept(&self, failed: Slots) -> bool {
         let of_failed = self.failed_replicas.iter().filter(|(slot, _)| failed.contains(*slot));
         let mut extents = of_failed.map(|(_, extent)| &self.extents[*extent as usize]);

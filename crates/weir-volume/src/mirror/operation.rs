@@ -1,5 +1,5 @@
-//! A request to several copies, or a copy step: how far it is, and what copies have answered so far. It knows nothing of
-//! what copies are worth, nor of the order in which anything happens.
+//! A request to several replicas, or a replica step: how far it is, and what replicas have answered so far. It knows nothing of
+//! what replicas are worth, nor of the order in which anything happens.
 
 use super::extent::Slots;
 use super::resync::Step;
@@ -12,31 +12,31 @@ pub(super) enum Stage {
     Waiting,
     /// What is said of its range has to be taken back.
     Invalidating,
-    /// The account has to name it.
+    /// The metadata has to name it.
     Marking,
-    /// Copies are at it.
+    /// Replicas are at it.
     Running,
-    /// The account has to say which copies missed it.
+    /// The metadata has to say which replicas missed it.
     Recording,
     /// It has ended, and the executor knows.
     Ended,
 }
 
-/// A request, or a copy step.
+/// A request, or a replica step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub request: Request,
     pub stage: Stage,
-    /// Operations of copies that are under way.
+    /// Operations of replicas that are under way.
     pub left: u32,
     pub succeeded: Slots,
     pub failed: Slots,
-    /// Copies that were asked while they were in sync.
+    /// Replicas that were asked while they were in sync.
     pub relied_on: Slots,
     pub fault: Option<Fault>,
     pub source: Option<(usize, OperationId)>,
     pub content: Content,
-    /// What it copies, if it is a copy step.
+    /// What it replicas, if it is a replica step.
     pub step: Option<Step>,
     /// It examines a piece of a section that is being scrubbed.
     pub is_scrub: bool,
@@ -63,7 +63,7 @@ impl Operation {
         (self.request.offset, self.request.length)
     }
 
-    /// Takes note of what a copy has answered.
+    /// Takes note of what a replica has answered.
     pub fn answered(&mut self, slot: usize, inner: OperationId, result: Result<Content, Fault>) {
         self.left -= 1;
         match result {
@@ -80,7 +80,7 @@ impl Operation {
         }
     }
 
-    /// Copies will be asked once more.
+    /// Replicas will be asked once more.
     pub fn forget_answers(&mut self) {
         (self.succeeded, self.failed, self.relied_on) = Default::default();
         self.fault = None;
@@ -88,7 +88,7 @@ impl Operation {
 }
 
 /// Which of two faults the client is told, or what follows from is decided by: the one that promises least. A shortage
-/// goes before a failure, because the copy that was short of something is still there, and the client may come again.
+/// goes before a failure, because the replica that was short of something is still there, and the client may come again.
 fn worse(known: Option<Fault>, fault: Fault) -> Fault {
     match known {
         Some(Fault::Unsupported) => Fault::Unsupported,

@@ -1,8 +1,8 @@
-//! What is durably known of an extent's copies, and what follows from it after a crash.
+//! What is durably known of an extent's replicas, and what follows from it after a crash.
 //!
-//! Beside every copy lies an account: the standing of all copies as it was last recorded, a number that grows with each
-//! change of it, the regions in which copies that are in sync may differ, and those that stale ones lack. A region enters
-//! the account before anything in it changes, and leaves it when all copies in sync have the change in stable form; so
+//! Beside every replica lies replica metadata: the standing of all replicas as it was last recorded, a number that grows with each
+//! change of it, the regions in which replicas that are in sync may differ, and those that stale ones lack. A region enters
+//! the metadata before anything in it changes, and leaves it when all replicas in sync have the change in stable form; so
 //! what is not in it is equal everywhere.
 
 use weir_types::bounds::REPLICAS_MAX;
@@ -10,7 +10,7 @@ use weir_types::bounds::REPLICAS_MAX;
 use super::extent::Slots;
 use super::regions::RegionSet;
 
-/// What a copy is worth.
+/// What a replica is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReplicaState {
     /// There is none.
@@ -22,19 +22,19 @@ pub enum ReplicaState {
     Stale,
 }
 
-/// The standing of each copy of an extent.
+/// The standing of each replica of an extent.
 pub type ReplicaStates = [ReplicaState; REPLICAS_MAX];
 
-/// The account beside a copy.
+/// The metadata beside a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReplicaMetadata {
-    /// Grows with each change of standings.
+    /// Grows with each change of replica states.
     pub epoch: u64,
-    /// The standings as they were recorded with it.
+    /// The replica states as they were recorded with it.
     pub replica_states: ReplicaStates,
-    /// Regions in which copies in sync may differ, if power fails now.
+    /// Regions in which replicas in sync may differ, if power fails now.
     pub dirty: RegionSet,
-    /// Regions that stale copies lack, by copy.
+    /// Regions that stale replicas lack, by replica.
     pub out_of_sync: [RegionSet; REPLICAS_MAX],
     /// Grows with each write of the extent's replica metadata, also of the same epoch.
     pub number: u64,
@@ -57,7 +57,7 @@ impl ReplicaMetadata {
         }
     }
 
-    /// True if it counts once it is written beside these copies: by what it says, one of them has everything. Until it
+    /// True if it counts once it is written beside these replicas: by what it says, one of them has everything. Until it
     /// does, it must not be [`EpochRecord::known`]: or it would outdate those that do count.
     pub fn counts_beside(&self, slots: Slots) -> bool {
         slots.iter().any(|slot| self.replica_states[slot] == ReplicaState::InSync)
@@ -71,7 +71,7 @@ impl ReplicaMetadata {
     }
 
     /// The replica that decides where replicas in sync differ, by what lies beside each and the regions that they may lack:
-    /// of those that are in sync by this account the one that may lack the fewest.
+    /// of those that are in sync by this metadata the one that may lack the fewest.
     fn authoritative(
         &self,
         found: &[Option<ReplicaMetadata>; REPLICAS_MAX],
@@ -80,14 +80,14 @@ impl ReplicaMetadata {
         let all = RegionSet::all();
         let serves = |slot: &usize| {
             let own = found[*slot].as_ref().filter(|_| self.replica_states[*slot] == ReplicaState::InSync);
-            // One that lacks all regions by its own metadata has had everything since, if whoever wrote this account knew
+            // One that lacks all regions by its own metadata has had everything since, if whoever wrote this metadata knew
             // that metadata.
             own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
         };
         (0..REPLICAS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
     }
 
-    /// What two accounts of the same epoch say together.
+    /// What two replica metadata of the same epoch say together.
     fn join(mut self, other: ReplicaMetadata) -> ReplicaMetadata {
         self.number = self.number.max(other.number);
         self.dirty.add(&other.dirty);
@@ -97,25 +97,25 @@ impl ReplicaMetadata {
     }
 }
 
-/// What is kept of an extent's accounts apart from all its copies, each durably.
+/// What is kept of an extent's replica metadata apart from all its replicas, each durably.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochRecord {
-    /// The highest epoch that any account may have: written before an account with a new one is. Or two that were
-    /// written at different starts, each without the other's copy, could have the same and say different things.
+    /// The highest epoch that any metadata may have: written before replica metadata with a new one is. Or two that were
+    /// written at different starts, each without the other's replica, could have the same and say different things.
     pub reserved: u64,
-    /// The highest epoch that an account has which counts (see [`ReplicaMetadata::counts_beside`]): written after that, and
-    /// before anybody relies on it. Or a copy that came back alone could take itself for the newest.
+    /// The highest epoch that replica metadata has which counts (see [`ReplicaMetadata::counts_beside`]): written after that, and
+    /// before anybody relies on it. Or a replica that came back alone could take itself for the newest.
     pub known: u64,
-    /// The last copy in sync failed, and nobody knows what it holds: it is not served before an operator decides.
+    /// The last replica in sync failed, and nobody knows what it holds: it is not served before an operator decides.
     pub is_failed: bool,
 }
 
-/// What lies where a copy of an extent is recorded.
+/// What lies where a replica of an extent is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nothing that could be used.
     Nothing,
-    /// The extent, and no account.
+    /// The extent, and no metadata.
     Bare,
     /// Both.
     WithMetadata(ReplicaMetadata),
@@ -124,17 +124,17 @@ pub enum Found {
 /// How an extent begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredExtent {
-    /// The newest account, or that of a copy that is alone.
+    /// The newest metadata, or that of a replica that is alone.
     pub metadata: ReplicaMetadata,
-    /// Which copies can be reached.
+    /// Which replicas can be reached.
     pub is_there: [bool; REPLICAS_MAX],
-    /// Regions that replicas may lack whose own metadata is older than the account. All, if it is older than what they are
+    /// Regions that replicas may lack whose own metadata is older than the metadata. All, if it is older than what they are
     /// known to have taken: an older state of their drive is back. None of the authoritative replica.
     pub lacks: [RegionSet; REPLICAS_MAX],
-    /// The highest epoch that any account may have.
+    /// The highest epoch that any metadata may have.
     pub epoch_allocated: u64,
-    /// True if the account is the newest that there can be, and whole. If a newer one was being written when the power
-    /// failed, it may lie beside some copies: nobody must rely on this one before it is written again, with an epoch
+    /// True if the metadata is the newest that there can be, and whole. If a newer one was being written when the power
+    /// failed, it may lie beside some replicas: nobody must rely on this one before it is written again, with an epoch
     /// above that.
     pub is_confirmed: bool,
 }
@@ -142,11 +142,11 @@ pub struct RecoveredExtent {
 /// Why an extent cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unservable {
-    /// No copy can be reached that has everything.
-    #[error("no copy that has everything can be reached")]
+    /// No replica can be reached that has everything.
+    #[error("no replica that has everything can be reached")]
     NoReplicaInSync,
-    /// A later account than any that can be reached is known of.
-    #[error("the newest account that can be reached has epoch {found}, but epoch {known} is known of")]
+    /// A later metadata than any that can be reached is known of.
+    #[error("the newest metadata that can be reached has epoch {found}, but epoch {known} is known of")]
     Outdated {
         /// The newest that can be reached.
         found: u64,
@@ -156,7 +156,7 @@ pub enum Unservable {
 }
 
 impl RecoveredExtent {
-    /// An extent with one copy, in this place, that never had another.
+    /// An extent with one replica, in this place, that never had another.
     pub fn alone(slot: usize) -> RecoveredExtent {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[slot] = ReplicaState::InSync;
@@ -164,7 +164,7 @@ impl RecoveredExtent {
         recovered_extent
     }
 
-    /// An extent with one copy, in this place, that has no metadata. All that is written of it has higher epochs and numbers
+    /// An extent with one replica, in this place, that has no metadata. All that is written of it has higher epochs and numbers
     /// than the epoch that is allocated: or an older state of an earlier extent's replica could be taken for the newest.
     pub fn bare(slot: usize, allocated: u64) -> RecoveredExtent {
         let mut recovered_extent =
@@ -185,7 +185,7 @@ impl RecoveredExtent {
         }
     }
 
-    /// Number of places up to the last copy that is accounted for.
+    /// Number of places up to the last replica that is accounted for.
     pub(super) fn places(&self) -> usize {
         let mut replica_states = self.metadata.replica_states.iter();
         replica_states
@@ -193,10 +193,10 @@ impl RecoveredExtent {
             .map_or(0, |last| last + 1)
     }
 
-    /// What follows from what lies where copies are recorded. One that never had another needs no account.
+    /// What follows from what lies where replicas are recorded. One that never had another needs no metadata.
     ///
     /// # Errors
-    /// If no copy has everything, or the newest account is none of these.
+    /// If no replica has everything, or the newest metadata is none of these.
     pub fn find(
         found: Vec<(usize, Found)>,
         epoch_record: EpochRecord,
@@ -225,11 +225,11 @@ impl RecoveredExtent {
         Ok(recovered_extent)
     }
 
-    /// What follows from the accounts of the copies that can be reached. The newest counts; those as new as that
+    /// What follows from the replica metadata of the replicas that can be reached. The newest counts; those as new as that
     /// may have marked different regions when the power failed, so all marks of them count.
     ///
     /// # Errors
-    /// If no copy has everything, or the newest account is none of these.
+    /// If no replica has everything, or the newest metadata is none of these.
     pub fn settle(
         all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX],
         epoch_record: EpochRecord,
@@ -440,7 +440,11 @@ mod tests {
         let recovered_extent = RecoveredExtent::find(vec![(2, Found::Bare)], zero).unwrap();
         assert_eq!(recovered_extent, RecoveredExtent::alone(2));
         let nobody = Err(Unservable::NoReplicaInSync);
-        assert_eq!(RecoveredExtent::find(vec![(2, Found::Bare)], known(3)), nobody, "it had an account");
+        assert_eq!(
+            RecoveredExtent::find(vec![(2, Found::Bare)], known(3)),
+            nobody,
+            "it had replica metadata"
+        );
         assert_eq!(RecoveredExtent::find(vec![(0, Found::Nothing)], zero), nobody);
         let two = vec![(0, Found::Bare), (1, Found::Bare)];
         assert_eq!(RecoveredExtent::find(two, zero), nobody, "nobody says which has everything");

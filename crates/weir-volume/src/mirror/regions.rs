@@ -1,4 +1,4 @@
-//! Sets of regions of an extent: the pieces by which copies are kept account of.
+//! Sets of regions of an extent: the pieces by which replicas are kept metadata of.
 
 use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 

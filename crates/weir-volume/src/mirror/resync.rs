@@ -1,4 +1,4 @@
-//! Bringing copies up to date, region by region, and taking regions out of the account that all copies have.
+//! Bringing replicas up to date, region by region, and taking regions out of the metadata that all replicas have.
 
 use weir_types::bounds::{EXTENT_BYTES, PIECE_BYTES, REGION_BYTES};
 
@@ -9,10 +9,10 @@ use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, Request};
 use crate::volume::Volume;
 
-/// A copy step: one region on its way to one copy, piece by piece.
+/// A replica step: one region on its way to one replica, piece by piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// The copy that gets it.
+    /// The replica that gets it.
     slot: usize,
     /// Which one in that place it was when the step began.
     incarnation: u64,
@@ -33,18 +33,18 @@ enum Move {
 }
 
 impl Mirror {
-    /// Regions that a copy of an extent still has to get.
+    /// Regions that a replica of an extent still has to get.
     pub fn lacks(&self, extent: u32, slot: usize) -> u32 {
         self.extents[extent as usize].lacks(slot).len()
     }
 
-    /// The copy that another one's regions are read from, unless it is behind in some of them.
+    /// The replica that another one's regions are read from, unless it is behind in some of them.
     pub fn source(&self, extent: u32, slot: usize) -> Option<usize> {
         let state = &self.extents[extent as usize];
         state.in_sync().iter().filter(|other| *other != slot).min_by_key(|other| state.read_costs[*other])
     }
 
-    /// Begins to copy the next region that a copy lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
+    /// Begins to duplicate the next region that a replica lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
     /// cannot be reached, or nobody else has it.
     pub fn replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
         self.skip_holes(extent, slot);
@@ -68,7 +68,7 @@ impl Mirror {
         Some(id)
     }
 
-    /// What nobody ever wrote needs no copying: a copy has regions that are holes there and where they would be copied
+    /// What nobody ever wrote needs no copying: a replica has regions that are holes there and where they would be copied
     /// from, unless something is under way in them.
     fn skip_holes(&mut self, extent: u32, slot: usize) {
         let under_way = self.under_way(extent);
@@ -87,11 +87,11 @@ impl Mirror {
         same.into_iter().for_each(|region| self.extents[extent as usize].has_again(slot, region));
     }
 
-    /// Reads the next piece of a region from the copy that a client would read it from: a slow drive has enough to do, and
+    /// Reads the next piece of a region from the replica that a client would read it from: a slow drive has enough to do, and
     /// the region is closed to changes until the step has ended.
     pub(super) fn resync_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, failed, fault, .. } = *self.operation(id);
-        let mut step = step.expect("only steps copy");
+        let mut step = step.expect("only steps of a resync");
         let mut unfit = failed;
         unfit.insert(step.slot);
         let Some(source) = self.extents[request.extent as usize].read_from(&request, unfit) else {
@@ -102,10 +102,10 @@ impl Mirror {
         self.go(id, Move::Read, source, effects);
     }
 
-    /// Starts a move of a step on a copy.
+    /// Starts a move of a step on a replica.
     fn go(&mut self, id: MirrorId, move_: Move, slot: usize, effects: &mut Vec<Effect>) {
         let operation = self.operation(id);
-        let step = operation.step.as_mut().expect("only steps copy");
+        let step = operation.step.as_mut().expect("only steps of a resync");
         step.move_ = move_;
         let piece = Request {
             kind: match move_ {
@@ -144,7 +144,7 @@ impl Mirror {
     /// A move of a step has ended.
     pub(super) fn piece_ended(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, source, content, succeeded, fault, .. } = *self.operation(id);
-        let step = step.expect("only steps copy");
+        let step = step.expect("only steps of a resync");
         if let Some((slot, inner)) = source {
             // What was read is in the step's own buffer by now.
             self.operation(id).source = None;
@@ -190,7 +190,7 @@ impl Mirror {
         self.conclude(id, Ok(Content::Data), effects);
     }
 
-    /// Makes a copy count as in sync that lacks nothing; false if it is not stale or lacks something, a start would not look
+    /// Makes a replica count as in sync that lacks nothing; false if it is not stale or lacks something, a start would not look
     /// for it, or what is said of it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::ReplicaStates`].
     pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         if !self.extents[extent as usize].can_be_promoted(slot)
@@ -203,7 +203,7 @@ impl Mirror {
         true
     }
 
-    /// Whatever the copy could not make stable has made it fall, which is another version of it.
+    /// Whatever the replica could not make stable has made it fall, which is another version of it.
     pub(super) fn promoted(&mut self, index: u32, slot: usize, version: u64, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let has_no_valid_checksums =
@@ -225,7 +225,7 @@ impl Mirror {
         }
     }
 
-    /// Takes regions out of the account that all copies in sync have and nothing was changed in since this was last
+    /// Takes regions out of the metadata that all replicas in sync have and nothing was changed in since this was last
     /// asked for, after making that stable, once at a time. Whoever calls it now and then bounds what is copied after
     /// a crash; what is changed again and again stays, because each entry costs a durable writing.
     pub fn tidy(&mut self, index: u32, effects: &mut Vec<Effect>) {
@@ -243,7 +243,7 @@ impl Mirror {
         }
     }
 
-    /// Takes all regions that it can out of the account, also those that were changed lately: nothing more is to come,
+    /// Takes all regions that it can out of the metadata, also those that were changed lately: nothing more is to come,
     /// and what is not marked needs no copying at the next start.
     pub fn tidy_up(&mut self, index: u32, effects: &mut Vec<Effect>) {
         self.extents[index as usize].recent = RegionSet::default();
@@ -255,7 +255,7 @@ impl Mirror {
         !self.extents[extent as usize].wanted.dirty.is_empty()
     }
 
-    /// The copies of an extent that can be brought up to date, or counted as in sync.
+    /// The replicas of an extent that can be brought up to date, or counted as in sync.
     pub fn wanting(&self, extent: u32) -> Slots {
         let state = &self.extents[extent as usize];
         let is_wanting = |slot: &usize| {
@@ -275,7 +275,7 @@ impl Mirror {
             .collect()
     }
 
-    /// Whatever a copy could not make stable has made it fall, so that it is not in sync any more.
+    /// Whatever a replica could not make stable has made it fall, so that it is not in sync any more.
     pub(super) fn unmark(&mut self, index: u32, regions: &RegionSet, effects: &mut Vec<Effect>) {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
@@ -292,7 +292,7 @@ impl Mirror {
         self.write_metadata(index, effects);
     }
 
-    /// Sees to it that there is a place for copies with this number.
+    /// Sees to it that there is a place for replicas with this number.
     pub(super) fn make_room(&mut self, slot: usize) {
         while self.replicas.len() <= slot {
             // What was asked of the others before does not concern it.
@@ -301,7 +301,7 @@ impl Mirror {
         }
     }
 
-    /// Adds a copy of an extent whose files are there and hold nothing yet: it lacks all regions. Everything that was
+    /// Adds a replica of an extent whose files are there and hold nothing yet: it lacks all regions. Everything that was
     /// begun on an earlier one in its place must have been answered. It counts as in sync only after
     /// [`Mirror::confirm_added`].
     pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
@@ -310,7 +310,7 @@ impl Mirror {
         assert_eq!(
             extent.wanted.replica_states[slot],
             ReplicaState::Absent,
-            "a copy is added where there is none"
+            "a replica is added where there is none"
         );
         extent.is_there[slot] = true;
         extent.incarnations[slot] += 1;
@@ -332,8 +332,8 @@ impl Mirror {
         }
     }
 
-    /// True if a copy of an extent can be added in a place: there is none, durably, and nothing is left of an earlier
-    /// one; and there is one to copy from.
+    /// True if a replica of an extent can be added in a place: there is none, durably, and nothing is left of an earlier
+    /// one; and there is one to duplicate from.
     pub fn can_add(&self, index: u32, slot: usize) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return false };
         let is_free = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::Absent;
@@ -345,19 +345,19 @@ impl Mirror {
         self.has_answered(index, slot) && self.extents[index as usize].writing.is_none()
     }
 
-    /// True if everything that was begun on a copy of an extent has been answered, so that the files of one that was removed
+    /// True if everything that was begun on a replica of an extent has been answered, so that the files of one that was removed
     /// may go: a read that came later would find nothing.
     pub fn has_answered(&self, index: u32, slot: usize) -> bool {
         self.replicas.get(slot).is_none_or(|replica| replica.is_idle(index))
     }
 
-    /// True if what was found beside a copy that is there again is not what was last written there.
+    /// True if what was found beside a replica that is there again is not what was last written there.
     pub fn is_foreign(&self, index: u32, slot: usize, found: &ReplicaMetadata) -> bool {
         self.extents.get(index as usize).is_some_and(|extent| extent.is_foreign(slot, found))
     }
 
-    /// A copy of an extent that could not be reached is there again, with what it had, and with this account beside it: it
-    /// lacks what the account of the others says, and what may not have been stable there; all if its own account is not
+    /// A replica of an extent that could not be reached is there again, with what it had, and with this metadata beside it: it
+    /// lacks what the metadata of the others says, and what may not have been stable there; all if its own metadata is not
     /// what was last written there. False if it is there already, is not known, counts alone, or something that was asked
     /// of it before is still under way.
     pub fn rejoin(
@@ -376,7 +376,7 @@ impl Mirror {
         self.make_room(slot);
         let extent = &mut self.extents[index as usize];
         extent.degrade(slot);
-        // What left the account since may not be in what lies there now.
+        // What left the metadata since may not be in what lies there now.
         extent.wanted.out_of_sync[slot].add(&found.may_lack(slot));
         if extent.is_foreign(slot, found) {
             extent.lack(slot, &RegionSet::all());
@@ -393,7 +393,7 @@ impl Mirror {
         true
     }
 
-    /// Gives up a copy of an extent; false if it is the last that has everything. Its files must stay until
+    /// Gives up a replica of an extent; false if it is the last that has everything. Its files must stay until
     /// [`Effect::ReplicaStates`] says so and [`Mirror::has_answered`]: if power fails before, it may still be the one that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_copied_from_the_copy_that_clients_would_read() {
+    fn regions_are_copied_from_the_replica_that_clients_would_read() {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..3].copy_from_slice(&[
             ReplicaState::InSync,

@@ -1,4 +1,4 @@
-//! Scrubbing: section by section, all copies of an extent are read and compared, the bad ones get what the good ones
+//! Scrubbing: section by section, all replicas of an extent are read and compared, the bad ones get what the good ones
 //! have, and what was found is sealed with its checksums.
 //!
 //! While a piece is examined, changes of it wait, as they do for each other; reads go on. What changes elsewhere in the
@@ -18,47 +18,47 @@ use crate::action::{Content, Fault, Kind, OperationId, Request};
 /// What the executor must do with the files of checksums → [`Mirror::kept`]; of one extent at most one of each at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumWork {
-    /// Read the checksums of a section beside these copies.
+    /// Read the checksums of a section beside these replicas.
     Load {
         /// Which section.
         section: u32,
-        /// Beside which copies.
+        /// Beside which replicas.
         slots: Slots,
     },
-    /// Write the checksums of a section beside these copies, durably. They do not count yet.
+    /// Write the checksums of a section beside these replicas, durably. They do not count yet.
     Store {
         /// Which section.
         section: u32,
-        /// Beside which copies.
+        /// Beside which replicas.
         slots: Slots,
         /// One for each block.
         block_checksums: Vec<u32>,
     },
-    /// Write the seals beside these copies, durably. Where there is no file and nothing is to be said, none is made.
+    /// Write the seals beside these replicas, durably. Where there is no file and nothing is to be said, none is made.
     WriteHeaders(ChecksumHeaders),
 }
 
 /// How the executor answers a [`ChecksumWork`].
 #[derive(Clone, Debug)]
 pub enum ChecksumResult {
-    /// By copy the checksums of the section, where they are whole.
+    /// By replica the checksums of the section, where they are whole.
     Loaded([Option<Vec<u32>>; REPLICAS_MAX]),
-    /// They were written, but not beside these copies.
+    /// They were written, but not beside these replicas.
     Stored {
         /// Where they could not be.
         failed: Slots,
     },
     /// The seals were written.
     HeadersWritten {
-        /// Copies beside which they could not be, which may have them all the same.
+        /// Replicas beside which they could not be, which may have them all the same.
         failed: Slots,
-        /// Copies beside which they could not be, whose checksums were durably dropped instead.
+        /// Replicas beside which they could not be, whose checksums were durably dropped instead.
         dropped: Slots,
     },
 }
 
 impl Mirror {
-    /// Tells what was found beside a copy of an extent; `None` if that could not be read. To be called before
+    /// Tells what was found beside a replica of an extent; `None` if that could not be read. To be called before
     /// [`Mirror::begin`].
     pub fn set_checksum_header(
         &mut self,
@@ -90,7 +90,7 @@ impl Mirror {
         }
     }
 
-    /// Number of sections of an extent that are sealed beside any copy.
+    /// Number of sections of an extent that are sealed beside any replica.
     pub fn valid_sections(&self, extent: u32) -> u32 {
         let Some(checksums) = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref())
         else {
@@ -101,14 +101,14 @@ impl Mirror {
         (0..SECTIONS).filter(is_valid).count() as u32
     }
 
-    /// Blocks of an extent that are known to be damaged in all copies, in order.
+    /// Blocks of an extent that are known to be damaged in all replicas, in order.
     pub fn damaged(&self, extent: u32) -> &[Damaged] {
         let checksums = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref());
         checksums.map_or(&[], |checksums| checksums.damaged())
     }
 
     /// Begins to scrub a section of an extent; it ends with [`Effect::Scrubbed`]. One at a time of each extent; false
-    /// if there is one, or no copy is left to read. A block of zeroes has the checksum `zero_sum`.
+    /// if there is one, or no replica is left to read. A block of zeroes has the checksum `zero_sum`.
     pub fn begin_section(
         &mut self,
         index: u32,
@@ -201,14 +201,14 @@ impl Mirror {
     }
 
     fn checksums_of(&mut self, index: u32) -> &mut ExtentChecksums {
-        self.extents[index as usize].checksums.as_mut().expect("an extent that is scrubbed has seals")
+        self.extents[index as usize].checksums.as_mut().expect("an extent that is scrubbed has checksums")
     }
 
     fn scrub_of(&mut self, index: u32) -> &mut SectionScrub {
         self.checksums_of(index).scrub.as_mut().expect("a section is known until it is scrubbed")
     }
 
-    /// Reads the next copy of a piece, or decides once all were.
+    /// Reads the next replica of a piece, or decides once all were.
     pub(super) fn examine(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, .. } = *self.operation(id);
         let extent = &self.extents[request.extent as usize];
@@ -322,7 +322,7 @@ impl Mirror {
         effects.push(Effect::Ended { slot, operation });
     }
 
-    /// All copies of a piece were read: decides what is good, and has the rest repaired.
+    /// All replicas of a piece were read: decides what is good, and has the rest repaired.
     fn decide(&mut self, id: MirrorId, readable: Slots, effects: &mut Vec<Effect>) {
         let index = self.operation(id).request.extent;
         let checksums = self.checksums_of(index);
@@ -357,7 +357,7 @@ impl Mirror {
         }
     }
 
-    /// A repair was made, or could not be: then the copy is not sealed.
+    /// A repair was made, or could not be: then the replica is not sealed.
     fn mended(&mut self, id: MirrorId, is_mended: bool, effects: &mut Vec<Effect>) {
         let index = self.operation(id).request.extent;
         let scrub = self.scrub_of(index);
@@ -405,7 +405,7 @@ impl Mirror {
         }
     }
 
-    /// What was read is stable now: a copy that could not make it so fell.
+    /// What was read is stable now: a replica that could not make it so fell.
     pub(super) fn flushed_for_checksums(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let checksums = self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut());
         let Some(checksums) = checksums else { return };
@@ -492,7 +492,7 @@ impl Mirror {
         }
     }
 
-    /// Seals were written, but not beside some copies: those are failed if one is left in sync that has what is said of
+    /// Seals were written, but not beside some replicas: those are failed if one is left in sync that has what is said of
     /// it. Otherwise none is failed: changes that wait for them fail, and they are written again by
     /// [`Mirror::retry_refused`] and before the next change that needs it.
     fn checksum_headers_written(
@@ -531,7 +531,7 @@ impl Mirror {
         waiting.into_iter().for_each(|id| self.conclude(id, Err(Fault::Broken), effects));
     }
 
-    /// Writes seals again that could not be written beside any copy in sync.
+    /// Writes seals again that could not be written beside any replica in sync.
     pub(super) fn retry_checksum_headers(&mut self, effects: &mut Vec<Effect>) {
         for index in std::mem::take(&mut self.refused_headers) {
             if self.extents.get(index as usize).is_some_and(|extent| extent.checksums.is_some()) {
@@ -569,7 +569,7 @@ impl Mirror {
         self.write_checksum_headers(request.extent, effects);
     }
 
-    /// True if nothing is said any more beside a copy that is to count again; else that is seen to.
+    /// True if nothing is said any more beside a replica that is to count again; else that is seen to.
     pub(super) fn has_no_valid_checksums(
         &mut self,
         index: u32,

@@ -1,4 +1,4 @@
-//! What is known of a section that is being scrubbed: its pieces, what was found of each copy, and what follows for each
+//! What is known of a section that is being scrubbed: its pieces, what was found of each replica, and what follows for each
 //! block. It knows no executor and starts nothing; that is for [`super::scrub`].
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX, SECTION_BYTES};
@@ -21,19 +21,19 @@ pub(super) const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize;
 pub struct SectionReport {
     /// Which section.
     pub section: u32,
-    /// Blocks of copies that were examined; those that were never written anywhere do not count.
+    /// Blocks of replicas that were examined; those that were never written anywhere do not count.
     pub checked: u64,
-    /// By copy, blocks that were found bad where others are good.
+    /// By replica, blocks that were found bad where others are good.
     pub found: [u64; REPLICAS_MAX],
-    /// By copy, blocks of these that were given what a good copy has.
+    /// By replica, blocks of these that were given what a good replica has.
     pub repaired: [u64; REPLICAS_MAX],
     /// The first block of these, for the record.
     pub first_found: Option<u32>,
-    /// Blocks of which no copy is known to be good.
+    /// Blocks of which no replica is known to be good.
     pub damaged: u64,
     /// The first block of these.
     pub first_damaged: Option<u32>,
-    /// True if any copy is sealed now.
+    /// True if any replica is sealed now.
     pub is_valid: bool,
 }
 
@@ -61,13 +61,13 @@ pub(super) struct SectionScrub {
     /// The piece that is examined next.
     pub next_piece: u32,
     pub pieces: Vec<Piece>,
-    /// By copy, the checksums that are kept beside it and count.
+    /// By replica, the checksums that are kept beside it and count.
     pub loaded: [Option<Vec<u32>>; REPLICAS_MAX],
     /// The checksums that blocks should have, as far as they were examined.
     pub block_checksums: Vec<u32>,
-    /// Copies that could be read in all pieces so far.
+    /// Replicas that could be read in all pieces so far.
     pub examined: Slots,
-    /// Copies beside which checksums are being written.
+    /// Replicas beside which checksums are being written.
     pub storing: Slots,
     /// Pieces in which something changed since it began, one bit each.
     pub changed: u128,
@@ -106,7 +106,7 @@ impl SectionScrub {
         (first..end).for_each(|piece| self.changed |= 1 << piece);
     }
 
-    /// The checksum kept beside a copy for a block of the section, unless that may have changed since.
+    /// The checksum kept beside a replica for a block of the section, unless that may have changed since.
     fn kept(&self, slot: usize, block: usize) -> Option<u32> {
         let is_changed = self.changed & (1 << (block / PIECE_BLOCKS)) != 0;
         self.loaded[slot]
@@ -131,27 +131,27 @@ pub(super) struct Piece {
     pub id: MirrorId,
     /// Its first block, within the section.
     pub first: usize,
-    /// What is done at present, and on which copy.
+    /// What is done at present, and on which replica.
     pub move_: Move,
     pub slot: usize,
-    /// Copies that were read or could not be.
+    /// Replicas that were read or could not be.
     pub seen: Slots,
-    /// By copy, the checksums of what it has.
+    /// By replica, the checksums of what it has.
     pub found: [Option<Vec<u32>>; REPLICAS_MAX],
     pub repairs: Vec<Repair>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// A copy is read.
+    /// A replica is read.
     Read,
-    /// What a bad copy is to get is read from a good one.
+    /// What a bad replica is to get is read from a good one.
     Fetch,
     /// It is given that.
     Mend,
 }
 
-/// Blocks in a row that a copy gets from another one.
+/// Blocks in a row that a replica gets from another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair {
     pub slot: usize,
@@ -162,7 +162,7 @@ pub(super) struct Repair {
 }
 
 impl SectionScrub {
-    /// Decides about one block of a piece that these copies were seen of.
+    /// Decides about one block of a piece that these replicas were seen of.
     pub fn judge(&mut self, piece: &mut Piece, block: usize, seen: Slots, checksums: &mut ExtentChecksums) {
         let place = piece.first + block;
         let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;
@@ -204,7 +204,7 @@ impl SectionScrub {
         checksums.note_damage(damaged);
     }
 
-    /// Has all copies of a block that are not good get it from the first that is.
+    /// Has all replicas of a block that are not good get it from the first that is.
     fn order_repairs(&mut self, piece: &mut Piece, place: usize, seen: Slots, good: Slots) {
         let source = good.iter().next().expect("a repair has a source");
         let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;

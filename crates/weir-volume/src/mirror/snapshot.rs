@@ -32,16 +32,16 @@ pub(super) struct Snapshot {
     regions_left: u64,
 }
 
-/// What is left to capture of an extent, and of which copies.
+/// What is left to capture of an extent, and of which replicas.
 #[derive(Debug)]
 struct Owed {
     slots: Slots,
     regions: RegionSet,
 }
 
-/// An extent has no copy that could be captured.
+/// An extent has no replica that could be captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("extent {0} has no copy that has everything and can be reached")]
+#[error("extent {0} has no replica that has everything and can be reached")]
 pub struct NothingToSnapshot(pub u32);
 
 impl Mirror {
@@ -70,9 +70,9 @@ impl Mirror {
     /// It goes on by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One capture runs at a time.
     ///
     /// # Errors
-    /// If an extent has no copy that could be captured. Nothing was begun then; changes are held no more in either case.
+    /// If an extent has no replica that could be captured. Nothing was begun then; changes are held no more in either case.
     pub fn begin_snapshot(&mut self, effects: &mut Vec<Effect>) -> Result<(), NothingToSnapshot> {
-        assert!(self.snapshot.is_none(), "one capture runs at a time");
+        assert!(self.snapshot.is_none(), "one snapshot is in progress at a time");
         let owed: Result<Vec<Owed>, NothingToSnapshot> =
             (0..self.extents()).map(|extent| self.owed_of(extent)).collect();
         let begun = owed.map(|extents| {
@@ -94,7 +94,7 @@ impl Mirror {
         }
     }
 
-    /// Copies that have everything in all regions.
+    /// Replicas that have everything in all regions.
     fn alike(&self, index: u32) -> Slots {
         let extent = &self.extents[index as usize];
         extent.in_sync().filter(|slot| extent.behind[slot].is_empty())
@@ -183,7 +183,7 @@ impl Mirror {
         })
     }
 
-    /// Regions of an extent in which changes are under way. Copy steps change only copies that are not captured.
+    /// Regions of an extent in which changes are under way. Replica steps change only replicas that are not captured.
     fn changing(&self, extent: u32) -> RegionSet {
         let running = self.extents[extent as usize].running.iter();
         let changes =
@@ -192,10 +192,11 @@ impl Mirror {
     }
 
     /// The executor has captured a part of what [`Effect::Snapshot`] asked for: whole regions from its offset up to this
-    /// one in the extent, and of some copies nothing.
+    /// one in the extent, and of some replicas nothing.
     pub fn snapshot_step_done(&mut self, end: u32, failed: Slots, effects: &mut Vec<Effect>) {
         let Some(snapshot) = &mut self.snapshot else { return };
-        let (extent, regions) = snapshot.under_way.take().expect("only what was asked for is captured");
+        let (extent, regions) =
+            snapshot.under_way.take().expect("only requested ranges are copied to a snapshot");
         let owed = &mut snapshot.extents[extent as usize];
         failed.iter().for_each(|slot| owed.slots.remove(slot));
         if owed.slots.is_empty() {

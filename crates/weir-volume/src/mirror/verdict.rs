@@ -1,12 +1,12 @@
-//! Which copies of a block are good, from the checksums of what they have and of what they should have. A table and
+//! Which replicas of a block are good, from the checksums of what they have and of what they should have. A table and
 //! nothing else: it knows no files, and not what becomes of a block.
 
 use super::Slots;
 
-/// What is known of one copy of a block.
+/// What is known of one replica of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sighting {
-    /// Which copy.
+    /// Which replica.
     pub slot: usize,
     /// The checksum of what it has.
     pub found: u32,
@@ -19,26 +19,26 @@ pub(super) struct Sighting {
 pub(super) enum Past {
     /// It had not.
     Sound,
-    /// No copy had this checksum.
+    /// No replica had this checksum.
     Expected(u32),
-    /// Copies differed and nobody could tell which was right.
+    /// Replicas differed and nobody could tell which was right.
     Undecided,
 }
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All copies have it as it should be: with this checksum.
+    /// All replicas have it as it should be: with this checksum.
     Good(u32),
     /// Some have it as it should be, and the others get it from one of these.
     Repair { checksum: u32, good: Slots },
-    /// No copy has this checksum, which it should have.
+    /// No replica has this checksum, which it should have.
     Damaged(u32),
-    /// Copies differ, and nobody can tell which is right.
+    /// Replicas differ, and nobody can tell which is right.
     Undecided,
 }
 
-/// Decides about a block of which at least one copy was seen.
+/// Decides about a block of which at least one replica was seen.
 pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
     let first = sightings.first().expect("a block is decided about that was seen").found;
     let are_equal = sightings.iter().all(|sighting| sighting.found == first);
@@ -51,7 +51,7 @@ pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
             good => repair(sightings, expected, good),
         };
     }
-    // Checksums that contradict each other count only as far as copies bear them out.
+    // Checksums that contradict each other count only as far as replicas bear them out.
     match (are_equal, kept().any(|other| other == first)) {
         (true, true) => Verdict::Good(first),
         (true, false) => Verdict::Damaged(expected),
@@ -59,7 +59,7 @@ pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
     }
 }
 
-/// Copies vouch for each other: all of them, or more than half. Of those that once could not, none is believed for
+/// Replicas vouch for each other: all of them, or more than half. Of those that once could not, none is believed for
 /// having been copied since.
 fn without_checksums(sightings: &[Sighting], past: Past, are_equal: bool) -> Verdict {
     if are_equal {
@@ -90,7 +90,7 @@ fn repair(sightings: &[Sighting], checksum: u32, good: Slots) -> Verdict {
 mod tests {
     use super::*;
 
-    /// Copies by what they have and what is kept beside them.
+    /// Replicas by what they have and what is kept beside them.
     fn decide<const N: usize>(replicas: [(u32, Option<u32>); N], past: Past) -> Verdict {
         let sighting = |(slot, (found, kept))| Sighting { slot, found, kept };
         verdict(&replicas.into_iter().enumerate().map(sighting).collect::<Vec<_>>(), past)
@@ -126,7 +126,11 @@ mod tests {
         assert_eq!(decide([(6, Some(5))], Sound), Verdict::Damaged(5));
         assert_eq!(decide([(6, Some(5)), (6, Some(5))], Sound), Verdict::Damaged(5));
         assert_eq!(decide([(6, Some(5)), (7, Some(5)), (7, None)], Sound), Verdict::Damaged(5));
-        assert_eq!(decide([(6, None)], Expected(5)), Verdict::Damaged(5), "though it was never sealed again");
+        assert_eq!(
+            decide([(6, None)], Expected(5)),
+            Verdict::Damaged(5),
+            "though its checksum was never valid again"
+        );
     }
 
     #[test]
@@ -138,7 +142,7 @@ mod tests {
         assert_eq!(decide([(5, None), (6, None), (5, None), (6, None)], Sound), Verdict::Undecided);
         assert_eq!(decide([(5, None), (6, None), (6, None), (6, None)], Sound), repair_from(6, [1, 2, 3]));
         let resynced_since = decide([(5, None), (6, None), (5, None)], Undecided);
-        assert_eq!(resynced_since, Verdict::Undecided, "a copy of one of two is no witness");
+        assert_eq!(resynced_since, Verdict::Undecided, "a replica of one of two is no epoch record");
     }
 
     #[test]

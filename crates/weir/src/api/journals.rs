@@ -8,7 +8,7 @@ use super::types::{ErrorBody, Journal, JournalList, TenantQuery};
 use super::{Context, convert};
 use crate::control::ControlError;
 
-/// Write journals: where copies on slow drives take their writes.
+/// Write journals: where replicas on slow drives take their writes.
 #[utoipa::path(
     get, path = "/v1/journals", tag = "volumes", operation_id = "listJournals", params(TenantQuery),
     responses((status = 200, description = "Those of all volumes, or of those of one tenant", body = JournalList),

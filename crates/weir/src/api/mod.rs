@@ -124,7 +124,7 @@ struct Context {
         (name = "status", description = "How the daemon is"),
         (name = "drives", description = "Directories that hold volumes"),
         (name = "pools", description = "Drives that volumes share, and the floors that are bound there"),
-        (name = "templates", description = "Where each copy of volumes lives, and which is read"),
+        (name = "templates", description = "Where each replica of volumes lives, and which is read"),
         (name = "tenants", description = "Owners of volumes and policy groups"),
         (name = "volumes", description = "Block devices"),
         (name = "snapshots", description = "What volumes held at one instant, and clones"),

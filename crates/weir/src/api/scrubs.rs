@@ -24,7 +24,7 @@ pub(super) async fn list(
     context.stream_list::<_, Scrub>("scrubs", list).await
 }
 
-/// Compare the copies of a volume, find what rotted, and repair it from a good copy, in the background. A scrub that goes on
+/// Compare the replicas of a volume, find what rotted, and repair it from a good replica, in the background. A scrub that goes on
 /// goes on.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "scrubVolume",

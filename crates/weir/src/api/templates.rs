@@ -57,7 +57,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     Ok(Tagged(context.run(move |control| control.template(&name)).await?.into()))
 }
 
-/// Change a template. The copies of the volumes that follow it are moved in the background.
+/// Change a template. The replicas of the volumes that follow it are moved in the background.
 #[utoipa::path(
     patch, path = "/v1/templates/{name}", tag = "templates", operation_id = "modifyTemplate",
     params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),

@@ -207,7 +207,7 @@ pub struct Volume {
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Bytes that it occupies, in one copy; absent if its files cannot be examined.
+    /// Bytes that it occupies, in one replica; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
     /// The part of these that nothing else shares; absent where all volumes are listed, and if it cannot be told.
@@ -224,21 +224,21 @@ pub struct Volume {
     pub snapshot_bytes_left: Option<u64>,
     /// The drives that hold it.
     pub drives: Vec<VolumeDrive>,
-    /// Copies of each extent that it should have, on different drives.
+    /// Replicas of each extent that it should have, on different drives.
     pub replicas: u8,
-    /// The copies, each with its drives; absent if there is one.
+    /// The replicas, each with its drives; absent if there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placement: Vec<ReplicaPlacement>,
-    /// How the copies stand; absent if no extent has, or had, several.
+    /// How the replicas stand; absent if no extent has, or had, several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<VolumeReplication>,
-    /// Its copies on their way to where they are wished; absent if they are there.
+    /// Its replicas on their way to where they are wished; absent if they are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving: Option<VolumeMoving>,
     /// What is known of it at rest; absent if it was never scrubbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
-    /// The template that it follows: which class each copy is of, and which is read.
+    /// The template that it follows: which class each replica is of, and which is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// The class that was asked for; 'low' if none was.
@@ -279,7 +279,7 @@ pub struct Volume {
     pub created_at: Timestamp,
 }
 
-/// A copy of a volume's extents.
+/// A replica of a volume's extents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaPlacement {
     /// Its number, from 0 on.
@@ -288,7 +288,7 @@ pub struct ReplicaPlacement {
     pub drives: Vec<VolumeDrive>,
 }
 
-/// How the copies of a volume stand.
+/// How the replicas of a volume stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReplication {
     /// Extent replicas that have everything and can be reached.
@@ -300,7 +300,7 @@ pub struct VolumeReplication {
     pub missing: u64,
     /// Bytes that these lack, as far as they can be reached; what was never written counts until it is looked at.
     pub bytes_left: u64,
-    /// Bytes that were looked at to bring copies up to date since the volume was opened.
+    /// Bytes that were looked at to bring replicas up to date since the volume was opened.
     pub bytes_resynced: u64,
 }
 
@@ -318,7 +318,7 @@ pub enum VolumeMoveState {
     RemovingJournals,
 }
 
-/// Copies on their way to where they are wished.
+/// Replicas on their way to where they are wished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeMoving {
     /// What is being done.
@@ -360,11 +360,11 @@ pub struct VolumeCreate {
     /// Its size in bytes, a multiple of 4096.
     #[schema(example = 8_589_934_592_u64)]
     pub size_bytes: u64,
-    /// Copies of each extent, on different drives; 1 if absent.
+    /// Replicas of each extent, on different drives; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
-    /// The template to follow, which says how many copies there are and of which class each is: a number of replicas, a
+    /// The template to follow, which says how many replicas there are and of which class each is: a number of replicas, a
     /// class, a class policy or a drive does not go with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "hybrid")]
@@ -398,18 +398,18 @@ pub struct VolumeModify {
     /// Another name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Another class: its copies are moved in the background to where that is.
+    /// Another class: its replicas are moved in the background to where that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
     /// What becomes of it if that class cannot be had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// Another number of copies: they are made, or given up, in the background.
+    /// Another number of replicas: they are made, or given up, in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
     /// The template to follow, or 'none': then it stays as it is, and a number of replicas and a class can be asked for.
-    /// Its copies are moved in the background to where the template says.
+    /// Its replicas are moved in the background to where the template says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// The policy group of its tenant to bind it to, or 'none' to release it.
@@ -460,10 +460,10 @@ pub struct OperationSample {
     pub delayed: u64,
     /// Time held back by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
-    /// Time in line for the media in which others went first for their floors, in nanoseconds.
+    /// Time in the queue of the media in which others went first for their floors, in nanoseconds.
     #[serde(default)]
     pub floors_ns: u64,
-    /// Time in line for the media for other reasons, in nanoseconds.
+    /// Time in the queue of the media for other reasons, in nanoseconds.
     #[serde(default)]
     pub queue_ns: u64,
     /// Time at the media, in nanoseconds.

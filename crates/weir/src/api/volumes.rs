@@ -77,7 +77,7 @@ pub(super) async fn inspect(
     Ok(Tagged(view.into()))
 }
 
-/// Change a volume's policy, template, class, copies, name or access while it is in use.
+/// Change a volume's policy, template, class, replicas, name or access while it is in use.
 #[utoipa::path(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "modifyVolume",
     params(("name" = String, Path, description = "The volume"), ChangeQuery, IfMatchHeader), request_body = VolumeModify,

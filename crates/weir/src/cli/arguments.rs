@@ -107,7 +107,7 @@ pub enum Command {
         #[command(subcommand)]
         command: SnapshotCommand,
     },
-    /// Make, show and change templates: where each copy of volumes lives, and which is read
+    /// Make, show and change templates: where each replica of volumes lives, and which is read
     #[command(
         after_help = "Example:\n  weir template create mixed --replicas high,low --read-from high\n  weir volume modify vol1 --template mixed --wait"
     )]
@@ -116,7 +116,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TemplateCommand,
     },
-    /// Show the write journals of volumes: where copies on slow drives take their writes
+    /// Show the write journals of volumes: where replicas on slow drives take their writes
     #[command(after_help = "Example:\n  weir journal list")]
     Journal {
         /// What to do with journals.
@@ -130,7 +130,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TenantCommand,
     },
-    /// Compare the copies of volumes, find what rotted, and repair it from a good copy
+    /// Compare the replicas of volumes, find what rotted, and repair it from a good replica
     Scrub(ScrubArguments),
     /// Limit volumes, and see what they do
     #[command(after_help = "Example:\n  weir qos statistics volume performance show")]
@@ -195,7 +195,7 @@ pub struct ServeArguments {
     /// Only examine options and configuration file: 0 if they are good, 1 if not, 2 for an option that is not understood
     #[arg(long)]
     pub check: bool,
-    /// Restore a lost catalogue from the record copies beside the volumes' extents
+    /// Restore a lost catalogue from the record backups beside the volumes' extents
     #[arg(long)]
     pub rebuild_catalogue: bool,
     /// Do not measure the drive in the state folder when it is new
@@ -358,11 +358,11 @@ pub enum VolumeCommand {
         /// Drive to hold it [default: those of the pool of its class]
         #[arg(long, value_name = "DRIVE")]
         drive: Option<String>,
-        /// Copies of each extent, 1 to 3, each on another drive of the pool of its class [default: 1]
+        /// Replicas of each extent, 1 to 3, each on another drive of the pool of its class [default: 1]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)),
               allow_negative_numbers = true)]
         repl: Option<u8>,
-        /// Template to follow, which says how many copies there are and of which class each is
+        /// Template to follow, which says how many replicas there are and of which class each is
         #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["repl", "io_priority", "class_policy", "drive"])]
         template: Option<String>,
         /// Class that it should be in: low, medium or high [default: where nothing better is taken unasked]
@@ -406,7 +406,7 @@ pub enum VolumeCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change a volume's policy, template, class, copies, name or access while it is in use
+    /// Change a volume's policy, template, class, replicas, name or access while it is in use
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none\n  weir vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2\n  weir volume modify vol1 --template hybrid --wait"
@@ -462,7 +462,7 @@ pub struct VolumeModifyArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub changes: VolumeChanges,
-    /// Wait until its copies are where they should be
+    /// Wait until its replicas are where they should be
     #[arg(long)]
     pub wait: bool,
     /// What becomes of it if its class cannot be had
@@ -487,10 +487,10 @@ pub struct VolumeChanges {
     /// Class that it should be in
     #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
     pub io_priority: Option<IoPriority>,
-    /// Copies of each extent, on different drives
+    /// Replicas of each extent, on different drives
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
     pub repl: Option<u8>,
-    /// Template to follow: its copies are moved there while it is in use; or 'none', and it stays as it is
+    /// Template to follow: its replicas are moved there while it is in use; or 'none', and it stays as it is
     #[arg(long, value_name = "TEMPLATE|none")]
     pub template: Option<String>,
     /// Another name

@@ -31,7 +31,7 @@ pub struct Activity {
     pub delayed_ns: u64,
     /// Time in line while others went first for their floors, in nanoseconds, of all requests together.
     pub floors_ns: u64,
-    /// Time in line for other reasons, in nanoseconds, of all requests together.
+    /// Time in the queue of other reasons, in nanoseconds, of all requests together.
     pub queue_ns: u64,
     /// Time at the media, in nanoseconds, of all requests together.
     pub drive_ns: u64,

@@ -35,9 +35,9 @@ const LOOK_PAUSE_FACTOR: u32 = 400;
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is looked how much space volumes may still take where the state folder is.
 const SPACE_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is looked which copies of extents come or go next, while any do.
+/// How often it is looked which replicas of extents come or go next, while any do.
 const MOVE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often missing drives and copies that failed are looked for.
+/// How often missing drives and replicas that failed are looked for.
 const RETURN_INTERVAL: Duration = Duration::from_secs(2);
 /// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
 const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
@@ -76,7 +76,12 @@ impl Supervised {
             Repeated::start("check", Look(CHECK_INTERVAL), control.clone(), Control::check_extent_files)?,
             Repeated::start("follow", Work(FOLLOW_INTERVAL), control.clone(), Control::follow_used_space)?,
             Repeated::start("figures", Look(FIGURES_INTERVAL), control.clone(), Control::refresh_figures)?,
-            Repeated::start("copies", Work(SETTLE_INTERVAL), control.clone(), Control::retry_record_backups)?,
+            Repeated::start(
+                "replicas",
+                Work(SETTLE_INTERVAL),
+                control.clone(),
+                Control::retry_record_backups,
+            )?,
             Repeated::start("settle", Work(SETTLE_INTERVAL), control.clone(), Control::settle_background)?,
             Repeated::start("space", Work(SPACE_INTERVAL), control.clone(), Control::set_space_aside)?,
             Repeated::start("scrub", Work(SETTLE_INTERVAL), control.clone(), Control::settle_scrubs)?,

@@ -39,7 +39,7 @@ pub enum AlarmSource {
     Space,
     /// The measurement of a drive.
     Measurement,
-    /// The copies of a volume.
+    /// The replicas of a volume.
     Replicas,
     /// A scrub of a volume.
     Scrub,
@@ -74,7 +74,7 @@ struct State {
     volumes: BTreeMap<VolumeId, String>,
     /// Extent files that are not as they must be.
     extents: BTreeMap<VolumeId, Vec<ExtentFault>>,
-    /// Copies of extents that are not used, because of what was found when the volume was opened.
+    /// Replicas of extents that are not used, because of what was found when the volume was opened.
     replicas: BTreeMap<VolumeId, Vec<ExtentFault>>,
 }
 
@@ -116,7 +116,7 @@ impl Alarms {
         state.replicas.remove(&volume);
     }
 
-    /// Raises what is wrong with copies of a volume that is being opened, which stands until it is opened again.
+    /// Raises what is wrong with replicas of a volume that is being opened, which stands until it is opened again.
     pub fn set_replicas(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
         faults.iter().for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
         self.state().replicas.insert(volume, faults);

@@ -321,7 +321,7 @@ impl Control {
             };
             if is_volume {
                 self.alarms.raise(format!(
-                    "{} is condemned on the drive, but is a volume in the catalogue; it is left alone",
+                    "{} is pending deletion on the drive, but is a volume in the catalogue; it is left alone",
                     store.folder(id).display()
                 ));
             } else if !is_known {
@@ -393,7 +393,7 @@ impl Control {
 fn age_ns(since: Timestamp) -> u64 {
     u64::try_from(Timestamp::now().as_nanosecond() - since.as_nanosecond()).unwrap_or(0)
 }
-/// Bringing copies of a volume up to date, if there is anything left of that.
+/// Bringing replicas of a volume up to date, if there is anything left of that.
 fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Option<BackgroundJob> {
     let (begun_at, bytes_done) = replicas.episode()?;
     let volume = &model.volumes.get(&id)?.record;
@@ -415,7 +415,7 @@ fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Opti
         id,
         kind: BackgroundKind::Resync,
         drive: list_names(drives.into_iter()),
-        what: format!("copies of volume {}", volume.export_name()),
+        what: format!("replicas of volume {}", volume.export_name()),
         begun_at,
         deadline_seconds: None,
         progress: Some(ProgressSnapshot {
@@ -429,7 +429,7 @@ fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Opti
     })
 }
 
-/// Only giving back space has a deadline: how much there is to copy, or to examine, is not known before it is looked at.
+/// Only giving back space has a deadline: how much there is to duplicate, or to examine, is not known before it is looked at.
 pub(super) fn refuse_deadline(kind: BackgroundKind, policy: &BackgroundPolicy) -> Outcome<()> {
     if kind != BackgroundKind::Reclaim && policy.deadline_seconds.is_some() {
         return Err(ControlError::invalid(format!(

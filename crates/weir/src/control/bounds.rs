@@ -10,7 +10,7 @@ pub const TENANTS_MAX: usize = 4_096;
 /// beside one value for none.
 pub const DRIVES_MAX: usize = 255;
 
-/// Copies of each extent that can be asked for: one less than there can be, for one that takes the place of another.
+/// Replicas of each extent that can be asked for: one less than there can be, for one that takes the place of another.
 pub const REPLICAS_MAX: u8 = weir_types::bounds::REPLICAS_MAX as u8 - 1;
 
 /// Smallest block device that can be a drive, in bytes: the least that an XFS filesystem is made on.

@@ -41,18 +41,18 @@ struct Offer {
 struct Wish {
     class: Class,
     policy: ClassPolicy,
-    /// Size of each copy, in bytes.
+    /// Size of each replica, in bytes.
     bytes: u64,
     replicas: usize,
 }
 
 impl Wish {
-    /// What all copies may come to occupy, in bytes.
+    /// What all replicas may come to occupy, in bytes.
     fn all_bytes(&self) -> u64 {
         self.bytes.saturating_mul(self.replicas as u64)
     }
 
-    /// How many copies there should be, in words, if that is more than one.
+    /// How many replicas there should be, in words, if that is more than one.
     fn replicas_words(&self) -> String {
         if self.replicas > 1 { format!(" and {} replicas", self.replicas) } else { String::new() }
     }
@@ -73,7 +73,7 @@ impl Offer {
         self.provisionable_bytes.is_none_or(|provisionable| bytes <= provisionable)
     }
 
-    /// What is free here, in words; for several copies also on how many drives.
+    /// What is free here, in words; for several replicas also on how many drives.
     fn words(&self, replicas: usize) -> String {
         let pool = &self.pool;
         let class = if self.class.is_none() { " (class not known: 'drive measure' tells it)" } else { "" };
@@ -87,7 +87,7 @@ impl Offer {
         format!("pool '{pool}'{class} with {free} free{}{drives}", limit.unwrap_or_default())
     }
 
-    /// Refuses copies that would have to share what fails together, where it is said what that is.
+    /// Refuses replicas that would have to share what fails together, where it is said what that is.
     fn refuse_close(&self, replicas: usize) -> Outcome<()> {
         let domains = [("zone", self.zones), ("rack", self.racks)];
         let too_few =
@@ -101,7 +101,7 @@ impl Offer {
     }
 }
 
-/// Refuses numbers of copies that no volume can have.
+/// Refuses numbers of replicas that no volume can have.
 pub(super) fn check_replicas(replicas: u8) -> Outcome<()> {
     if (1..=REPLICAS_MAX).contains(&replicas) {
         return Ok(());

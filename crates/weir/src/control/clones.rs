@@ -29,12 +29,12 @@ pub struct CloneVolume {
 }
 
 impl Control {
-    /// Makes a volume that begins with what another one, or a snapshot, holds, on the same drives and with as many copies.
+    /// Makes a volume that begins with what another one, or a snapshot, holds, on the same drives and with as many replicas.
     /// Where filesystems share, it takes no space until it is written to; elsewhere everything is copied before the answer.
     ///
     /// # Errors
     /// Not found for an unknown volume, snapshot or policy group; conflict for a name that is taken; full if there are too
-    /// many volumes, too little space to copy what cannot be shared, or the pool may have no more provisioned; refused if
+    /// many volumes, too little space to duplicate what cannot be shared, or the pool may have no more provisioned; refused if
     /// its policy has floors that are not to be had, unless it is forced, or the volume cannot be captured now.
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
         let begun = self.begin_snapshots(&[], || {

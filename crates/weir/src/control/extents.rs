@@ -36,7 +36,7 @@ impl Control {
     /// Where a volume lies, as the data plane needs to know it.
     ///
     /// # Errors
-    /// Refused if a drive is missing, unless it has copies, of which those elsewhere may be enough.
+    /// Refused if a drive is missing, unless it has replicas, of which those elsewhere may be enough.
     pub(super) fn layout(&self, volume: &VolumeRecord) -> Outcome<VolumeLayout> {
         if !volume.placement.has_replicas() {
             self.refuse_missing(volume)?;
@@ -59,7 +59,7 @@ impl Control {
         homes.ok_or_else(|| ControlError::internal("a volume is on a drive that is not in the catalogue"))
     }
 
-    /// Has copies of an open volume read as its template says now.
+    /// Has replicas of an open volume read as its template says now.
     pub(super) fn put_read_costs(&self, volume: &VolumeRecord) -> Outcome<()> {
         if !self.model().open.contains_key(&volume.id) {
             return Ok(());
@@ -82,8 +82,8 @@ impl Control {
     }
 
     /// Makes the files that a volume needs beside those that it has. If that fails, some may be left. A folder that
-    /// is new gets the copy of the old record: until the new one counts, there should be nothing here. Answers which new
-    /// copies are behind the journals on which drives.
+    /// is new gets the replica of the old record: until the new one counts, there should be nothing here. Answers which new
+    /// replicas are behind the journals on which drives.
     pub(super) fn grow_files(
         &self,
         volume: &VolumeRecord,
@@ -149,7 +149,7 @@ impl Control {
     /// Has the space of one extent given back that is no part of a volume any more, or was not yet.
     pub(super) fn give_back_extent(&self, volume: &VolumeRecord, drive: DriveId, extent: u32) -> Outcome<()> {
         if let Some(id) = self.store(drive)?.delete_extents_at(volume.id, &[extent])? {
-            self.give_back_part(id, drive, "a copy of an extent of", volume);
+            self.give_back_part(id, drive, "a replica of an extent of", volume);
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Control {
     /// Has the space of a deleted volume given back on all its drives.
     pub(super) fn begin_reclaims(&self, volume: &VolumeRecord) {
         if let Err(error) = epoch_record::remove(&self.epoch_records(volume.id)) {
-            tracing::warn!(volume = %volume.id, %error, "the witnesses of a deleted volume stay");
+            tracing::warn!(volume = %volume.id, %error, "the epoch records of a deleted volume stay");
         }
         self.remove_journals(volume.id);
         // One that was removed meanwhile has nothing of it.

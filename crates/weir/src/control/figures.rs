@@ -335,7 +335,7 @@ impl Control {
         self.figures.space(drive).unwrap_or_else(never)
     }
 
-    /// Bytes that a volume occupies, in one copy: of several that are there the one that occupies most. `None` if its
+    /// Bytes that a volume occupies, in one replica: of several that are there the one that occupies most. `None` if its
     /// files cannot be examined.
     pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
         self.look_at_used(volume, FIRST_LOOK_WAIT);
@@ -378,7 +378,7 @@ impl Control {
         used_by_extent.into_iter().sum()
     }
 
-    /// What the files of volumes occupy, of one copy: that which occupies most. `None` if they cannot be examined.
+    /// What the files of volumes occupy, of one replica: that which occupies most. `None` if they cannot be examined.
     pub(super) fn occupied(&self, volumes: &[VolumeRecord]) -> Vec<Option<Occupied>> {
         let mut by_drive: BTreeMap<DriveId, Due> = BTreeMap::new();
         for volume in volumes {
@@ -408,7 +408,7 @@ impl Control {
             used_bytes: sum.used_bytes + one.used_bytes,
             unique_bytes: sum.unique_bytes + one.unique_bytes,
         });
-        // Copies hold the same, each of them on drives of its own.
+        // Replicas hold the same, each of them on drives of its own.
         let replicas = u64::from(volume.replicas.max(1));
         Some(Occupied { used_bytes: sum.used_bytes / replicas, unique_bytes: sum.unique_bytes / replicas })
     }

@@ -1,10 +1,10 @@
-//! Which copies of volumes are behind a write journal, and on which drive that lies.
+//! Which replicas of volumes are behind a write journal, and on which drive that lies.
 //!
-//! A copy that its volume's template puts on slower media than others is behind a journal on the fastest media of the
-//! template: an acknowledged write costs there what it costs on the fast copy. The loss of one drive must not cost two
-//! copies, so the journal of a copy lies on no drive that has another copy of the extent, or the journal of one.
+//! A replica that its volume's template puts on slower media than others is behind a journal on the fastest media of the
+//! template: an acknowledged write costs there what it costs on the fast replica. The loss of one drive must not cost two
+//! replicas, so the journal of a replica lies on no drive that has another replica of the extent, or the journal of one.
 //!
-//! What is so is said on the drives alone, by the marker beside each copy; here is what was read of it. What journals hold
+//! What is so is said on the drives alone, by the marker beside each replica; here is what was read of it. What journals hold
 //! is the data plane's.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::statistics::JournalUsage;
 use crate::store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
 use crate::store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
 
-/// A copy of an extent, by its extent and number.
+/// A replica of an extent, by its extent and number.
 pub(super) type ExtentReplica = (u32, usize);
 
 /// The journals of all volumes that are served.
@@ -41,16 +41,16 @@ pub(super) struct Journals {
 struct VolumeJournals {
     /// Those that can be used.
     ready: BTreeMap<DriveId, JournalId>,
-    /// The copies behind them, with the drive of the journal.
+    /// The replicas behind them, with the drive of the journal.
     bindings: BTreeMap<ExtentReplica, DriveId>,
 }
 
-/// What can be said of a copy as to journals.
+/// What can be said of a replica as to journals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// It is behind none.
     Direct,
-    /// It is behind the journal on this drive, which is ready, and has its account there.
+    /// It is behind the journal on this drive, which is ready, and has its metadata there.
     Journaled(DriveId, PathBuf),
     /// The drive of its journal is missing.
     Waiting,
@@ -58,9 +58,9 @@ pub(super) enum Place {
     Lost,
 }
 
-/// What the marker beside a copy says.
+/// What the marker beside a replica says.
 enum Sign {
-    /// The copy with this file is behind a journal.
+    /// The replica with this file is behind a journal.
     Behind(PathBuf, Behind),
     /// It is behind none.
     Direct,
@@ -85,12 +85,12 @@ impl Journals {
         change(self.volumes().entry(volume).or_default())
     }
 
-    /// The drive of the journal that each copy of a volume is behind.
+    /// The drive of the journal that each replica of a volume is behind.
     pub fn bindings(&self, volume: VolumeId) -> BTreeMap<ExtentReplica, DriveId> {
         self.of(volume).bindings
     }
 
-    /// A copy is behind the journal on a drive, or behind none any more.
+    /// A replica is behind the journal on a drive, or behind none any more.
     pub fn note(&self, volume: VolumeId, replica: ExtentReplica, drive: Option<DriveId>) {
         self.change(volume, |journals| match drive {
             Some(drive) => _ = journals.bindings.insert(replica, drive),
@@ -107,7 +107,7 @@ impl Journals {
         volumes.iter().filter(|(_, journals)| has_one(journals)).map(|(volume, _)| *volume).collect()
     }
 
-    /// The drive of the journal that a copy is behind, if it is behind one.
+    /// The drive of the journal that a replica is behind, if it is behind one.
     pub fn drive_of(&self, volume: VolumeId, replica: ExtentReplica) -> Option<DriveId> {
         self.volumes().get(&volume)?.bindings.get(&replica).copied()
     }
@@ -125,15 +125,15 @@ pub struct JournalView {
     pub volume: VolumeRecord,
     /// The name of its drive.
     pub drive: Name,
-    /// Copies of extents that are behind it.
+    /// Replicas of extents that are behind it.
     pub replicas: u64,
     /// How it is used.
     pub usage: JournalUsage,
 }
 
 impl Model {
-    /// The drives on which the journal of a copy could lie that is on a slower drive than its volume's template has
-    /// others; those that are where the copy is come first.
+    /// The drives on which the journal of a replica could lie that is on a slower drive than its volume's template has
+    /// others; those that are where the replica is come first.
     fn journal_drives(&self, volume: &VolumeRecord, slow: DriveId) -> Vec<&DriveRecord> {
         let Some(template) = self.template_of(volume) else { return Vec::new() };
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
@@ -153,8 +153,8 @@ impl Model {
 }
 
 impl Control {
-    /// On which drive the journal of a copy should lie, if it is to have one: of those that can have it, where the fewest
-    /// of the volume's are. Copies on some drives are about to go.
+    /// On which drive the journal of a replica should lie, if it is to have one: of those that can have it, where the fewest
+    /// of the volume's are. Replicas on some drives are about to go.
     fn choose_journal(
         &self,
         volume: &VolumeRecord,
@@ -180,7 +180,7 @@ impl Control {
         free.min_by_key(|drive| bindings.values().filter(|on| *on == drive).count())
     }
 
-    /// Puts new copies of a volume, whose files were just made and hold nothing, behind journals, as far as there are
+    /// Puts new replicas of a volume, whose files were just made and hold nothing, behind journals, as far as there are
     /// drives for these. Answers which are, by the drive of the journal.
     pub(super) fn put_behind_journals(
         &self,
@@ -203,7 +203,7 @@ impl Control {
         Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
     }
 
-    /// Notes on the drives of new copies, durably, behind which journals they are, and writes their accounts there.
+    /// Notes on the drives of new replicas, durably, behind which journals they are, and writes their replica metadata there.
     fn note_behind(
         &self,
         volume: &VolumeRecord,
@@ -235,13 +235,13 @@ impl Control {
     }
 
     /// The journal of a volume on a drive, which is made if there is none. `None` if the drive has no space for it: then
-    /// the copy does without.
+    /// the replica does without.
     fn ready_journal(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<Option<Behind>> {
         if let Some(journal) = self.journals.of(volume.id).ready.get(&drive) {
             return Ok(Some(Behind { drive, journal: *journal }));
         }
         let store = self.store(drive)?;
-        // What may lie there no copy is behind, or it would be ready.
+        // What may lie there no replica is behind, or it would be ready.
         store.remove_journal(volume.id)?;
         let journal = match store.create_journal(volume.id, self.journals.size_bytes) {
             Err(error) if error.is_full() => {
@@ -262,8 +262,8 @@ impl Control {
         Ok(Some(Behind { drive, journal }))
     }
 
-    /// Puts one more copy of an open volume, whose file was just made, behind a journal, if there is a drive for that.
-    /// Copies on some drives are about to go.
+    /// Puts one more replica of an open volume, whose file was just made, behind a journal, if there is a drive for that.
+    /// Replicas on some drives are about to go.
     pub(super) fn put_replica_behind(
         &self,
         volume: &VolumeRecord,
@@ -279,7 +279,7 @@ impl Control {
         Ok(Some(drive))
     }
 
-    /// A copy of an extent is no more.
+    /// A replica of an extent is no more.
     pub(super) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
         let drive = self.journals.bindings(volume).get(&replica).copied();
         self.journals.note(volume, replica, None);
@@ -386,8 +386,8 @@ impl Control {
         Ok(Some(JournalSpec { home, directory, core, file, size_bytes, bindings, keeps }))
     }
 
-    /// What is known of all copies of a volume as to journals. What is not known for certain is never taken for none: what
-    /// a journal holds of a copy that is behind no journal is forgotten.
+    /// What is known of all replicas of a volume as to journals. What is not known for certain is never taken for none: what
+    /// a journal holds of a replica that is behind no journal is forgotten.
     fn signs(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Sign> {
         let folders: BTreeMap<DriveId, PathBuf> = self
             .stores_there(volume)
@@ -420,14 +420,14 @@ impl Control {
         Ok(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
     }
 
-    /// Where a copy on a drive that is there stands as to journals.
+    /// Where a replica on a drive that is there stands as to journals.
     pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): ExtentReplica) -> Place {
         let Ok(store) = self.store(slow) else { return Place::Lost };
         let behind = match read_marker(&store.extents(volume), extent.into()) {
             Ok(None) => return Place::Direct,
             Ok(Some(behind)) => behind,
             Err(error) => {
-                tracing::error!(%volume, %error, "a copy is not used: it cannot be told behind which journal it is");
+                tracing::error!(%volume, %error, "a replica is not used: it cannot be told behind which journal it is");
                 return Place::Lost;
             }
         };
@@ -515,7 +515,7 @@ impl Control {
         views
     }
 
-    /// Has journals leave a drive that is to be removed: copies behind them go behind others, and what belongs to no volume
+    /// Has journals leave a drive that is to be removed: replicas behind them go behind others, and what belongs to no volume
     /// is removed.
     pub(super) fn empty_of_journals(&self, drive: DriveId) -> Outcome<()> {
         let Ok(store) = self.store(drive) else { return Ok(()) };

@@ -52,7 +52,7 @@ pub(super) struct Change<'a> {
     volumes: Vec<VolumeId>,
     drives: Vec<DriveId>,
     began: Instant,
-    /// Copies of records that it has had written.
+    /// Backups of records that it has had written.
     tickets: Tickets,
 }
 
@@ -194,7 +194,7 @@ impl Change<'_> {
         self.volumes.contains(&volume)
     }
 
-    /// Copies of records that are written once this change has ended, which waits for them for a bounded time.
+    /// Backups of records that are written once this change has ended, which waits for them for a bounded time.
     pub fn tickets(&mut self) -> &mut Tickets {
         &mut self.tickets
     }

@@ -1,8 +1,8 @@
 //! Control: what should exist, and making it so.
 //!
 //! Every operation is validated first; then files, catalogue (durable), data plane, exports and the record
-//! copy beside the extents follow in this order, and then it is answered. Once the catalogue has it, it is done: a
-//! record copy that cannot be written is an alarm ([`record_backups`]). The data plane needs nothing of this to keep
+//! replica beside the extents follow in this order, and then it is answered. Once the catalogue has it, it is done: a
+//! record backup that cannot be written is an alarm ([`record_backups`]). The data plane needs nothing of this to keep
 //! serving.
 //!
 //! What holds while several operations run:

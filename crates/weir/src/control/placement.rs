@@ -1,7 +1,7 @@
-//! Where the copies of a volume's extents lie.
+//! Where the replicas of a volume's extents lie.
 //!
-//! Pure: it knows drives by their identity, and nothing of their files. Two copies of an extent are never on the same
-//! drive. Copies have numbers, and an extent may lack the copy of a number: copies are moved extent by extent, each
+//! Pure: it knows drives by their identity, and nothing of their files. Two replicas of an extent are never on the same
+//! drive. Replicas have numbers, and an extent may lack the replica of a number: replicas are moved extent by extent, each
 //! between two numbers.
 //!
 //! The place of a drive among the drives of a volume means the same as long as a daemon runs, because the data plane
@@ -15,7 +15,7 @@ use super::bounds::DRIVES_MAX;
 use crate::dataplane::{NO_HOME, home_beyond_list};
 use crate::store::extent_count;
 
-/// A copy's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
+/// A replica's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
 const _: () = assert!(DRIVES_MAX <= NO_HOME as usize);
 
 /// Stands where a drive was that is forgotten; no drive is called that, whose identities are random or nil.
@@ -29,12 +29,12 @@ const GONE: DriveId = DriveId(uuid::Uuid::max());
 pub struct Placement {
     /// The drives, none of them twice, at least one, and [`GONE`] in places of those that are forgotten.
     drives: Vec<DriveId>,
-    /// By copy, of which there is at least one, and extent the index of its drive, or [`NO_HOME`]. Extents beyond a list
-    /// are on the first drive in the first copy, and nowhere in the others.
+    /// By replica, of which there is at least one, and extent the index of its drive, or [`NO_HOME`]. Extents beyond a list
+    /// are on the first drive in the first replica, and nowhere in the others.
     replicas: Vec<Vec<u8>>,
 }
 
-/// How a placement is written: as its drive if there is only one, and without the list of copies if no extent has
+/// How a placement is written: as its drive if there is only one, and without the list of replicas if no extent has
 /// several. So it was before there could be more.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -45,19 +45,19 @@ enum Form {
 }
 
 impl Placement {
-    /// All on one drive, in one copy.
+    /// All on one drive, in one replica.
     pub fn on(drive: DriveId) -> Placement {
         Placement { drives: vec![drive], replicas: vec![Vec::new()] }
     }
 
-    /// Extent by extent, by copy; `None` if there is no extent.
+    /// Extent by extent, by replica; `None` if there is no extent.
     pub fn of(extents: &[Vec<DriveId>]) -> Option<Placement> {
         let mut placement = Placement::on(*extents.first()?.first()?);
         placement.extend(0, extents);
         Some(placement)
     }
 
-    /// Adds extents, by copy, to a volume that has this many.
+    /// Adds extents, by replica, to a volume that has this many.
     pub fn extend(&mut self, count: u64, more: &[Vec<DriveId>]) {
         let slots = more.iter().map(Vec::len).max().unwrap_or(0).max(self.replicas.len());
         self.replicas.resize(slots, Vec::new());
@@ -94,7 +94,7 @@ impl Placement {
         }
     }
 
-    /// Says where a copy of an extent is from now on, of a volume that has this many extents; another one must be left
+    /// Says where a replica of an extent is from now on, of a volume that has this many extents; another one must be left
     /// where there is none.
     pub fn set(&mut self, count: u64, (extent, slot): (u64, usize), drive: Option<DriveId>) {
         let slots = self.replicas.len().max(slot + 1);
@@ -105,7 +105,7 @@ impl Placement {
         list[extent as usize] = index;
     }
 
-    /// Forgets a drive that has no copy of any extent of a volume that has this many; its place stays empty. False if it
+    /// Forgets a drive that has no replica of any extent of a volume that has this many; its place stays empty. False if it
     /// has one, or is the only drive.
     pub fn forget(&mut self, count: u64, drive: DriveId) -> bool {
         let Some(place) = self.drives.iter().position(|known| *known == drive) else { return false };
@@ -150,13 +150,13 @@ impl Placement {
         self.drives.iter().map(|drive| (*drive != GONE).then_some(*drive))
     }
 
-    /// By copy and extent the place of its drive in [`Placement::places`], or [`NO_HOME`]; extents beyond a list are on
-    /// the first drive in the first copy, and nowhere in the others.
+    /// By replica and extent the place of its drive in [`Placement::places`], or [`NO_HOME`]; extents beyond a list are on
+    /// the first drive in the first replica, and nowhere in the others.
     pub fn replicas(&self) -> &[Vec<u8>] {
         &self.replicas
     }
 
-    /// True if extents may have more than one copy.
+    /// True if extents may have more than one replica.
     pub fn has_replicas(&self) -> bool {
         self.replicas.len() > 1
     }
@@ -174,7 +174,7 @@ impl Placement {
         usize::from(self.index(slot, extent)) == place
     }
 
-    /// The copies of an extent: their numbers and drives, in the order of the numbers.
+    /// The replicas of an extent: their numbers and drives, in the order of the numbers.
     pub fn replicas_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
         let home = move |slot| {
             let drive = self.drives.get(usize::from(self.index(slot, extent)))?;
@@ -183,7 +183,7 @@ impl Placement {
         (0..self.replicas.len()).filter_map(home)
     }
 
-    /// The extents that have a copy on a drive, of a volume of this size, in order.
+    /// The extents that have a replica on a drive, of a volume of this size, in order.
     pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = u32> {
         let place = self.drives.iter().position(|known| *known == drive);
         let is_there = move |extent: &u64| {
@@ -201,7 +201,7 @@ impl Placement {
         self.extents_on(drive, size_bytes).map(bytes).sum()
     }
 
-    /// The drives that hold a copy of any extent of a volume of this size.
+    /// The drives that hold a replica of any extent of a volume of this size.
     pub fn holders(&self, size_bytes: u64) -> Vec<DriveId> {
         if self.drives.len() == 1 {
             return self.drives.clone();
@@ -214,7 +214,7 @@ impl Placement {
             .collect()
     }
 
-    /// The drives that hold a copy of any extent of a volume of this size, by the number of the copy.
+    /// The drives that hold a replica of any extent of a volume of this size, by the number of the replica.
     pub fn drives_by_replica(&self, size_bytes: u64) -> Vec<Vec<DriveId>> {
         let drives_of = |slot: usize| {
             let mut is_used = vec![false; self.drives.len()];
@@ -229,7 +229,7 @@ impl Placement {
         (0..self.replicas.len()).map(drives_of).collect()
     }
 
-    /// True if some drives together have a copy of each extent of a volume of this size.
+    /// True if some drives together have a replica of each extent of a volume of this size.
     pub fn is_covered(&self, size_bytes: u64, is_there: impl Fn(DriveId) -> bool) -> bool {
         let is_there: Vec<bool> = self.drives.iter().map(|drive| is_there(*drive)).collect();
         let has =
@@ -272,7 +272,7 @@ impl Placement {
         }
         if !(1..=REPLICAS_MAX).contains(&replicas.len()) {
             return Err(format!(
-                "a placement has {} copies, where 1 to {REPLICAS_MAX} can be",
+                "a placement has {} replicas, where 1 to {REPLICAS_MAX} can be",
                 replicas.len()
             ));
         }
@@ -285,15 +285,15 @@ impl Placement {
         let places: Vec<u8> =
             slots.map(|slot| self.index(slot, extent)).filter(|at| *at != NO_HOME).collect();
         let wrong = match places.iter().copied().max() {
-            None => "no copy".to_owned(),
+            None => "no replica".to_owned(),
             Some(highest) if usize::from(highest) >= self.drives.len() => {
-                format!("a copy on the {}th of {} drives", u32::from(highest) + 1, self.drives.len())
+                format!("a replica on the {}th of {} drives", u32::from(highest) + 1, self.drives.len())
             }
             Some(_) if (1..places.len()).any(|at| places[..at].contains(&places[at])) => {
-                "two copies on one drive".to_owned()
+                "two replicas on one drive".to_owned()
             }
             Some(_) if places.iter().any(|place| self.drives[usize::from(*place)] == GONE) => {
-                "a copy on a drive that is forgotten".to_owned()
+                "a replica on a drive that is forgotten".to_owned()
             }
             Some(_) => return Ok(()),
         };
@@ -318,7 +318,7 @@ mod tests {
         DriveId(uuid::Uuid::from_u128(number))
     }
 
-    /// One copy of each extent.
+    /// One replica of each extent.
     fn single(numbers: &[u128]) -> Vec<Vec<DriveId>> {
         numbers.iter().map(|number| vec![drive(*number)]).collect()
     }
@@ -359,12 +359,12 @@ mod tests {
         assert!(replicas(&[&[0, 255], &[1, 0]]).is_ok());
         assert!(replicas(&[&[], &[1]]).is_ok());
         for (lists, words) in [
-            (&[][..], "has 0 copies"),
-            (&[&[0][..]; 5], "has 5 copies"),
-            (&[&[0, 1], &[1, 1]], "two copies on one drive of extent 1"),
-            (&[&[], &[0]], "two copies on one drive of extent 0"),
-            (&[&[0, 255], &[1, 255]], "no copy of extent 1"),
-            (&[&[0], &[2]], "a copy on the 3th of 2 drives of extent 0"),
+            (&[][..], "has 0 replicas"),
+            (&[&[0][..]; 5], "has 5 replicas"),
+            (&[&[0, 1], &[1, 1]], "two replicas on one drive of extent 1"),
+            (&[&[], &[0]], "two replicas on one drive of extent 0"),
+            (&[&[0, 255], &[1, 255]], "no replica of extent 1"),
+            (&[&[0], &[2]], "a replica on the 3th of 2 drives of extent 0"),
         ] {
             let error = replicas(lists).unwrap_err();
             assert!(error.contains(words), "{lists:?}: {error}");
@@ -373,7 +373,7 @@ mod tests {
             |lists: &[&[u8]]| several(&[1, u128::MAX, u128::MAX], "replicas", serde_json::json!(lists));
         assert!(forgotten(&[&[0, 0]]).is_ok());
         let error = forgotten(&[&[0, 0], &[255, 2]]).unwrap_err();
-        assert!(error.contains("a copy on a drive that is forgotten of extent 1"), "{error}");
+        assert!(error.contains("a replica on a drive that is forgotten of extent 1"), "{error}");
         assert!(read(serde_json::json!(GONE.to_string())).is_err(), "no drive is left");
     }
 
@@ -392,14 +392,14 @@ mod tests {
         );
     }
 
-    /// Extents with 1 to 3 copies on different ones of 5 drives.
+    /// Extents with 1 to 3 replicas on different ones of 5 drives.
     fn extents() -> impl Strategy<Value = Vec<Vec<DriveId>>> {
         let homes = (Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 1usize..4);
         let homes = homes.prop_map(|(order, replicas)| order.into_iter().take(replicas).map(drive).collect());
         prop::collection::vec(homes, 0..9)
     }
 
-    /// The drives of all copies of each extent.
+    /// The drives of all replicas of each extent.
     fn homes(placement: &Placement, count: usize) -> Vec<Vec<DriveId>> {
         let of = |extent| placement.replicas_of(extent).map(|(_, drive)| drive).collect();
         (0..count as u64).map(of).collect()

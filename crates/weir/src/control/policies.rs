@@ -356,7 +356,7 @@ impl Control {
         Ok(())
     }
 
-    /// The volumes whose record copies hold a policy group.
+    /// The volumes whose record backups hold a policy group.
     pub(super) fn volumes_that_name(&self, group: PolicyGroupId) -> Vec<VolumeRecord> {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);

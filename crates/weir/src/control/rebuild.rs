@@ -1,4 +1,4 @@
-//! Filling an empty catalogue from the record copies that lie beside the volumes' extents.
+//! Filling an empty catalogue from the record backups that lie beside the volumes' extents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::records::{
 use crate::format;
 use crate::store::Store;
 
-/// What the copies say, taken together.
+/// What the backups say, taken together.
 #[derive(Default)]
 struct Findings {
     tenants: BTreeMap<Name, TenantRecord>,
@@ -25,7 +25,7 @@ struct Findings {
     volumes: BTreeMap<(Name, String), VolumeRecord>,
 }
 
-/// A copy, and where it was found.
+/// A backup, and where it was found.
 struct Found {
     drive: DriveId,
     folder: PathBuf,
@@ -35,7 +35,7 @@ struct Found {
 /// Restores tenants, volumes, bindings, bound policy groups and templates in use in one transaction.
 ///
 /// # Errors
-/// Refused if the catalogue has volumes; and if a drive is missing; invalid if a copy cannot be read or two contradict each other, with
+/// Refused if the catalogue has volumes; and if a drive is missing; invalid if a backup cannot be read or two contradict each other, with
 /// the folder named. Nothing has changed then.
 pub fn rebuild(drives: &BTreeMap<DriveId, Drive>, catalogue: &dyn Catalogue) -> Outcome<()> {
     let existing = catalogue.range(keys::VOLUMES)?.len();
@@ -85,7 +85,7 @@ fn read_backup(store: &Store, id: VolumeId) -> Outcome<RecordBackup> {
     let unusable = |why: String| {
         let folder = store.folder(id);
         ControlError::invalid(format!(
-            "the record copy in {} cannot be used: {why}; move the folder away to rebuild without it",
+            "the record backup in {} cannot be used: {why}; move the folder away to rebuild without it",
             folder.display()
         ))
     };
@@ -102,12 +102,12 @@ fn read_backup(store: &Store, id: VolumeId) -> Outcome<RecordBackup> {
     Ok(backup)
 }
 
-/// The newest of a volume's copies, with the drives on which it was found.
+/// The newest of a volume's backups, with the drives on which it was found.
 fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordBackup> {
     found.sort_by_key(|found| found.backup.volume.generation);
     let Found { drive, folder, mut backup } = found.pop().expect("a volume was found somewhere");
     let placement = &mut backup.volume.placement;
-    // Copies have numbers, which their accounts know them by: these stay as they are recorded.
+    // Backups have numbers, which their replica metadata know them by: these stay as they are recorded.
     if placement.drives().len() == 1 && !placement.has_replicas() {
         if let Some(other) = found.pop() {
             let (folder, other) = (folder.display(), other.folder.display());

@@ -1,9 +1,9 @@
-//! Copies of volumes' records beside their extents, written by one thread for each drive after the catalogue has the
+//! Backups of volumes' records beside their extents, written by one thread for each drive after the catalogue has the
 //! records.
 //!
-//! A change is done when the catalogue says so. That a copy of its record cannot be written, because the drive is full or
-//! does not answer, is an alarm and no failure: the copy stays due and is tried again until it is written. What is written
-//! is what the catalogue says by then, so copies never go back. A drive that hangs costs one thread.
+//! A change is done when the catalogue says so. That a backup of its record cannot be written, because the drive is full or
+//! does not answer, is an alarm and no failure: the backup stays due and is tried again until it is written. What is written
+//! is what the catalogue says by then, so backups never go back. A drive that hangs costs one thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,11 +21,11 @@ use super::records::{BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, VolumeRecor
 use crate::format::MINIMUM_READER;
 use crate::store::RecordUpdate;
 
-/// How long a change that is done waits for the copies of its records before it is answered without them.
+/// How long a change that is done waits for the backups of its records before it is answered without them.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// How long a write of copies takes at most before it is told that the drive does not answer.
+/// How long a write of backups takes at most before it is told that the drive does not answer.
 const OVERDUE: Duration = Duration::from_secs(5);
-/// How soon copies that could not be written are tried again.
+/// How soon backups that could not be written are tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// What is to be written, by drive.
@@ -35,10 +35,10 @@ pub(super) struct RecordBackups {
     settled: Condvar,
 }
 
-/// The copies on one drive.
+/// The backups on one drive.
 #[derive(Default)]
 struct Queue {
-    /// Volumes whose copies are not up to date.
+    /// Volumes whose backups are not up to date.
     due: BTreeSet<VolumeId>,
     /// Number of the latest request.
     asked: u64,
@@ -49,7 +49,7 @@ struct Queue {
     fault: Option<Fault>,
 }
 
-/// Why copies on a drive are not up to date.
+/// Why backups on a drive are not up to date.
 struct Fault {
     message: String,
     volumes: usize,
@@ -65,7 +65,7 @@ impl RecordBackups {
         self.drives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the copies of some volumes' records on a drive are to be written; true if nobody does so yet.
+    /// Notes that the backups of some volumes' records on a drive are to be written; true if nobody does so yet.
     fn ask(&self, drive: DriveId, volumes: BTreeSet<VolumeId>) -> (u64, bool) {
         let mut drives = self.drives();
         let queue = drives.entry(drive).or_default();
@@ -114,12 +114,12 @@ impl RecordBackups {
             None => {
                 queue.due.retain(|volume| !tried.contains(volume) || queue.asked > ticket);
                 if queue.fault.take().is_some() {
-                    tracing::info!(%drive, "the copies of records on the drive are up to date again");
+                    tracing::info!(%drive, "the backups of records on the drive are up to date again");
                 }
             }
             Some((message, volumes)) => {
                 if queue.fault.is_none() {
-                    tracing::error!(%drive, volumes, "copies of records cannot be written: {message}");
+                    tracing::error!(%drive, volumes, "backups of records cannot be written: {message}");
                 }
                 let retry_at = Instant::now() + RETRY_PAUSE;
                 queue.fault = Some(Fault { message, volumes, retry_at });
@@ -128,7 +128,7 @@ impl RecordBackups {
         self.settled.notify_all();
     }
 
-    /// Drives where copies are to be tried again now.
+    /// Drives where backups are to be tried again now.
     fn retries(&self) -> Vec<DriveId> {
         let mut drives = self.drives();
         let is_due =
@@ -160,27 +160,27 @@ impl Queue {
         self.writing_since.is_some_and(|since| since.elapsed() > OVERDUE)
     }
 
-    /// What is wrong with the copies, if anything is.
+    /// What is wrong with the backups, if anything is.
     fn trouble(&self, drive: &str) -> Option<String> {
         let since = self.writing_since.filter(|_| self.is_overdue());
         if let Some(since) = since {
             let (count, seconds) = (self.due.len(), since.elapsed().as_secs());
             return Some(format!(
-                "the copies of {count} volume records on drive '{drive}' are out of date: the drive has not answered for \
-                 {seconds} s; the catalogue has the changes, and the copies are written once it answers"
+                "the backups of {count} volume records on drive '{drive}' are out of date: the drive has not answered for \
+                 {seconds} s; the catalogue has the changes, and the backups are written once it answers"
             ));
         }
         let fault = self.fault.as_ref()?;
         let (count, message) = (fault.volumes, &fault.message);
         Some(format!(
-            "the copies of {count} volume records on drive '{drive}' are out of date: {message}; the catalogue has the \
-             changes, and the copies are written once that is possible"
+            "the backups of {count} volume records on drive '{drive}' are out of date: {message}; the catalogue has the \
+             changes, and the backups are written once that is possible"
         ))
     }
 }
 
 impl Control {
-    /// Has the copies of some volumes' records written on all their drives that are there; on a drive that is missing they
+    /// Has the backups of some volumes' records written on all their drives that are there; on a drive that is missing they
     /// are when it is back. The change waits for them when it ends.
     pub(super) fn write_record_backups<'a>(
         &self,
@@ -203,7 +203,7 @@ impl Control {
         }
     }
 
-    /// Tries again to write copies of records that could not be written.
+    /// Tries again to write backups of records that could not be written.
     pub fn retry_record_backups(&self) {
         self.record_backups.retries().into_iter().for_each(|drive| self.start_copier(drive));
         self.retry_drive_list_backup();
@@ -212,7 +212,7 @@ impl Control {
     fn start_copier(&self, drive: DriveId) {
         let control = self.myself.clone();
         let write = move || write_until_done(&control, drive);
-        let started = std::thread::Builder::new().name("weir-copies".to_owned()).spawn(write);
+        let started = std::thread::Builder::new().name("weir-backups".to_owned()).spawn(write);
         if let Err(error) = started {
             let mut drives = self.record_backups.drives();
             let queue = drives.entry(drive).or_default();
@@ -222,13 +222,13 @@ impl Control {
         }
     }
 
-    /// Brings copies on a drive up to date that are not. What cannot be written is told with how many there are.
+    /// Brings backups on a drive up to date that are not. What cannot be written is told with how many there are.
     fn update_record_backups(&self, drive: DriveId, volumes: &BTreeSet<VolumeId>) -> Option<(String, usize)> {
         let Ok(store) = self.store(drive) else { return None };
         let outdated = || -> Outcome<Vec<RecordUpdate>> {
             let model = self.model();
             let all = volumes.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
-            // The files of one that is being made or moved come with their copy.
+            // The files of one that is being made or moved come with their backup.
             let here = all.filter(|volume| volume.placement.names(drive) && store.folder(volume.id).exists());
             let backups = here.map(|volume| record_backup(&model, volume));
             let is_other = |backup: &Outcome<RecordUpdate>| {
@@ -248,12 +248,12 @@ impl Control {
         }
     }
 
-    /// The copy of a volume's record as it should lie beside its extents.
+    /// The backup of a volume's record as it should lie beside its extents.
     pub(super) fn record_backup(&self, volume: &VolumeRecord) -> Outcome<RecordUpdate> {
         record_backup(&self.model(), volume)
     }
 
-    /// An alarm for each drive on which copies of records are not up to date, and one if that of the list of drives is not.
+    /// An alarm for each drive on which backups of records are not up to date, and one if that of the list of drives is not.
     pub(super) fn record_backup_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let drives = self.record_backups.drives();
@@ -287,7 +287,7 @@ fn record_backup(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> 
     Ok(RecordUpdate { volume: volume.id, content })
 }
 
-/// Writes copies on a drive until none is asked for any more, or the daemon ends.
+/// Writes backups on a drive until none is asked for any more, or the daemon ends.
 fn write_until_done(control: &Weak<Control>, drive: DriveId) {
     while let Some(control) = control.upgrade() {
         let Some((volumes, ticket)) = control.record_backups.next(drive) else { return };

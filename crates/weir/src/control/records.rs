@@ -1,4 +1,4 @@
-//! The records that the catalogue keeps, and the copy that lies beside a volume's extents.
+//! The records that the catalogue keeps, and the replica that lies beside a volume's extents.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ pub struct PolicyGroupRecord {
     /// What the terms of each member are computed from, if they follow its size. Never comes or goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<AdaptiveTerms>,
-    /// Counts changes, so that the newest of several copies is known.
+    /// Counts changes, so that the newest of several replicas is known.
     pub generation: u64,
     /// When it was made.
     pub created_at: Timestamp,
@@ -132,20 +132,20 @@ pub struct DriveRecord {
     pub created_at: Timestamp,
 }
 
-/// Settings of volumes by a name: where each copy lives, and which is read.
+/// Settings of volumes by a name: where each replica lives, and which is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplateRecord {
     /// Its name, which never changes.
     pub name: Name,
-    /// The class of each copy, in the order of the copies; 1 to [`REPLICAS_MAX`](super::bounds::REPLICAS_MAX) of them.
+    /// The class of each replica, in the order of the replicas; 1 to [`REPLICAS_MAX`](super::bounds::REPLICAS_MAX) of them.
     pub replicas: Vec<Class>,
-    /// The class of the copies that are read, as long as one of them has everything; the fastest if `None`.
+    /// The class of the replicas that are read, as long as one of them has everything; the fastest if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<Class>,
     /// The policy group that volumes are bound to which are made from it, of the tenant of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_group: Option<Name>,
-    /// Counts changes, so that the newest of several copies is known.
+    /// Counts changes, so that the newest of several replicas is known.
     pub generation: u64,
     /// When it was made.
     pub created_at: Timestamp,
@@ -177,10 +177,10 @@ pub struct VolumeRecord {
     /// Where its extents lie. Records from before there were several drives lack it, and later ones named one.
     #[serde(default, alias = "drive")]
     pub placement: Placement,
-    /// How many copies of each extent there should be. Records from before there could be several lack it.
+    /// How many replicas of each extent there should be. Records from before there could be several lack it.
     #[serde(default = "one_replica")]
     pub replicas: u8,
-    /// The template that says how many copies there are, of which class each is and which is read. Records from before
+    /// The template that says how many replicas there are, of which class each is and which is read. Records from before
     /// there were templates lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Name>,
@@ -189,8 +189,8 @@ pub struct VolumeRecord {
     /// What becomes of it if that class cannot be had. Records from before volumes were placed by it lack it.
     #[serde(default)]
     pub class_policy: ClassPolicy,
-    /// Counts changes, so that the newest of several copies is known. Records from before there could be several
-    /// copies lack it.
+    /// Counts changes, so that the newest of several replicas is known. Records from before there could be several
+    /// replicas lack it.
     #[serde(default)]
     pub generation: u64,
     /// The policy group that it is bound to.
@@ -226,7 +226,7 @@ fn one_replica() -> u8 {
     1
 }
 
-/// The copy beside a volume's extents: enough to rebuild a lost catalogue.
+/// The replica beside a volume's extents: enough to rebuild a lost catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordBackup {
     /// Version of this form: [`BACKUP_FORMAT`].
@@ -240,11 +240,11 @@ pub struct RecordBackup {
     pub tenant: TenantRecord,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupRecord>,
-    /// The policy groups that this one stands under and that its tenant names. Copies from before nesting lack
+    /// The policy groups that this one stands under and that its tenant names. Replicas from before nesting lack
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_groups: Vec<PolicyGroupRecord>,
-    /// The template that it follows, unless that is built in. Copies from before there were templates lack it.
+    /// The template that it follows, unless that is built in. Replicas from before there were templates lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRecord>,
 }

@@ -1,7 +1,7 @@
-//! How the extents of a volume with several copies begin, and what an operator must know of its copies.
+//! How the extents of a volume with several replicas begin, and what an operator must know of its replicas.
 //!
 //! Files are looked at here; what follows from what is found is decided by `weir-volume`. A volume that never had more
-//! than one copy has no accounts and no witnesses, and nothing is read for it.
+//! than one replica has no replica metadata and no epoch records, and nothing is read for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,14 +21,14 @@ use super::spread::{FailureDomain, count_failure_domains};
 use crate::store::replica_metadata::{self, metadata_file_name};
 use crate::store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
 
-/// Folder of all witnesses in the state folder.
+/// Folder of all epoch records in the state folder.
 const EPOCH_RECORDS_FOLDER: &str = "epoch-records";
 /// What an operator is told of an extent that stays out of service.
-const FAILED_BEFORE: &str = "fails every request: its last copy in sync had a failed write or sync before this start, so \
-    nobody knows what it holds; restore a snapshot, or accept it as it is by removing the volume's file of witnesses \
+const FAILED_BEFORE: &str = "fails every request: its last replica in sync had a failed write or sync before this start, so \
+    nobody knows what it holds; restore a snapshot, or accept it as it is by removing the volume's file of epoch records \
     while the daemon is stopped and all its drives are there";
 
-/// The account beside each copy of an extent that is new, with its first epoch: all copies have everything. `None` if there
+/// The metadata beside each replica of an extent that is new, with its first epoch: all replicas have everything. `None` if there
 /// is only one.
 pub(super) fn first_metadata(volume: &VolumeRecord, epoch: u64) -> Option<ReplicaMetadata> {
     let replicas = usize::from(volume.replicas);
@@ -38,16 +38,16 @@ pub(super) fn first_metadata(volume: &VolumeRecord, epoch: u64) -> Option<Replic
     (replicas > 1).then(|| ReplicaMetadata::first(epoch, replica_states))
 }
 
-/// A look at all copies of a volume's extents.
+/// A look at all replicas of a volume's extents.
 #[derive(Default)]
 struct Look {
     /// The folders of the drives that are there.
     folders: BTreeMap<DriveId, PathBuf>,
-    /// The accounts of copies that are behind a journal, if that is ready.
+    /// The replica metadata of replicas that are behind a journal, if that is ready.
     journaled: BTreeMap<ExtentReplica, Option<PathBuf>>,
     /// Extent files that are not as they must be.
     files: Faults,
-    /// Accounts that are not as they must be.
+    /// Replica metadata that are not as they must be.
     all_metadata: Faults,
 }
 
@@ -77,7 +77,7 @@ impl Look {
             Ok(Some(metadata)) => Found::WithMetadata(metadata),
             Ok(None) => Found::Bare,
             Err(error) => {
-                let message = format!("a copy is not used, because its account is of no use: {error}");
+                let message = format!("a replica is not used, because its metadata is of no use: {error}");
                 self.all_metadata.push(ExtentFault { extent: extent.into(), message });
                 Found::Nothing
             }
@@ -87,13 +87,13 @@ impl Look {
     fn miss_metadata(&mut self, extent: u32, drive: DriveId) {
         let path = self.folders.get(&drive).map(|folder| folder.join(metadata_file_name(extent.into())));
         let path = path.unwrap_or_default();
-        let message = format!("a copy is not used, because its account {} is missing", path.display());
+        let message = format!("a replica is not used, because its metadata {} is missing", path.display());
         self.all_metadata.push(ExtentFault { extent: extent.into(), message });
     }
 }
 
 impl Control {
-    /// The file of a volume's witnesses.
+    /// The file of a volume's epoch records.
     pub(super) fn epoch_records(&self, volume: VolumeId) -> PathBuf {
         self.state.join(EPOCH_RECORDS_FOLDER).join(volume.to_string())
     }
@@ -111,14 +111,14 @@ impl Control {
         if !self.has_metadata(volume) {
             return Ok(());
         }
-        // A copy that is alone has no account, and no epoch counts there.
+        // A replica that is alone has no metadata, and no epoch counts there.
         let known = first_metadata(volume, epoch).map_or(0, |metadata| metadata.epoch);
         let new = EpochRecord { reserved: epoch, known, is_failed: false };
         Ok(epoch_record::begin(&self.epoch_records(volume.id), extents(first, volume.size_bytes), new)?)
     }
 
     /// How the extents of a volume begin that were just made, with their first epoch; empty if none has, or had, several
-    /// copies.
+    /// replicas.
     pub(super) fn new_recovered_extents(
         &self,
         volume: &VolumeRecord,
@@ -135,16 +135,16 @@ impl Control {
         extents(first, volume.size_bytes).map(|_| recovered_extent()).collect()
     }
 
-    /// True if any extent of a volume has, or had, several copies, also if the one that was added last is not recorded.
+    /// True if any extent of a volume has, or had, several replicas, also if the one that was added last is not recorded.
     pub(super) fn has_metadata(&self, volume: &VolumeRecord) -> bool {
         volume.placement.has_replicas() || self.epoch_records(volume.id).exists()
     }
 
-    /// How the extents of a volume begin that is opened; empty if none ever had more than one copy. What is wrong with
-    /// single copies is raised.
+    /// How the extents of a volume begin that is opened; empty if none ever had more than one replica. What is wrong with
+    /// single replicas is raised.
     ///
     /// # Errors
-    /// Refused if an extent cannot be served from the copies that are there; the message says which, and why.
+    /// Refused if an extent cannot be served from the replicas that are there; the message says which, and why.
     pub(super) fn recovered_extents(&self, volume: &VolumeRecord) -> Outcome<Vec<RecoveredExtent>> {
         if !self.has_metadata(volume) {
             return Ok(Vec::new());
@@ -176,14 +176,14 @@ impl Control {
         Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
     }
 
-    /// All volumes with copies.
+    /// All volumes with replicas.
     pub(super) fn resyncing_volumes(&self) -> Vec<VolumeRecord> {
         let model = self.model();
         let all = model.volumes.values().map(|volume| &volume.record);
         all.filter(|volume| volume.placement.has_replicas()).cloned().collect()
     }
 
-    /// The extents of a volume with copies that those on drives that are there could serve, as their files say.
+    /// The extents of a volume with replicas that those on drives that are there could serve, as their files say.
     pub(super) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<u32>> {
         let epoch_records =
             epoch_record::read_all(&self.epoch_records(volume.id), extent_count(volume.size_bytes))?;
@@ -202,7 +202,7 @@ impl Control {
         Look { folders, journaled: self.journaled_metadata(volume), ..Look::default() }
     }
 
-    /// The accounts of a volume's copies that are behind journals, as far as those are ready.
+    /// The replica metadata of a volume's replicas that are behind journals, as far as those are ready.
     fn journaled_metadata(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Option<PathBuf>> {
         // What was decided when they were made ready counts, and not what a second look says.
         let bindings = self.journals.bindings(volume.id);
@@ -221,7 +221,7 @@ impl Control {
         extents(0, volume.size_bytes).flat_map(of_extent).collect()
     }
 
-    /// An alarm for each volume with copies of which some are on drives that are missing, or closer together than what
+    /// An alarm for each volume with replicas of which some are on drives that are missing, or closer together than what
     /// is said of where drives are. They follow from the records and the drives alone.
     pub(super) fn replica_alarms(&self) -> Vec<ActiveAlarm> {
         let moving: BTreeSet<VolumeId> = self.moves.under_way();
@@ -230,7 +230,7 @@ impl Control {
         let copied =
             volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_replicas());
         let messages = copied.flat_map(|volume| {
-            // What a move passes through is not where copies stay.
+            // What a move passes through is not where replicas stay.
             let is_moving = moving.contains(&volume.id);
             let close = if is_moving { None } else { close_replicas(&model, volume) };
             let messages = [missing_replicas(&model, volume), close];
@@ -253,7 +253,7 @@ fn extents(first: u64, size_bytes: u64) -> Range<u32> {
     number(first)..number(extent_count(size_bytes))
 }
 
-/// How many copies of a volume's extents are on drives that are missing, if any are.
+/// How many replicas of a volume's extents are on drives that are missing, if any are.
 fn missing_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let placement = &volume.placement;
     let missing: Vec<DriveId> =
@@ -266,10 +266,11 @@ fn missing_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let all: usize = placement.drives().iter().map(on).sum();
     let drives = model.drives_of(volume).filter(|drive| missing.contains(&drive.id));
     let names = list_names(drives.map(|drive| &drive.name));
-    (replicas > 0).then(|| format!("{replicas} of the {all} copies of its extents are missing, on: {names}"))
+    (replicas > 0)
+        .then(|| format!("{replicas} of the {all} replicas of its extents are missing, on: {names}"))
 }
 
-/// Of how many extents copies share a zone, or a rack, if it is said where drives are.
+/// Of how many extents replicas share a zone, or a rack, if it is said where drives are.
 fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let drives: BTreeMap<DriveId, FailureDomain> =
         model.drives_of(volume).map(|drive| (drive.id, model.domain_of(drive))).collect();
@@ -278,7 +279,7 @@ fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     if !has_zones && !has_racks {
         return None;
     }
-    // Of very many extents most have their copies on the same few drives.
+    // Of very many extents most have their replicas on the same few drives.
     let mut homes: BTreeMap<Vec<DriveId>, u64> = BTreeMap::new();
     for extent in 0..extent_count(volume.size_bytes) {
         let home = volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect();
@@ -292,7 +293,7 @@ fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     }
     let close = [(share_zone, "zone"), (share_rack, "rack")].into_iter().find(|(count, _)| *count > 0);
     let (count, what) = close?;
-    Some(format!("copies of {count} of its extents share a {what} and would fail together"))
+    Some(format!("replicas of {count} of its extents share a {what} and would fail together"))
 }
 
 #[cfg(test)]

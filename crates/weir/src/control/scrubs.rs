@@ -170,7 +170,7 @@ impl ScrubView {
 }
 
 impl Control {
-    /// What is said beside the copies of a volume at rest, by extent and copy; `None` where it cannot be read. Of volumes
+    /// What is said beside the replicas of a volume at rest, by extent and duplicate; `None` where it cannot be read. Of volumes
     /// that were never scrubbed there is nothing to read.
     pub(super) fn headers(&self, volume: &VolumeRecord) -> Vec<(u32, usize, Option<ChecksumHeader>)> {
         let mut found = Vec::new();
@@ -339,7 +339,7 @@ impl Control {
         running.iter().filter(|(_, scrub)| scrub.progress.end().is_none()).filter_map(job).collect()
     }
 
-    /// An alarm for each extent with blocks of which no copy is known to be good. They stand until these are overwritten.
+    /// An alarm for each extent with blocks of which no replica is known to be good. They stand until these are overwritten.
     pub(super) fn scrub_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let of_volume = |(id, open): (&VolumeId, &Arc<crate::statistics::VolumeStatistics>)| {
@@ -379,9 +379,9 @@ fn damage_words(extent: u32, damaged: &[Damaged]) -> String {
             "{least}{count} {blocks} of {BLOCK_BYTES} bytes, the first at offset {offset} of the volume"
         ))
     };
-    let rotten = counted(&rotten).map(|blocks| format!("no copy has what was written in {blocks}"));
+    let rotten = counted(&rotten).map(|blocks| format!("no replica has what was written in {blocks}"));
     let undecided = counted(&undecided)
-        .map(|blocks| format!("copies differ in {blocks}, and nobody can tell which is right"));
+        .map(|blocks| format!("replicas differ in {blocks}, and nobody can tell which is right"));
     let all: Vec<_> = rotten.into_iter().chain(undecided).collect();
     format!("{}; it is left as it is until it is overwritten", all.join("; "))
 }
@@ -396,11 +396,14 @@ mod tests {
         let one = damage_words(1, &[rotten(2)]);
         assert_eq!(
             one,
-            "no copy has what was written in 1 block of 4096 bytes, the first at offset 1073750016 of the volume; it \
+            "no replica has what was written in 1 block of 4096 bytes, the first at offset 1073750016 of the volume; it \
              is left as it is until it is overwritten"
         );
         let both = damage_words(0, &[rotten(1), rotten(2), Damaged { block: 3, expected: None }]);
-        assert!(both.contains("written in 2 blocks") && both.contains("copies differ in 1 block"), "{both}");
+        assert!(
+            both.contains("written in 2 blocks") && both.contains("replicas differ in 1 block"),
+            "{both}"
+        );
         let many: Vec<_> = (0..DAMAGED_BLOCKS_MAX as u32).map(rotten).collect();
         assert!(damage_words(0, &many).contains("at least 256 blocks"));
     }

@@ -39,7 +39,7 @@ pub struct SnapshotView {
     pub version: u64,
     /// The volume that it shows as it was.
     pub of: SnapshotOf,
-    /// What its files occupy, of one copy; `None` if they cannot be examined.
+    /// What its files occupy, of one replica; `None` if they cannot be examined.
     pub occupied: Option<Occupied>,
 }
 
@@ -101,7 +101,7 @@ impl Control {
     ///
     /// # Errors
     /// Invalid for no volume, or one named twice; not found for an unknown one; conflict if one has such a snapshot; full if
-    /// there is no space to copy what cannot be shared; refused if a volume cannot be captured now.
+    /// there is no space to duplicate what cannot be shared; refused if a volume cannot be captured now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let begun = self.begin_snapshots(&[], || self.snapshot_pairs(request))?;
         let records = self.finish_snapshots(begun, |change, pairs| {

@@ -24,7 +24,7 @@ use crate::store::{Store, WriteScope, epoch_record, extent_count};
 
 /// How long a capture waits for another one of the same volume.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Epoch of the accounts of captured extents: nothing was there before them.
+/// Epoch of the replica metadata of captured extents: nothing was there before them.
 const FIRST_EPOCH: u64 = 1;
 /// What is noted of captured extents.
 const FIRST_EPOCH_RECORD: EpochRecord =
@@ -223,7 +223,7 @@ impl Control {
             change.beside(|| settled.and_then(|in_snapshot| self.put_in_place(&begun, &in_snapshot)));
         let published = in_place.and_then(|pairs| {
             let published = publish(&mut change, &pairs)?;
-            // Copies that could not be captured are made anew.
+            // Replicas that could not be captured are made anew.
             pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
             Ok(published)
         });
@@ -237,7 +237,7 @@ impl Control {
             match self.mark_deleting(target) {
                 Ok(deleting) => self.begin_reclaims(&deleting),
                 Err(error) => {
-                    tracing::error!(volume = %target.id, %error, "a capture that failed could not be undone yet");
+                    tracing::error!(volume = %target.id, %error, "a snapshot that failed could not be undone yet");
                 }
             }
         }
@@ -267,7 +267,7 @@ impl Control {
         Ok(pairs)
     }
 
-    /// Completes the files of a new volume, with the accounts of what was captured. Copies that were not are none.
+    /// Completes the files of a new volume, with the replica metadata of what was captured. Replicas that were not are none.
     fn complete_pair(&self, pair: &Pair, in_snapshot: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
@@ -289,7 +289,7 @@ impl Control {
             .into_iter()
             .filter(|drive| target.placement.forget(count, *drive))
             .collect();
-        unused.into_iter().for_each(|drive| self.give_back_part(target.id, drive, "a capture of", &target));
+        unused.into_iter().for_each(|drive| self.give_back_part(target.id, drive, "a snapshot of", &target));
         let record = self.record_backup(&target)?;
         for (drive, store) in self.stores_of(&target)? {
             let made = pair.target.placement.extents_on(drive, target.size_bytes);
@@ -318,7 +318,7 @@ fn busy(volume: &VolumeRecord) -> ControlError {
 
 /// Nothing was captured on a drive that was away when the files were made, so nothing should be there.
 fn came_late(drive: DriveId) -> ControlError {
-    ControlError::refused(format!("drive {drive} came back while it was captured; try again"))
+    ControlError::refused(format!("drive {drive} came back while the snapshot was in progress; try again"))
 }
 
 /// Where the extents of a volume that is made of another are: where those are, and on no drive beside.
@@ -334,7 +334,7 @@ fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
     volume.placement.replicas_of(extent.into()).any(|(_, on)| on == drive)
 }
 
-/// The account of an extent all of whose copies are alike.
+/// The metadata of an extent all of whose replicas are alike.
 fn metadata_of(slots: Slots) -> ReplicaMetadata {
     let replica_state = |slot| if slots.contains(slot) { ReplicaState::InSync } else { ReplicaState::Absent };
     ReplicaMetadata::first(FIRST_EPOCH, std::array::from_fn(replica_state))

@@ -67,16 +67,16 @@ pub fn count_failure_domains<'a>(domains: impl Iterator<Item = &'a FailureDomain
     FailureDomains::of(domains).count()
 }
 
-/// Chooses drives for new extents with so many copies: the copies of each on different drives, in as many zones as can
+/// Chooses drives for new extents with so many replicas: the replicas of each on different drives, in as many zones as can
 /// be, then in as many racks, then each where the least would be provisioned for the drive's size, the first of equals,
-/// so that drives fill up alike. Empty if there are fewer drives than copies.
+/// so that drives fill up alike. Empty if there are fewer drives than replicas.
 pub fn spread(count: u64, replicas: usize, rooms: &[Room]) -> Vec<Vec<DriveId>> {
     let all: Vec<usize> = (0..rooms.len()).collect();
     spread_among(count, &vec![all; replicas], rooms)
 }
 
-/// Chooses drives as [`spread`] does where each copy has drives of its own to choose from, given by their places among
-/// all: those of any two copies are the same or have none in common. Empty if there are too few.
+/// Chooses drives as [`spread`] does where each replica has drives of its own to choose from, given by their places among
+/// all: those of any two replicas are the same or have none in common. Empty if there are too few.
 pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec<DriveId>> {
     let is_enough = |own: &Vec<usize>| own.len() >= among.iter().filter(|other| *other == own).count();
     if rooms.is_empty() || !among.iter().all(is_enough) {
@@ -94,7 +94,7 @@ pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec
     (0..count).map(|_| spread_one(among, &orders, &domains, &mut rooms)).collect()
 }
 
-/// All orders of so many copies, of which there are few.
+/// All orders of so many replicas, of which there are few.
 fn orders(replicas: usize) -> Vec<Vec<usize>> {
     let Some(last) = replicas.checked_sub(1) else { return vec![Vec::new()] };
     let with_last = |order: Vec<usize>| {
@@ -107,7 +107,7 @@ fn orders(replicas: usize) -> Vec<Vec<usize>> {
     orders(last).into_iter().flat_map(with_last).collect()
 }
 
-/// The drives for one extent, by copy, in the first order of choosing by which the fewest share what fails together.
+/// The drives for one extent, by replica, in the first order of choosing by which the fewest share what fails together.
 fn spread_one(
     among: &[Vec<usize>],
     orders: &[Vec<usize>],
@@ -132,8 +132,8 @@ fn spread_one(
     chosen.into_iter().map(take).collect()
 }
 
-/// What each copy chooses if they do so in this order: how many share a zone with another then, how many a rack, and
-/// the drives by copy.
+/// What each replica chooses if they do so in this order: how many share a zone with another then, how many a rack, and
+/// the drives by replica.
 fn choose_in_order(
     among: &[Vec<usize>],
     order: &[usize],
@@ -149,7 +149,7 @@ fn choose_in_order(
             let shared = |drive: &usize| domains.shared(&chosen, *drive);
             shared(one).cmp(&shared(other)).then_with(|| by_fullness(&rooms[*one], &rooms[*other]))
         });
-        let next = next.expect("there are at least as many drives as copies");
+        let next = next.expect("there are at least as many drives as replicas");
         let (zones, racks) = domains.shared(&chosen, next);
         all_shared = (all_shared.0 + zones, all_shared.1 + racks);
         chosen.push(next);
@@ -158,7 +158,7 @@ fn choose_in_order(
     (all_shared, by_replica)
 }
 
-/// Chooses a drive for one more copy beside others: in another zone than they if it can be, then in another rack, then
+/// Chooses a drive for one more replica beside others: in another zone than they if it can be, then in another rack, then
 /// where the least would be provisioned for its size. `None` if there is no drive.
 pub fn choose(rooms: &[Room], beside: &[FailureDomain]) -> Option<DriveId> {
     let shared = |room: &Room| {
@@ -241,7 +241,7 @@ mod tests {
             prop_assert_eq!(chosen.len() as u64, count);
             for homes in chosen {
                 let homes: BTreeSet<DriveId> = homes.into_iter().collect();
-                prop_assert_eq!(homes.len(), replicas, "copies are on different drives");
+                prop_assert_eq!(homes.len(), replicas, "replicas are on different drives");
                 let (taken, others): (Vec<&Room>, Vec<&Room>) =
                     rooms.iter().partition(|room| homes.contains(&room.drive));
                 let best = choices(&rooms, replicas).iter().map(|choice| different(choice)).max();
@@ -290,7 +290,7 @@ mod tests {
             let rooms = rooms(&places);
             let of = |class: &usize| (0..drives.len()).filter(|at| drives[*at].0 == *class).collect::<Vec<_>>();
             let among: Vec<Vec<usize>> = classes.iter().map(of).collect();
-            // Naively: all ways to give each copy one of its drives.
+            // Naively: all ways to give each replica one of its drives.
             let mut ways: Vec<Vec<usize>> = vec![Vec::new()];
             for own in &among {
                 let more = |way: &Vec<usize>| {
@@ -304,7 +304,7 @@ mod tests {
             let Some(homes) = chosen.first() else { return Ok(()) };
             let at = |home: &DriveId| rooms.iter().position(|room| room.drive == *home).unwrap();
             let homes: Vec<usize> = homes.iter().map(at).collect();
-            prop_assert!(ways.contains(&homes), "each copy is on a drive of its class, and each on another");
+            prop_assert!(ways.contains(&homes), "each replica is on a drive of its class, and each on another");
             let zones = |way: &[usize]| way.iter().map(|at| drives[*at].1).collect::<BTreeSet<_>>().len();
             if ways.iter().any(|way| zones(way) == way.len()) {
                 prop_assert_eq!(zones(&homes), homes.len());

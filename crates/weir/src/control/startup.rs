@@ -41,7 +41,7 @@ const CATALOGUE_FILE: &str = "catalogue.sqlite";
 pub struct ControlConfig {
     /// The state folder: the catalogue, and the default drive `drive`.
     pub state: PathBuf,
-    /// Fill an empty catalogue from the record copies beside the extents first.
+    /// Fill an empty catalogue from the record backups beside the extents first.
     pub rebuild_catalogue: bool,
     /// Drives that there should be. If there are any, that in the state folder is not made.
     pub drives: Vec<ConfiguredDrive>,
@@ -140,7 +140,7 @@ impl Control {
         }
     }
 
-    /// Serves a volume after what was interrupted there is finished, and brings its record copies up to date.
+    /// Serves a volume after what was interrupted there is finished, and brings its record backups up to date.
     pub(super) fn open_again(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
         self.write_record_backups(change.tickets(), [record]);
         change.beside(|| self.repair(record))?;
@@ -194,7 +194,7 @@ fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
     }
     if !rebuild {
         return Err(ControlError::internal(format!(
-            "cannot open {shown}: {error}; 'weir serve --rebuild-catalogue' rebuilds it from the volumes' record copies"
+            "cannot open {shown}: {error}; 'weir serve --rebuild-catalogue' rebuilds it from the volumes' record backups"
         )));
     }
     let suffix = format!("damaged-{}", Timestamp::now().as_second());

@@ -41,7 +41,7 @@ pub struct CreateVolume {
     pub io_priority: Option<Class>,
     /// What becomes of it if that class cannot be had; it is refused if nothing is said.
     pub class_policy: Option<ClassPolicy>,
-    /// How many copies of each extent there should be; one if nothing is said.
+    /// How many replicas of each extent there should be; one if nothing is said.
     pub replicas: Option<u8>,
     /// The template to follow, which says all of that instead.
     pub template: Option<Name>,
@@ -67,11 +67,11 @@ pub enum PolicyChange {
 pub struct ModifyVolume {
     /// Another name.
     pub name: Option<Name>,
-    /// Another class: copies are moved to where it is.
+    /// Another class: replicas are moved to where it is.
     pub io_priority: Option<Class>,
     /// What becomes of it if that cannot be had.
     pub class_policy: Option<ClassPolicy>,
-    /// Another number of copies.
+    /// Another number of replicas.
     pub replicas: Option<u8>,
     /// Another template to follow, or none: then it stays as it is.
     pub template: Option<Option<Name>>,
@@ -95,13 +95,13 @@ pub struct VolumeView {
     pub version: u64,
     /// The drives that hold it, as far as they are known.
     pub drives: Vec<DriveRecord>,
-    /// The drives of each copy, as far as they are known, if it has several.
+    /// The drives of each replica, as far as they are known, if it has several.
     pub replica_drives: Vec<Vec<DriveRecord>>,
     /// How healthy it is.
     pub health: VolumeHealth,
-    /// How its copies stand, if it has, or had, several.
+    /// How its replicas stand, if it has, or had, several.
     pub replication: Option<ReplicationCounters>,
-    /// How far copies are from where they are wished, while they are not there.
+    /// How far replicas are from where they are wished, while they are not there.
     pub moves: Option<MoveView>,
     /// What is known of it at rest, if it was ever scrubbed.
     pub scrub: Option<ScrubView>,
@@ -145,12 +145,12 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
     }
 }
 
-/// True if there is something to tell of copies.
+/// True if there is something to tell of replicas.
 fn is_replicated(replication: &ReplicationCounters) -> bool {
     !replication.replica_states.is_empty()
 }
 
-/// The drives of each copy, if a volume has several.
+/// The drives of each replica, if a volume has several.
 fn replica_drives(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>> {
     if !record.placement.has_replicas() {
         return Vec::new();
@@ -496,7 +496,7 @@ impl Control {
     }
 
     /// Makes the files that a volume lacks for its new size, with this first epoch, and records that; answers which new
-    /// copies are behind the journals on which drives.
+    /// replicas are behind the journals on which drives.
     fn save_resized(
         &self,
         old: &VolumeRecord,
@@ -517,14 +517,14 @@ impl Control {
         saved
     }
 
-    /// Changes a volume's policy, template, class, copies, name or access while it is in use. Clients learn when they attach
+    /// Changes a volume's policy, template, class, replicas, name or access while it is in use. Clients learn when they attach
     /// whether they may write, so a volume becomes read-only only while none is attached, or with `force`,
     /// which ends their connections; one that becomes writable is so for those who attach from then on.
     ///
     /// # Errors
     /// Not found for an unknown template, or a policy group that the volume's tenant does not have; conflict for a name
     /// that is taken; refused if it would become read-only under attached clients, its policy has floors that the
-    /// drive's pool does not have, there are too few drives for its copies, or its template says what is asked for;
+    /// drive's pool does not have, there are too few drives for its replicas, or its template says what is asked for;
     /// conflict, too, if it has another version than asked for.
     pub fn modify_volume(
         &self,
@@ -565,7 +565,7 @@ impl Control {
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
             }
-            // Whatever fails below, copies begin to move to where they are wished now.
+            // Whatever fails below, replicas begin to move to where they are wished now.
             self.begin_moves(new.id);
             self.write_record_backups(change.tickets(), [&new]);
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
@@ -763,7 +763,7 @@ impl Control {
     }
 }
 
-/// True if copies of a volume should be elsewhere than before. One that is released from its template stays.
+/// True if replicas of a volume should be elsewhere than before. One that is released from its template stays.
 fn is_to_move(old: &VolumeRecord, new: &VolumeRecord) -> bool {
     let wishes = |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy);
     wishes(old) != wishes(new) || (new.template.is_some() && new.template != old.template)

@@ -1,7 +1,7 @@
-//! Reading and writing what is kept of copies at rest: files of checksums, by a helper thread for each drive; an emulated
+//! Reading and writing what is kept of replicas at rest: files of checksums, by a helper thread for each drive; an emulated
 //! drive answers when it would have.
 //!
-//! It does not know what checksums mean. One piece of work concerns the files of several copies, and is answered once all
+//! It does not know what checksums mean. One piece of work concerns the files of several replicas, and is answered once all
 //! of them are done.
 
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::store::checksums::{self, checksum_file_name};
 
-/// What is done with the file beside one copy.
+/// What is done with the file beside one replica.
 enum Work {
     Load { section: u32 },
     Store { section: u32, block_checksums: Arc<Vec<u32>> },
     WriteHeaders(ChecksumHeader),
 }
 
-/// Work with the file beside one copy.
+/// Work with the file beside one replica.
 pub(super) struct ChecksumJob {
     /// The drive that it is on.
     pub drive: DriveId,
@@ -143,7 +143,7 @@ impl Keeping {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
-    /// Work for a volume that was due before an instant, and that a copy in sync has done: who is left alone in service is
+    /// Work for a volume that was due before an instant, and that a replica in sync has done: who is left alone in service is
     /// waited for, or what it writes late could take the place of what it is given later.
     fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
         let is_late = |work: &UnderWay| {
@@ -167,8 +167,7 @@ impl Reactor {
         volume.outstanding += 1;
         let (mut waiting, mut due_ns) = (BTreeMap::new(), now_ns);
         for (slot, work) in work {
-            let home =
-                volume.home_of(slot, extent).expect("the mirror keeps account of copies that there are");
+            let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
             let answer_ns = volume.emulated.note(now_ns, home, extent);
             due_ns = due_ns.max(answer_ns);
             let number = volume.next_number();
@@ -255,7 +254,7 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    /// Raises that checksums can neither be written nor removed, if no copy failed for it; takes that back once they can.
+    /// Raises that checksums can neither be written nor removed, if no replica failed for it; takes that back once they can.
     fn tell_of_checksum_headers(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
         let volume = &mut self.volumes[index];
         if is_written && volume.checksum_alarms.remove(&extent) {
@@ -271,7 +270,7 @@ impl Reactor {
         }
     }
 
-    /// Gives up copies of a volume whose files should have been written before an instant, while others have it.
+    /// Gives up replicas of a volume whose files should have been written before an instant, while others have it.
     pub(super) fn give_up_keeps(&mut self, index: VolumeIndex, before_ns: u64) {
         for key in self.keeping.stalled(index, before_ns, &self.volumes[index].mirror) {
             let work = self.keeping.under_way.get_mut(&key).expect("it was just found");
@@ -302,7 +301,7 @@ impl Reactor {
     }
 }
 
-/// What is to be done with the file beside each copy.
+/// What is to be done with the file beside each replica.
 fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
     match keep {
         ChecksumWork::Load { section, slots } => {
@@ -324,7 +323,7 @@ fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
 }
 
 impl ServedVolume {
-    /// Takes over what was found beside copies.
+    /// Takes over what was found beside replicas.
     pub fn take_checksum_headers(&mut self, headers: Vec<(u32, usize, Option<ChecksumHeader>)>) {
         for (extent, slot, headers) in headers {
             self.mirror.set_checksum_header(extent, slot, headers);

@@ -46,7 +46,7 @@ pub(super) struct NewSize {
     pub replicas: Vec<Vec<u8>>,
     /// How extents begin that are new.
     pub recovered_extents: Vec<RecoveredExtent>,
-    /// Which copies of them are behind the journals on which drives.
+    /// Which replicas of them are behind the journals on which drives.
     pub bindings: Vec<((u32, usize), DriveId)>,
 }
 
@@ -95,14 +95,14 @@ pub(super) enum Command {
         policy: BackgroundPolicy,
         done: SyncSender<()>,
     },
-    /// Add, give up or take back a copy of an extent.
+    /// Add, give up or take back a replica of an extent.
     ChangeReplica {
         volume: VolumeId,
         replica: (u32, usize),
         change: ReplicaChange,
         done: SyncSender<ChangeAnswer>,
     },
-    /// A copy that was added is recorded.
+    /// A replica that was added is recorded.
     ConfirmAdded {
         volume: VolumeId,
         replica: (u32, usize),
@@ -119,7 +119,7 @@ pub(super) enum Command {
         drive: DriveId,
         done: SyncSender<bool>,
     },
-    /// Read from other copies: how long reads take on the volume's drives.
+    /// Read from other replicas: how long reads take on the volume's drives.
     SetReadCosts {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,

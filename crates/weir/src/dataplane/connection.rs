@@ -32,7 +32,7 @@ pub(super) struct ActiveRequest {
     pub arrived_ns: u64,
     /// Time that a ceiling held it back, in nanoseconds.
     pub waited_ns: u64,
-    /// Time in line for the media, in nanoseconds; the part of it in which others went first for their floors; and
+    /// Time in the queue of the media, in nanoseconds; the part of it in which others went first for their floors; and
     /// time at the media.
     pub queue_ns: u64,
     pub floors_ns: u64,
@@ -84,7 +84,7 @@ impl ActiveRequest {
         u64::from(self.request.length)
     }
 
-    /// Accounts for the time since the last operation of this request ended, by what the one that has ended now
+    /// Replica metadata for the time since the last operation of this request ended, by what the one that has ended now
     /// did in it: operations overlap, and no time counts twice.
     pub fn metadata(&mut self, now_ns: u64, operation: Spent) {
         let open_ns = now_ns.saturating_sub(self.accounted_ns);
@@ -140,7 +140,7 @@ pub(super) struct Connection {
     pub coalescing: ReceiveCoalescing,
     /// Its place before the ceilings of its volume, if that has any.
     pub shaping_leaf: Option<NodeId>,
-    /// Its places in line for the drives of its volume, by home.
+    /// Its places in the queue of the drives of its volume, by home.
     pub pool_leaves: Vec<NodeId>,
     /// The kernel tells if the client hangs up.
     pub is_watched: bool,

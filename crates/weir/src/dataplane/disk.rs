@@ -38,7 +38,7 @@ impl Reactor {
                 if let (Some(operation), Some(owner)) = (action.operation(), owner) {
                     let extent = action.extent().expect("ends are not carried out");
                     let home =
-                        volume.line_of(slot, extent).expect("the mirror acts on copies that there are");
+                        volume.line_of(slot, extent).expect("the mirror knows only replicas that exist");
                     volume.begin_operation((slot, extent), operation, owner, home);
                 }
                 self.enqueue_for_drive(ReplicaIndex { volume: index, slot }, action);
@@ -73,7 +73,7 @@ impl Reactor {
         }
     }
 
-    /// Tells a volume what came of an action on one of its copies.
+    /// Tells a volume what came of an action on one of its replicas.
     pub(super) fn tell(&mut self, replica: ReplicaIndex, answer: Answer) {
         let volume = &mut self.volumes[replica.volume];
         volume.mirror.answer(replica.slot, answer, &mut volume.effects);
@@ -83,7 +83,7 @@ impl Reactor {
         let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
-        let home = volume.home_of(slot, extent).expect("the mirror acts on copies that there are");
+        let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         if let Some(journal) = volume.journals.home_of(extent, slot).filter(|_| is_journals_work(&action)) {
             let is_refused = volume.homes[journal].is_away && !matches!(action, Action::Sync { .. });
             let number = number_of(volume, slot, &action, (self.now_ns, None));
@@ -236,7 +236,7 @@ impl Reactor {
             Token::Zero(replica, operation, _, step) => {
                 (replica, self.zeroed(replica, operation, step, result))
             }
-            // Nobody stands in line for these.
+            // Nobody waits in the queue of these.
             Token::Allocate { replica, file: (extent, generation), piece, .. } => {
                 self.tell(replica, Answer::Allocated(extent, generation, piece));
                 (replica, None)
@@ -298,7 +298,7 @@ impl Reactor {
         waited_for
     }
 
-    /// Translates the system's error, and keeps its words in case the copy is retired for it.
+    /// Translates the system's error, and keeps its words in case the replica is retired for it.
     fn note_fault(&mut self, token: Token, error: &io::Error) -> Fault {
         let fault = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Fault::NoSpace,
@@ -399,7 +399,7 @@ impl Reactor {
         Err(Fault::Broken)
     }
 
-    /// A copy of an extent failed. It is not taken back before whatever was asked of its file has been answered.
+    /// A replica of an extent failed. It is not taken back before whatever was asked of its file has been answered.
     fn replica_failed(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         self.volumes[index].give_up_asked(slot, extent);
         self.suspend_binding(index, (extent, slot));
@@ -409,7 +409,7 @@ impl Reactor {
         let path = volume.extent_path(slot, extent);
         let message = match volume.mirror.is_lost(extent) {
             true => message,
-            false => format!("has a copy that {message}: {}; another one serves", path.display()),
+            false => format!("has a replica that {message}: {}; another one serves", path.display()),
         };
         let is_lost = volume.mirror.is_lost(extent);
         let is_away = volume.is_away(slot, extent);
@@ -427,7 +427,7 @@ impl Reactor {
     }
 }
 
-/// The number under which an action on a copy is asked for at an instant, with the space that it takes.
+/// The number under which an action on a replica is asked for at an instant, with the space that it takes.
 fn number_of(
     volume: &mut ServedVolume,
     slot: usize,
@@ -441,7 +441,7 @@ fn number_of(
     volume.ask(slot, file, (asked_ns, space))
 }
 
-/// True for what a journal does for a copy behind it; the rest concerns the slow file itself.
+/// True for what a journal does for a replica behind it; the rest concerns the slow file itself.
 fn is_journals_work(action: &Action) -> bool {
     !matches!(action, Action::Open { .. } | Action::Allocate { .. })
 }
@@ -452,7 +452,7 @@ pub(super) fn scratch_start(part: Part) -> usize {
     covered as usize
 }
 
-/// Copies those bytes of an edge's block that the write does not cover.
+/// Replicas those bytes of an edge's block that the write does not cover.
 fn merge_edge(buffer: &mut Buffer, part: Part, edge: EdgeRead) {
     let scratch = scratch_start(part);
     let payload_start = part.offset as usize % BLOCK_BYTES as usize;

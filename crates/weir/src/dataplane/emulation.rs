@@ -32,7 +32,7 @@ pub(super) struct Emulated {
     due_ns: BTreeMap<Held, u64>,
 }
 
-/// What of a volume can be held back: an operation of a copy, or the sync of an extent of it.
+/// What of a volume can be held back: an operation of a replica, or the sync of an extent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Operation(usize, OperationId),
@@ -72,7 +72,7 @@ impl Emulated {
         self.emulated.iter().any(Option::is_some)
     }
 
-    /// Has the model of a home take an action on a copy there; when it is answered at the earliest.
+    /// Has the model of a home take an action on a replica there; when it is answered at the earliest.
     pub fn submit(&mut self, now_ns: u64, home: usize, slot: usize, action: &Action) -> u64 {
         let Some(emulated) = &self.emulated[home] else { return now_ns };
         let Some((held, work)) = work_of(slot, action) else { return now_ns };
@@ -102,7 +102,7 @@ impl Emulated {
         self.emulated[home].as_ref().map_or(0, |emulated| lock(emulated).flush(now_ns))
     }
 
-    /// Has the model of a home write an account beside an extent, which lies apart from its data; answers when that is
+    /// Has the model of a home write replica metadata beside an extent, which lies apart from its data; answers when that is
     /// stable, or 0 if the home is not emulated.
     pub fn note(&mut self, now_ns: u64, home: usize, extent: u32) -> u64 {
         let Some(emulated) = &self.emulated[home] else { return 0 };

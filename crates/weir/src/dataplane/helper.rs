@@ -26,7 +26,7 @@ use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use crate::store::{PendingDeletion, epoch_record, replica_metadata, snapshot};
 
-/// How often, and after which pause, an account is written again while the system is short of something.
+/// How often, and after which pause, replica metadata is written again while the system is short of something.
 const SHORTAGE_TRIES: u32 = 50;
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -39,11 +39,11 @@ pub(super) enum Job {
     Status { number: u64, drive: DriveId, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, pending_deletion: PendingDeletion, step: Step },
-    /// Have the witness of an extent take note of an epoch: that an account may have it, or that one has.
+    /// Have the epoch record of an extent take note of an epoch: that replica metadata may have it, or that one has.
     EpochRecord { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
-    /// Have the witness of an extent take note that its last copy in sync failed.
+    /// Have the epoch record of an extent take note that its last replica in sync failed.
     Failure { volume: VolumeIndex, path: PathBuf, extent: u32 },
-    /// Write the account beside a copy; an emulated drive has written it at `due_ns`.
+    /// Write the metadata beside a replica; an emulated drive has written it at `due_ns`.
     ReplicaMetadata {
         replica: ReplicaIndex,
         extent: u32,
@@ -55,7 +55,7 @@ pub(super) enum Job {
         is_anew: bool,
         due_ns: u64,
     },
-    /// Capture what the file of a copy of an extent holds from an offset on, at most so many bytes, in another file, with
+    /// Capture what the file of a replica of an extent holds from an offset on, at most so many bytes, in another file, with
     /// which it can share it, or not.
     Snapshot {
         replica: ReplicaIndex,
@@ -66,7 +66,7 @@ pub(super) enum Job {
         range: (u32, u32),
         can_share: bool,
     },
-    /// Do something with the file of checksums beside a copy.
+    /// Do something with the file of checksums beside a replica.
     Checksums(Box<ChecksumJob>),
     /// Look whether there is space for an action.
     Space(Box<SpaceJob>),
@@ -155,7 +155,7 @@ pub(super) enum Answer {
 }
 
 /// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
-/// client wants to know of another; and neither waits behind background work, nor accounts behind either. Each drive has
+/// client wants to know of another; and neither waits behind background work, nor replica metadata behind either. Each drive has
 /// its own of them, once there is work for them: a drive that hangs holds up no other. What a drive has no thread for is
 /// done by one for all.
 pub(super) struct Helper {
@@ -203,7 +203,8 @@ impl Helper {
     pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
         let (outbox, answers) = channel();
         let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
-        let epoch_record = Worker::start(format!("weir-witness-{index}"), outbox.clone(), waker.clone())?;
+        let epoch_record =
+            Worker::start(format!("weir-epoch record-{index}"), outbox.clone(), waker.clone())?;
         Ok(Helper { teller, epoch_record, of_drives: BTreeMap::new(), outbox, waker, answers })
     }
 
@@ -325,7 +326,7 @@ fn perform(job: Job) -> Answer {
         }
         Job::Snapshot { replica, number, source, target, range, can_share, .. } => {
             let result = patiently(|| snapshot::snapshot(&source, &target, range, can_share));
-            let result = result.map_err(|error| format!("capturing {}: {error}", source.display()));
+            let result = result.map_err(|error| format!("snapshot {}: {error}", source.display()));
             Answer::SnapshotEnded { replica, number, result }
         }
         Job::Checksums(job) => Answer::Checksums(Box::new(job.perform())),
@@ -333,7 +334,7 @@ fn perform(job: Job) -> Answer {
     }
 }
 
-/// Does again for some seconds what fails for a shortage that is nobody's fault: a copy must not be given up for it.
+/// Does again for some seconds what fails for a shortage that is nobody's fault: a replica must not be given up for it.
 pub(super) fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..SHORTAGE_TRIES {
         match act() {

@@ -88,31 +88,31 @@ pub struct VolumeSpec {
     pub size_bytes: u64,
     /// Whether clients are kept from changing its data.
     pub is_read_only: bool,
-    /// Where its copies lie.
+    /// Where its replicas lie.
     pub layout: VolumeLayout,
-    /// How the extents begin; empty if none ever had more than one copy.
+    /// How the extents begin; empty if none ever had more than one replica.
     pub recovered_extents: Vec<RecoveredExtent>,
-    /// The file in which the witnesses of its accounts are kept.
+    /// The file in which the epoch records of its replica metadata are kept.
     pub epoch_records: PathBuf,
-    /// What is said of copies at rest, by extent and copy; `None` where it could not be read.
+    /// What is said of replicas at rest, by extent and duplicate; `None` where it could not be read.
     pub headers: Vec<(u32, usize, Option<ChecksumHeader>)>,
 }
 
-/// Where the copies of a volume's extents lie.
+/// Where the replicas of a volume's extents lie.
 #[derive(Clone, Debug)]
 pub struct VolumeLayout {
-    /// The drives that any copy is on, at least one, also those that cannot be reached. Later only others are added,
+    /// The drives that any replica is on, at least one, also those that cannot be reached. Later only others are added,
     /// at the end.
     pub homes: Vec<VolumeHome>,
-    /// By copy and extent the index of its drive among those, or [`NO_HOME`]. Extents beyond the list are on the first
-    /// drive in the first copy, and nowhere in the others.
+    /// By replica and extent the index of its drive among those, or [`NO_HOME`]. Extents beyond the list are on the first
+    /// drive in the first replica, and nowhere in the others.
     pub replicas: Vec<Vec<u8>>,
 }
 
-/// Stands for a copy of an extent that there is not.
+/// Stands for a replica of an extent that there is not.
 pub const NO_HOME: u8 = u8::MAX;
 
-/// What an extent beyond the list of a copy has there.
+/// What an extent beyond the list of a replica has there.
 pub fn home_beyond_list(slot: usize) -> u8 {
     if slot == 0 { 0 } else { NO_HOME }
 }
@@ -138,7 +138,7 @@ pub struct VolumeHome {
     /// The folder that holds the volume's extent files there.
     pub directory: PathBuf,
     /// How long a read takes there, in any unit that is the same for all homes of the volume: where there are several
-    /// copies, the fastest are read.
+    /// replicas, the fastest are read.
     pub read_cost: u32,
 }
 
@@ -187,7 +187,7 @@ pub enum DataPlaneError {
     /// The drives of the volume do not answer.
     #[error("the drives of volume {0} do not answer")]
     Silent(VolumeId),
-    /// A copy of an extent could not be recorded.
+    /// A replica of an extent could not be recorded.
     #[error("a replica of volume {volume} cannot be added: {reason}")]
     NotAdded {
         /// The volume.
@@ -196,7 +196,7 @@ pub enum DataPlaneError {
         reason: String,
     },
     /// What the volume holds could not be captured.
-    #[error("volume {volume} cannot be captured: {reason}")]
+    #[error("volume {volume} cannot be snapshotted: {reason}")]
     SnapshotRefused {
         /// The volume.
         volume: VolumeId,
@@ -349,7 +349,7 @@ impl DataPlane {
         Some(DriveQueueDepth { operations: depth.usual(), origin: depth.origin() })
     }
 
-    /// Gives back the space of something condemned, under the policy of clean-ups. It ends with
+    /// Gives back the space of something condemned, under the policy of reclaims. It ends with
     /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
     pub fn start_reclaim(&self, spec: ReclaimSpec) {
         let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
@@ -433,8 +433,8 @@ impl DataPlane {
     }
 
     /// Changes a volume's size, and with it on which drives its extents are. When growing, the new extent files must
-    /// exist, and it is told how these extents begin if the volume has copies; when shrinking, they must still exist,
-    /// and open connections are ended. New connections see the new size. New copies are behind the journals on the drives
+    /// exist, and it is told how these extents begin if the volume has replicas; when shrinking, they must still exist,
+    /// and open connections are ended. New connections see the new size. New replicas are behind the journals on the drives
     /// that are said, which the volume has.
     ///
     /// # Errors
@@ -567,7 +567,7 @@ impl DataPlane {
         self.shared_state.forget_credits(scope);
     }
 
-    /// Takes a copy of an extent out of service because its file was found damaged: if it was the only one, everything
+    /// Takes a replica of an extent out of service because its file was found damaged: if it was the only one, everything
     /// on the extent fails. The fault stands in [`DataPlane::alarms`]. Doing so twice changes nothing.
     pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
         if let Ok(reactor) = self.reactor_of(volume) {
@@ -575,7 +575,7 @@ impl DataPlane {
         }
     }
 
-    /// Gives up the write journal of a volume on a drive, because its log is not there any more: copies behind it are out
+    /// Gives up the write journal of a volume on a drive, because its log is not there any more: replicas behind it are out
     /// of service, for good. Does nothing if there is none, or if it has failed already.
     pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
         if let Ok(reactor) = self.reactor_of(volume) {

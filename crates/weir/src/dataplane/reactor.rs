@@ -111,9 +111,9 @@ pub(super) struct Reactor {
     pub snapshot_look_ns: Option<u64>,
     /// Questions of clients where volumes hold data.
     pub statuses: Statuses,
-    /// Accounts of copies that are being written.
+    /// Replica metadata of replicas that are being written.
     pub metadata_io: MetadataIo,
-    /// Volumes with several copies, and when to look at those though nothing happened.
+    /// Volumes with several replicas, and when to look at those though nothing happened.
     pub resyncing_volumes: BTreeSet<VolumeIndex>,
     pub resync_wake_ns: Option<u64>,
     pub resync_throttle: ResyncThrottle,
@@ -124,7 +124,7 @@ pub(super) struct Reactor {
     pub refusals: Refusals,
     /// Its part of the space that is counted.
     pub space: Rc<SpaceAtHand>,
-    /// The daemon stops, and accounts of copies were brought to their end.
+    /// The daemon stops, and replica metadata of replicas were brought to their end.
     pub is_tidying_up: bool,
     busy_poll: BusyPoll,
     /// When to look at journals, while any holds something.
@@ -540,7 +540,7 @@ impl Reactor {
         alarms.push(alarm);
     }
 
-    /// All copies of an extent have everything again.
+    /// All replicas of an extent have everything again.
     pub fn clear_alarms(&self, volume: VolumeId, extent: u32) {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
@@ -641,7 +641,7 @@ impl Reactor {
         self.leave_drives(index);
         self.scrubs.forget(index);
         self.volumes[index].drop_scrub();
-        // Whoever still waits for a change of copies finds that the volume was closed.
+        // Whoever still waits for a change of replicas finds that the volume was closed.
         let volume = self.volumes.remove(index);
         volume.publish();
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);

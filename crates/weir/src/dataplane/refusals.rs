@@ -1,8 +1,8 @@
 //! What a drive is not asked for at present: anything while it is away, and more space than is left there (`space`). It is
 //! refused in the reactor, and answered like anything else that failed.
 //!
-//! A drive is away while its folder is not where it should be. Copies that are there, or behind a journal there, are taken
-//! out of service if others stand in for them, and make up for it later. The last copy of an extent stays as it is, with
+//! A drive is away while its folder is not where it should be. Replicas that are there, or behind a journal there, are taken
+//! out of service if others stand in for them, and make up for it later. The last replica of an extent stays as it is, with
 //! its file open: nothing that was acknowledged is lost, and it goes on once control has found the same file in its place.
 //! Until then only syncs go there, because a file that is open can be made stable wherever its folder is; one that has no
 //! name left cannot.
@@ -60,7 +60,7 @@ pub struct OpenFile {
 /// What a file of a volume holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The copy of an extent with this number.
+    /// The replica of an extent with this number.
     Replica(u32, usize),
     /// The volume's write journal on its drive.
     Journal,
@@ -185,7 +185,7 @@ impl Reactor {
         }
     }
 
-    /// Takes copies on a home out of service that others stand in for.
+    /// Takes replicas on a home out of service that others stand in for.
     fn leave_to_others(&mut self, index: VolumeIndex, home: usize) {
         let volume = &mut self.volumes[index];
         if !volume.mirror.has_replicas() {

@@ -1,7 +1,7 @@
-//! Writing the accounts beside copies, and the witnesses of them apart: the thin shell of
+//! Writing the replica metadata beside replicas, and the epoch records of them apart: the thin shell of
 //! [`MetadataWrites`](weir_volume::mirror::MetadataWrites), which decides what is written when.
 //!
-//! It does not know what accounts mean. Files are written by helper threads, one for each drive, so that a drive that
+//! It does not know what replica metadata mean. Files are written by helper threads, one for each drive, so that a drive that
 //! hangs holds up no other; an emulated drive answers when it would have.
 
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::store::replica_metadata::metadata_file_name;
 
-/// That an account of an extent was written beside a copy, or why it could not be.
+/// That replica metadata of an extent was written beside a replica, or why it could not be.
 type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
 
-/// A reactor's accounts that drives are asked to write.
+/// A reactor's replica metadata that drives are asked to write.
 #[derive(Default)]
 pub(super) struct MetadataIo {
-    /// Which answer is waited for, by copy and extent.
+    /// Which answer is waited for, by replica and extent.
     asked: BTreeMap<(VolumeIndex, usize, u32), AskNumber>,
     count: u64,
     /// Answers that emulated drives have not given yet, by when they do.
@@ -37,7 +37,7 @@ impl MetadataIo {
 }
 
 impl Reactor {
-    /// Has an account written beside copies of an extent.
+    /// Has replica metadata written beside replicas of an extent.
     pub(super) fn begin_metadata_write(&mut self, index: VolumeIndex, request: MetadataRequest) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
@@ -62,7 +62,7 @@ impl Reactor {
         }
     }
 
-    /// The witness has taken note, or could not.
+    /// The epoch record has taken note, or could not.
     pub(super) fn witnessed(&mut self, index: VolumeIndex, extent: u32, result: Result<(), MetadataError>) {
         let (mut actions, now_ns) = (Vec::new(), self.now_ns);
         let result = self.volumes[index].metadata_result(result);
@@ -70,7 +70,7 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
-    /// Has it noted apart from all copies that the last one in sync of an extent failed.
+    /// Has it noted apart from all replicas that the last one in sync of an extent failed.
     pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
@@ -105,7 +105,8 @@ impl Reactor {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         for slot in slots.iter() {
-            let home = volume.line_of(slot, extent).expect("the mirror writes beside copies that there are");
+            let home =
+                volume.line_of(slot, extent).expect("the mirror writes beside replicas that there are");
             let due_ns = volume.emulated.note(now_ns, home, extent);
             volume.metadata.expect(extent, now_ns.max(due_ns));
             let number = volume.next_number();
@@ -121,7 +122,7 @@ impl Reactor {
         }
     }
 
-    /// A drive has written an account, or could not.
+    /// A drive has written replica metadata, or could not.
     pub(super) fn metadata_answered(&mut self, due_ns: u64, answered: Answered) {
         let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
         if due_ns > self.now_ns && !is_ending {
@@ -157,7 +158,7 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
-    /// Gives up copies of a volume beside which an account should have been written before an instant, while others
+    /// Gives up replicas of a volume beside which replica metadata should have been written before an instant, while others
     /// have it.
     pub(super) fn give_up_metadata_io(&mut self, index: VolumeIndex, before_ns: u64) {
         let mut actions = Vec::new();
@@ -183,11 +184,11 @@ impl Reactor {
         volume.outstanding -= 1;
         volume.mirror.metadata_written(extent, written, &mut volume.effects);
         self.carry_out(index);
-        // If no copy failed for it, this message is that of the account.
+        // If no replica failed for it, this message is that of the metadata.
         let volume = &mut self.volumes[index];
         if let (false, Some(message)) = (written.is_committed, volume.fault_message.take()) {
             volume.metadata_alarms.insert(extent);
-            let message = format!("takes no change of its copies and no write that needs one: {message}");
+            let message = format!("takes no change of its replicas and no write that needs one: {message}");
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.raise_alarm(alarm);
         } else if written.is_committed && volume.metadata_alarms.remove(&extent) {

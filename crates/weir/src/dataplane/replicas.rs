@@ -1,5 +1,5 @@
-//! Copies of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
-//! known beside the copies, or that it cannot be now.
+//! Replicas of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
+//! known beside the replicas, or that it cannot be now.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender};
@@ -16,11 +16,11 @@ use super::token::VolumeIndex;
 use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
 
 /// How long control waits until a change is durably known. It holds up all others meanwhile, and a drive that does not
-/// answer, and that no other copy can stand in for, must not do so for ever. Whether the change came about is seen then
-/// from how copies stand.
+/// answer, and that no other replica can stand in for, must not do so for ever. Whether the change came about is seen then
+/// from how replicas stand.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What becomes of a copy of an extent.
+/// What becomes of a replica of an extent.
 pub(super) enum ReplicaChange {
     /// Its file is there and holds nothing, on the home with this index of these; it is behind the journal on a drive, or
     /// behind none.
@@ -50,7 +50,7 @@ impl AwaitedChange {
 }
 
 impl Reactor {
-    /// Changes a copy of an extent.
+    /// Changes a replica of an extent.
     pub(super) fn change_replica(
         &mut self,
         id: VolumeId,
@@ -59,7 +59,7 @@ impl Reactor {
         done: SyncSender<ChangeAnswer>,
     ) {
         let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
-        // What is captured is read from the files of copies as they are.
+        // What is captured is read from the files of replicas as they are.
         let is_busy =
             self.volumes[index].is_ending() || self.volumes[index].mirror.has_snapshot_in_progress();
         if is_busy || self.stop_by_ns.is_some() {
@@ -132,7 +132,7 @@ impl Reactor {
         }
     }
 
-    /// A copy that was added is recorded: it may count as in sync.
+    /// A replica that was added is recorded: it may count as in sync.
     pub(super) fn confirm_added(&mut self, id: VolumeId, (extent, slot): (u32, usize)) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].mirror.confirm_added(extent, slot);
@@ -141,14 +141,14 @@ impl Reactor {
         }
     }
 
-    /// Has other copies of a volume read from now on.
+    /// Has other replicas of a volume read from now on.
     pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[(DriveId, u32)]) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].take_read_costs(read_costs);
         }
     }
 
-    /// A copy could not be added, because no account could be written that names it: whoever waits for it is told why, and
+    /// A replica could not be added, because no metadata could be written that names it: whoever waits for it is told why, and
     /// asks again.
     pub(super) fn addition_refused(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         if self.volumes[index].journals.knows(extent, slot) {
@@ -165,7 +165,7 @@ impl Reactor {
         }
     }
 
-    /// Answers those who wait for what stands now; and those who wait in vain, because no copy is left that has
+    /// Answers those who wait for what stands now; and those who wait in vain, because no replica is left that has
     /// everything.
     pub(super) fn answer_changes(
         &mut self,
@@ -194,7 +194,7 @@ fn tell(done: SyncSender<ChangeAnswer>, is_so: bool) {
 }
 
 impl DataPlane {
-    /// Says how long reads take on the drives of a volume, in any unit: the copies on those with the least are read. Holds
+    /// Says how long reads take on the drives of a volume, in any unit: the replicas on those with the least are read. Holds
     /// from the answer on.
     ///
     /// # Errors
@@ -208,13 +208,13 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
     }
 
-    /// Adds a copy of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
+    /// Adds a replica of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
     /// there, and it is brought up to date in the background; it counts as in sync only after
     /// [`DataPlane::confirm_added`]. False if it cannot be added now: something of an earlier one there is still under way,
-    /// or no copy is left to copy from. If it is to be behind a journal, the volume has that.
+    /// or no replica is left to duplicate from. If it is to be behind a journal, the volume has that.
     ///
     /// # Errors
-    /// [`DataPlaneError::NotAdded`] if it cannot be recorded beside the other copies: nothing knows of it then. Others if
+    /// [`DataPlaneError::NotAdded`] if it cannot be recorded beside the other replicas: nothing knows of it then. Others if
     /// the volume is not open or the reactor has stopped.
     pub fn add_replica(
         &self,
@@ -229,10 +229,10 @@ impl DataPlane {
         added
     }
 
-    /// A copy that was added is durably recorded, so that the next start looks for it.
+    /// A replica that was added is durably recorded, so that the next start looks for it.
     ///
     /// # Errors
-    /// If the volume is not open: it finds the copy when it is opened.
+    /// If the volume is not open: it finds the replica when it is opened.
     pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
@@ -282,7 +282,7 @@ impl DataPlane {
         answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
     }
 
-    /// Gives up a copy of an extent; from the answer on nothing is asked of it any more, and its file may go. False if
+    /// Gives up a replica of an extent; from the answer on nothing is asked of it any more, and its file may go. False if
     /// it is the last that has everything.
     ///
     /// # Errors
@@ -291,7 +291,7 @@ impl DataPlane {
         self.change_replica(volume, replica, ReplicaChange::Remove)
     }
 
-    /// Takes back a copy of an extent that could not be reached, with the replica metadata that was found beside it; it is
+    /// Takes back a replica of an extent that could not be reached, with the replica metadata that was found beside it; it is
     /// behind the journal on a drive, then with its file, or behind none.
     /// False if there is nothing to take back, or not now.
     ///

@@ -1,7 +1,7 @@
-//! Bringing copies of volumes up to date in the background, and keeping accounts short.
+//! Bringing replicas of volumes up to date in the background, and keeping replica metadata short.
 //!
 //! What is copied next is decided in [`Resync`], which is pure; the mirror knows how a region is copied. Each step
-//! stands in line for both drives with a leaf of its kind of background work, beside the tenants.
+//! waits in the queue of both drives with a leaf of its kind of background work, beside the tenants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,34 +22,34 @@ use super::token::VolumeIndex;
 /// The kind of work that this is.
 const KIND: BackgroundKind = BackgroundKind::Resync;
 
-/// How often it is looked which regions can leave the accounts, in nanoseconds: what was not changed for this long
+/// How often it is looked which regions can leave the replica metadata, in nanoseconds: what was not changed for this long
 /// need not be copied after a crash.
 const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// How long a copy rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
+/// How long a replica rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
 /// again that changes got in the way of.
 const RETRY_NS: u64 = 1_000_000_000;
 
 /// How long what is copied at a time may keep a drive busy, in nanoseconds. What a shallow client asks for is behind all
-/// of it, because nothing waits in line for a drive that has few operations; and as long as a region is being copied,
+/// of it, because nothing waits in the queue of a drive that has few operations; and as long as a region is being copied,
 /// changes of it wait.
 const BUSY_NS_MAX: u32 = 10_000_000;
 
 /// What a step costs under a ceiling before it is known how much it moved.
 const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
 
-/// Names a copy of an extent.
+/// Names a replica of an extent.
 type ExtentReplica = (u32, usize);
 
-/// What there is to do for the copies of one volume.
+/// What there is to do for the replicas of one volume.
 #[derive(Debug, Default)]
 pub(super) struct Resync {
-    /// Extents of which a copy may lack something.
+    /// Extents of which a replica may lack something.
     wanting: BTreeSet<u32>,
-    /// Copies that are left alone until an instant.
+    /// Replicas that are left alone until an instant.
     resting: BTreeMap<ExtentReplica, u64>,
     steps_under_way: usize,
-    /// When accounts are looked at next.
+    /// When replica metadata are looked at next.
     tidy_at_ns: u64,
 }
 
@@ -74,7 +74,7 @@ impl Resync {
         resync
     }
 
-    /// Looks for copies that lack something.
+    /// Looks for replicas that lack something.
     pub fn look_at_all(&mut self, mirror: &Mirror) {
         let wants = |extent: &u32| !mirror.wanting(*extent).is_empty();
         self.wanting = (0..mirror.extents()).filter(wants).collect();
@@ -87,7 +87,7 @@ impl Resync {
         self.resting.retain(|(other, _), _| *other != extent);
     }
 
-    /// A copy is left alone for a while.
+    /// A replica is left alone for a while.
     fn rest(&mut self, replica: ExtentReplica, now_ns: u64) {
         self.resting.insert(replica, now_ns + RETRY_NS);
     }
@@ -117,7 +117,7 @@ impl Resync {
 }
 
 impl Reactor {
-    /// Looks after a volume that may have several copies, from now on.
+    /// Looks after a volume that may have several replicas, from now on.
     pub(super) fn begin_resync(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
         volume.set_read_costs();
@@ -128,8 +128,8 @@ impl Reactor {
         self.go_on_with_resync(index);
     }
 
-    /// Once all clients are gone and the daemon stops: what is stable everywhere leaves the accounts, so that the next
-    /// start has nothing to copy. True if nothing is left to do.
+    /// Once all clients are gone and the daemon stops: what is stable everywhere leaves the replica metadata, so that the next
+    /// start has nothing to duplicate. True if nothing is left to do.
     pub(super) fn tidy_up_replicas(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_tidying_up, true) {
             for index in self.resyncing_volumes.clone() {
@@ -140,7 +140,7 @@ impl Reactor {
         self.resyncing_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
     }
 
-    /// Does for the copies of all volumes what is due.
+    /// Does for the replicas of all volumes what is due.
     pub(super) fn look_at_resync(&mut self) {
         if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
@@ -178,14 +178,14 @@ impl Reactor {
         self.resync_wake_ns = Some(self.resync_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
-    /// Does for a volume's copies what can be done now.
+    /// Does for a volume's replicas what can be done now.
     pub(super) fn go_on_with_resync(&mut self, index: VolumeIndex) {
         self.ask_for_replicas(index);
         self.carry_out(index);
         self.settle_volume(index);
     }
 
-    /// What kept a copy of an extent from counting as in sync may be gone: it is looked at again at once; whoever calls this
+    /// What kept a replica of an extent from counting as in sync may be gone: it is looked at again at once; whoever calls this
     /// has it carried out.
     pub(super) fn look_at_replicas_again(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
@@ -223,11 +223,11 @@ impl Reactor {
         }
     }
 
-    /// Begins to copy a region, if that may be done now.
+    /// Begins to duplicate a region, if that may be done now.
     fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
-        let home = volume.home_of(slot, extent).expect("the mirror knows copies that there are");
+        let home = volume.home_of(slot, extent).expect("the mirror knows replicas that there are");
         let has_clients = self.resync_throttle.has_clients(now_ns);
         let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
         if volume.resync.steps_under_way >= steps_max || self.resync_throttle.waits(index, now_ns) {
@@ -282,7 +282,7 @@ impl Reactor {
         self.ask_for_replicas(index);
     }
 
-    /// The standings of an extent's copies have changed.
+    /// The replica states of an extent's replicas have changed.
     pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, replica_states: ReplicaStates) {
         for (slot, _) in replica_states
             .iter()
@@ -306,7 +306,7 @@ impl Reactor {
         self.ask_for_replicas(index);
     }
 
-    /// Lets everybody see how much there is left to copy. It looks at all that copies lack, so it is not done for each
+    /// Lets everybody see how much there is left to duplicate. It looks at all that replicas lack, so it is not done for each
     /// step.
     fn publish_replication(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
@@ -320,7 +320,7 @@ impl Reactor {
 }
 
 impl ServedVolume {
-    /// How long a piece takes the slower of the drives that a copy is copied from and to, in nanoseconds.
+    /// How long a piece takes the slower of the drives that a replica is copied from and to, in nanoseconds.
     fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
         let cost_ns = |home: usize, kind| {
             let pool = &self.homes[home].queue_entry.drive_queue;
@@ -331,7 +331,7 @@ impl ServedVolume {
         cost_ns(home, Kind::Write).max(read_ns)
     }
 
-    /// Lets everybody see how all copies stand.
+    /// Lets everybody see how all replicas stand.
     pub fn publish_replica_states(&self) {
         let replica_states =
             (0..self.mirror.extents()).map(|extent| self.mirror.reliable_replica_states(extent));
@@ -339,7 +339,7 @@ impl ServedVolume {
         (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
     }
 
-    /// Lets everybody see which copies of an extent cannot be reached.
+    /// Lets everybody see which replicas of an extent cannot be reached.
     pub fn publish_away(&self, extent: u32) {
         let replica_states = self.mirror.replica_states(extent);
         let is_away = |slot: &usize| {
@@ -348,7 +348,7 @@ impl ServedVolume {
         self.statistics.replication.are_away(extent, (0..REPLICAS_MAX).filter(is_away).collect());
     }
 
-    /// Has all regions leave the accounts, because nothing more is to come.
+    /// Has all regions leave the replica metadata, because nothing more is to come.
     fn tidy_up(&mut self) {
         for extent in 0..self.mirror.extents() {
             if self.mirror.is_dirty(extent) {
@@ -357,7 +357,7 @@ impl ServedVolume {
         }
     }
 
-    /// Has regions leave the accounts that nothing was changed in lately.
+    /// Has regions leave the replica metadata that nothing was changed in lately.
     fn tidy(&mut self, now_ns: u64) {
         if now_ns < self.resync.tidy_at_ns {
             return;

@@ -1,6 +1,6 @@
 //! How copying in the background makes way for clients of the same reactor. It knows nothing of what is copied.
 //!
-//! Where drives are fast nothing waits in line for them, so that no weight decides there who is first, and files in memory are
+//! Where drives are fast nothing waits in the queue of them, so that no weight decides there who is first, and files in memory are
 //! copied by the reactor itself. So while clients ask for something, one region is copied at a time, and after each there is
 //! a pause: copying has the part of the time that its weight says.
 
@@ -48,7 +48,7 @@ impl ResyncThrottle {
         self.paused_until_ns = now_ns + pause_ns.min(PAUSE_NS_MAX);
     }
 
-    /// True if a volume has to wait before it copies more, because clients are there; then it is among those that
+    /// True if a volume has to wait before it replicas more, because clients are there; then it is among those that
     /// [`ResyncThrottle::take_due`] gives.
     pub fn waits(&mut self, volume: VolumeIndex, now_ns: u64) -> bool {
         let waits = self.has_clients(now_ns) && now_ns < self.paused_until_ns;

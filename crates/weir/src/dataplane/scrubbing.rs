@@ -1,6 +1,6 @@
 //! Scrubbing volumes in the background: which section is next, when its pieces may be examined, and how far it is.
 //!
-//! How a section is scrubbed, the mirror knows. Each piece stands in line for the drives of its copies with a leaf of
+//! How a section is scrubbed, the mirror knows. Each piece waits in the queue of the drives of its replicas with a leaf of
 //! this kind of background work, beside the tenants. A reactor scrubs a few volumes at a time; others wait.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -68,15 +68,15 @@ pub struct ScrubSnapshot {
     pub sections_done: u64,
     /// Sections that are left.
     pub sections_left: u64,
-    /// Blocks of copies that were examined.
+    /// Blocks of replicas that were examined.
     pub blocks_checked: u64,
-    /// Blocks of copies that were not as they should be.
+    /// Blocks of replicas that were not as they should be.
     pub blocks_found: u64,
-    /// Blocks of these that were given what another copy has.
+    /// Blocks of these that were given what another replica has.
     pub blocks_repaired: u64,
-    /// Blocks of which no copy is known to be good.
+    /// Blocks of which no replica is known to be good.
     pub blocks_damaged: u64,
-    /// Extents of which no copy could be read.
+    /// Extents of which no replica could be read.
     pub extents_passed_over: u64,
     /// Time since it began, in nanoseconds; `None` if it waits for others.
     pub elapsed_ns: Option<u64>,
@@ -346,7 +346,7 @@ impl Scrubbing {
         }
     }
 
-    /// No copy of the extent can be read.
+    /// No replica of the extent can be read.
     fn pass_over_extent(&mut self) {
         self.progress.extents_passed_over.fetch_add(1, Relaxed);
         let extent = self.extent;
@@ -390,7 +390,7 @@ impl ServedVolume {
         false
     }
 
-    /// The homes of the copies of an extent that are read.
+    /// The homes of the replicas of an extent that are read.
     fn homes_read(&self, extent: u32) -> Vec<usize> {
         let slots: Slots = self.mirror.readable(extent, 0, 0);
         slots.iter().filter_map(|slot| self.home_of(slot, extent)).collect()
@@ -418,11 +418,11 @@ impl ServedVolume {
             let (repaired, home) = (report.repaired[slot], self.home_of(slot, extent));
             let drive = home.map(|home| self.homes[home].drive.to_string()).unwrap_or_default();
             let first_offset = report.first_found.map(at);
-            tracing::warn!(%volume, extent, slot, drive, found, repaired, first_offset, "a copy had bad blocks");
+            tracing::warn!(%volume, extent, slot, drive, found, repaired, first_offset, "a replica had bad blocks");
         }
         if report.damaged > 0 {
             let (damaged, first_offset) = (report.damaged, report.first_damaged.map(at));
-            tracing::error!(%volume, extent, damaged, first_offset, "blocks of which no copy is known to be good");
+            tracing::error!(%volume, extent, damaged, first_offset, "blocks of which no replica is known to be good");
         }
     }
 }

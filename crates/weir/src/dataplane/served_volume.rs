@@ -1,4 +1,4 @@
-//! A volume as its reactor holds it: the pure state of its copies, the open files, and what each operation belongs to.
+//! A volume as its reactor holds it: the pure state of its replicas, the open files, and what each operation belongs to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -53,27 +53,27 @@ impl Spent {
     }
 }
 
-/// What an operation of all copies is for.
+/// What an operation of all replicas is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     /// It serves a part of a client's request.
     Client(Ticket),
-    /// It brings a copy of an extent up to date.
+    /// It brings a replica of an extent up to date.
     Resync { extent: u32, slot: usize },
     /// It examines a piece of an extent.
     Scrubbing { extent: u32 },
 }
 
-/// An operation of all copies.
+/// An operation of all replicas.
 pub(super) struct Owner {
     pub purpose: Purpose,
     /// The part of the request that it serves.
     pub part: Part,
-    /// Its memory, as far as no operation of a copy has it.
+    /// Its memory, as far as no operation of a replica has it.
     pub memory: Option<Memory>,
     /// Bytes of that.
     memory_bytes: usize,
-    /// The checksum of a part of what all copies write, once one of them needed it.
+    /// The checksum of a part of what all replicas write, once one of them needed it.
     checksum: Option<(Range<usize>, u32)>,
     /// That of its operations which took longest.
     pub spent: Spent,
@@ -85,7 +85,7 @@ impl Owner {
         Owner { purpose, part, memory, memory_bytes, checksum: None, spent: Spent::default() }
     }
 
-    /// Takes note of the end of an operation of a copy.
+    /// Takes note of the end of an operation of a replica.
     fn gather(&mut self, context: &mut Context) {
         if context.spent.total_ns() >= self.spent.total_ns() {
             self.spent = context.spent;
@@ -96,12 +96,12 @@ impl Owner {
         }
     }
 
-    /// True if what is written is for one copy alone, and not the same for all.
+    /// True if what is written is for one replica alone, and not the same for all.
     fn is_for_one(&self, has_others: bool) -> bool {
         !has_others || !matches!(self.purpose, Purpose::Client(_))
     }
 
-    /// What a write of one of several copies is made from.
+    /// What a write of one of several replicas is made from.
     fn share_payload(&mut self) -> Option<Payload> {
         let (one, other) = self.memory.take()?.into_filled().share();
         self.memory = Some(one.into());
@@ -109,7 +109,7 @@ impl Owner {
     }
 }
 
-/// An operation of one copy.
+/// An operation of one replica.
 pub(super) struct Context {
     /// Tells it from any other that the operation's number named before, or will.
     pub number: AskNumber,
@@ -117,15 +117,15 @@ pub(super) struct Context {
     pub extent: u32,
     /// When a drive was asked for what it is at; 0 before.
     pub asked_ns: u64,
-    /// The home of its copy.
+    /// The home of its replica.
     pub home: usize,
     /// Its memory, while the kernel does not have it.
     pub memory: Option<Memory>,
-    /// What it costs the media, once it stood in line for them.
+    /// What it costs the media, once it stood in the queue of them.
     pub cost: Option<Cost>,
     /// What it takes of the space that is counted.
     pub space: Option<TakenSpace>,
-    /// When it came to the media, or in line for them.
+    /// When it came to the media, or in the queue of them.
     pub at_drive_since_ns: u64,
     pub spent: Spent,
 }
@@ -170,7 +170,7 @@ struct Asked {
     space: Option<TakenSpace>,
 }
 
-/// What is kept of one copy.
+/// What is kept of one replica.
 #[derive(Default)]
 struct ReplicaSlot {
     /// For each extent the index of its home.
@@ -192,11 +192,11 @@ pub(super) struct ServedVolume {
     pub shaping: Option<Shaping>,
     /// The drives that it is on.
     pub homes: Vec<Home>,
-    /// The file in which the witnesses of its accounts are kept.
+    /// The file in which the epoch records of its replica metadata are kept.
     pub epoch_records: PathBuf,
-    /// The accounts that are being written.
+    /// The replica metadata that are being written.
     pub metadata: MetadataWrites,
-    /// Extents whose accounts could not be written, which an operator was told.
+    /// Extents whose replica metadata could not be written, which an operator was told.
     pub metadata_alarms: BTreeSet<u32>,
     /// Extents of which it is raised that their checksums can be neither written nor removed.
     pub checksum_alarms: BTreeSet<u32>,
@@ -223,15 +223,15 @@ pub(super) struct ServedVolume {
     pub is_read_only: bool,
     /// Whoever made it read-only, to be answered once nothing is written any more.
     pub becoming_read_only: Option<SyncSender<()>>,
-    /// Why the copy of an extent that is about to be retired is.
+    /// Why the replica of an extent that is about to be retired is.
     pub fault_message: Option<String>,
-    /// The journals that copies of it are behind.
+    /// The journals that replicas of it are behind.
     pub journals: VolumeJournals,
     /// What it knows of the emulated drives that it is on.
     pub emulated: Emulated,
     /// Its part in a recording, while there is one.
     pub tap: Option<Tap>,
-    /// What brings its copies up to date.
+    /// What brings its replicas up to date.
     pub resync: Resync,
     /// What is captured of it.
     pub snapshot: Option<VolumeSnapshot>,
@@ -240,9 +240,9 @@ pub(super) struct ServedVolume {
     /// What was given up and has not come back.
     pub orphans: OrphanedIos,
     last_number: u64,
-    /// How often a copy's file was given up or replaced: what was found out about it before says nothing any more.
+    /// How often a replica's file was given up or replaced: what was found out about it before says nothing any more.
     pub renewals: u64,
-    /// Changes of copies that are not durably known yet: control asks for few at a time.
+    /// Changes of replicas that are not durably known yet: control asks for few at a time.
     pub awaited_changes: Vec<AwaitedChange>,
     replicas: Vec<ReplicaSlot>,
     owners: Vec<Option<Owner>>,
@@ -296,7 +296,7 @@ impl ServedVolume {
         volume
     }
 
-    /// Takes over where copies lie.
+    /// Takes over where replicas lie.
     pub fn set_layout(&mut self, replicas: Vec<Vec<u8>>) {
         self.replicas.resize_with(replicas.len().max(self.replicas.len()), ReplicaSlot::default);
         for (replica, homes) in self.replicas.iter_mut().zip(replicas) {
@@ -304,7 +304,7 @@ impl ServedVolume {
         }
     }
 
-    /// Has the fastest copies read.
+    /// Has the fastest replicas read.
     pub fn set_read_costs(&mut self) {
         if !self.mirror.has_replicas() {
             return;
@@ -321,7 +321,7 @@ impl ServedVolume {
         self.set_read_costs();
     }
 
-    /// Has the fastest copies of an extent read.
+    /// Has the fastest replicas of an extent read.
     pub fn set_read_costs_of(&mut self, extent: u32) {
         for slot in 0..self.replicas.len() {
             let home = self.home_of(slot, extent).and_then(|home| self.homes.get(home));
@@ -330,7 +330,7 @@ impl ServedVolume {
         }
     }
 
-    /// Sets where one copy of one extent lies from now on.
+    /// Sets where one replica of one extent lies from now on.
     pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
         self.replicas.resize_with(self.replicas.len().max(slot + 1), ReplicaSlot::default);
         let count = self.mirror.extents() as usize;
@@ -340,25 +340,25 @@ impl ServedVolume {
         self.set_file(slot, extent, None);
     }
 
-    /// The home of a copy of an extent, if there is such a copy.
+    /// The home of a replica of an extent, if there is such a replica.
     pub fn home_of(&self, slot: usize, extent: u32) -> Option<usize> {
         let home = self.replicas.get(slot)?.homes.get(extent as usize).copied();
         let home = home.unwrap_or(home_beyond_list(slot));
         (home != NO_HOME).then_some(home.into())
     }
 
-    /// The home in whose line a copy of an extent stands: that of its journal, if it is behind one.
+    /// The home in whose line a replica of an extent stands: that of its journal, if it is behind one.
     pub fn line_of(&self, slot: usize, extent: u32) -> Option<usize> {
         self.journals.home_of(extent, slot).or_else(|| self.home_of(slot, extent))
     }
 
-    /// The file of a copy of an extent.
+    /// The file of a replica of an extent.
     pub fn extent_path(&self, slot: usize, extent: u32) -> PathBuf {
-        let home = self.home_of(slot, extent).expect("the mirror acts only on copies that there are");
+        let home = self.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         self.homes[home].directory.join(format!("{extent:08}"))
     }
 
-    /// The open file of a copy of an extent that its state calls ready.
+    /// The open file of a replica of an extent that its state calls ready.
     pub fn file(&self, slot: usize, extent: u32) -> Descriptor {
         let file = self.replicas[slot].files.get(extent as usize).and_then(Option::as_ref);
         file.expect("a volume acts only on extents that were opened").clone()
@@ -386,31 +386,31 @@ impl ServedVolume {
         self.replicas.get(slot)?.identities.get(&extent).copied()
     }
 
-    /// The copies of extents at a home, as pairs of copy and extent.
+    /// The replicas of extents at a home, as pairs of replica and extent.
     pub fn replicas_at(&self, home: usize) -> Vec<(usize, u32)> {
         let all = (0..self.replicas.len())
             .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
     }
 
-    /// The copies of extents that are at a home, or behind a journal there, as pairs of copy and extent.
+    /// The replicas of extents that are at a home, or behind a journal there, as pairs of replica and extent.
     pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
         let all = (0..self.replicas.len())
             .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
     }
 
-    /// The homes of a copy of an extent and of the journal that it is behind.
+    /// The homes of a replica of an extent and of the journal that it is behind.
     fn homes_of(&self, slot: usize, extent: u32) -> impl Iterator<Item = usize> {
         self.home_of(slot, extent).into_iter().chain(self.journals.home_of(extent, slot))
     }
 
-    /// True if the drive of a copy of an extent, or of the journal that it is behind, is away.
+    /// True if the drive of a replica of an extent, or of the journal that it is behind, is away.
     pub fn is_away(&self, slot: usize, extent: u32) -> bool {
         self.homes_of(slot, extent).any(|home| self.homes[home].is_away)
     }
 
-    /// Keeps in words why an account or a witness could not be written.
+    /// Keeps in words why replica metadata or an epoch record could not be written.
     pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
         result.map_err(|error| {
             self.fault_message = Some(error.message);
@@ -452,7 +452,7 @@ impl ServedVolume {
         self.owners[id.0 as usize].as_mut().expect("an operation has an owner until it is done")
     }
 
-    /// What was kept for an operation of all copies that is done; what was read is in the buffer of one of them.
+    /// What was kept for an operation of all replicas that is done; what was read is in the buffer of one of them.
     pub fn take_owner(&mut self, id: MirrorId, source: Option<(usize, OperationId)>) -> Owner {
         if let Some((slot, operation)) = source {
             self.end_operation(slot, operation);
@@ -461,7 +461,7 @@ impl ServedVolume {
         self.owners[id.0 as usize].take().expect("an operation is done once")
     }
 
-    /// Sees to it that an operation of a copy has a context.
+    /// Sees to it that an operation of a replica has a context.
     pub fn begin_operation(
         &mut self,
         (slot, extent): (usize, u32),
@@ -493,7 +493,7 @@ impl ServedVolume {
         AskNumber(self.last_number)
     }
 
-    /// Takes note that the file of an extent of a copy is opened, allocated in, or made stable, since when, and of the
+    /// Takes note that the file of an extent of a replica is opened, allocated in, or made stable, since when, and of the
     /// space that it takes.
     pub fn ask(
         &mut self,
@@ -524,25 +524,25 @@ impl ServedVolume {
         self.replicas[slot].asked.contains_key(&number)
     }
 
-    /// Gives up whatever was asked of the file of an extent of a copy for no operation.
+    /// Gives up whatever was asked of the file of an extent of a replica for no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
         let given_up = self.replicas[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
         let orphaned = |asked: Asked| OrphanedIo { extent, emulated: None, space: asked.space };
         given_up.for_each(|(number, asked)| self.orphans.add(slot, number, orphaned(asked)));
     }
 
-    /// True if what an operation of a copy was asked for under a number is still wanted.
+    /// True if what an operation of a replica was asked for under a number is still wanted.
     pub fn is_wanted(&self, slot: usize, operation: OperationId, number: AskNumber) -> bool {
         let context = self.replicas[slot].contexts.get(operation.0 as usize).and_then(Option::as_ref);
         context.is_some_and(|context| context.number == number)
     }
 
-    /// Copies of extents of which something was asked before an instant and was not answered.
+    /// Replicas of extents of which something was asked before an instant and was not answered.
     pub fn stalled(&self, before_ns: u64) -> Vec<(usize, u32)> {
         let mut stalled = Vec::new();
         let is_silent = |home: &Home| locked(&home.queue_entry.drive_queue).queue.is_silent_since(before_ns);
         let silent: Vec<bool> = self.homes.iter().map(is_silent).collect();
-        // What waits in line for a drive that answers nobody has no turn to come.
+        // What waits in the queue of a drive that answers nobody has no turn to come.
         let since_ns = |context: &Context| match context.asked_ns {
             0 if silent[context.home] => Some(context.at_drive_since_ns),
             0 => None,
@@ -560,7 +560,7 @@ impl ServedVolume {
         stalled
     }
 
-    /// Gives up whatever is under way on a copy of an extent; answers which operations that were, each of which has to
+    /// Gives up whatever is under way on a replica of an extent; answers which operations that were, each of which has to
     /// be told to have failed. What comes back of it later is orphaned I/O.
     pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
         self.give_up_asked(slot, extent);
@@ -582,7 +582,7 @@ impl ServedVolume {
         operations
     }
 
-    /// An operation of a copy has ended, if it ever began: its owner gets what it had.
+    /// An operation of a replica has ended, if it ever began: its owner gets what it had.
     pub fn end_operation(&mut self, slot: usize, operation: OperationId) {
         let Some(ended) = self.replicas[slot].contexts.get_mut(operation.0 as usize) else { return };
         let Some(context) = ended else { return };
@@ -596,7 +596,7 @@ impl ServedVolume {
         context.expect("an operation has a context until it is done")
     }
 
-    /// The context of an operation of a copy, and what both belong to.
+    /// The context of an operation of a replica, and what both belong to.
     pub fn context_and_owner(&mut self, slot: usize, operation: OperationId) -> (&mut Context, &mut Owner) {
         let context = self.replicas[slot].contexts[operation.0 as usize].as_mut();
         let context = context.expect("an operation has a context until it is done");
@@ -604,7 +604,7 @@ impl ServedVolume {
         (context, owner.expect("an operation has an owner until it is done"))
     }
 
-    /// What an operation reads into, on its way to the kernel. An edge is read over a part of a buffer that the copy
+    /// What an operation reads into, on its way to the kernel. An edge is read over a part of a buffer that the replica
     /// may change: where there are others, one of its own with the same content.
     pub fn lend_target(
         &mut self,
@@ -624,7 +624,7 @@ impl ServedVolume {
         target.expect("memory is lent once at a time, and nobody else holds what is read into")
     }
 
-    /// The checksum of a part of what an operation is to write. Copies that write the same compute it once.
+    /// The checksum of a part of what an operation is to write. Replicas that write the same compute it once.
     pub fn checksum_of(&mut self, slot: usize, operation: OperationId, range: &Range<usize>) -> u32 {
         let has_others = self.replicas.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
@@ -695,8 +695,8 @@ fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
     fresh(payload.len(), pool).filled_from(payload)
 }
 
-/// Memory for one more buffer. Where the pool is exhausted it has memory of its own: an operation of one copy must not fail because
-/// another one works, or the copies would differ.
+/// Memory for one more buffer. Where the pool is exhausted it has memory of its own: an operation of one replica must not fail because
+/// another one works, or the replicas would differ.
 pub(super) fn fresh(bytes: usize, pool: &BufferPool) -> Unfilled {
     let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
     let memory = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);

@@ -32,7 +32,7 @@ const QUIESCE_NS_MAX: u64 = 50_000_000;
 pub struct SnapshotSpec {
     /// Which volume.
     pub volume: VolumeId,
-    /// Where extent files go on each of its drives. A whole file that holds nothing is there for each copy.
+    /// Where extent files go on each of its drives. A whole file that holds nothing is there for each replica.
     pub targets: BTreeMap<DriveId, Target>,
     /// Where it is noted how far it is.
     pub progress: Arc<SnapshotProgress>,
@@ -51,7 +51,7 @@ impl SnapshotProgress {
     }
 }
 
-/// For each extent the copies that were captured, all of which are alike; or why it was given up.
+/// For each extent the replicas that were captured, all of which are alike; or why it was given up.
 pub(super) type Outcome = Result<Vec<Slots>, String>;
 
 /// A capture that a volume is asked for.
@@ -67,7 +67,7 @@ pub(super) struct VolumeSnapshot {
     spec: SnapshotSpec,
     done: SyncSender<Outcome>,
     step: Step,
-    /// Why a copy could not be captured.
+    /// Why a replica could not be captured.
     fault: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct VolumeSnapshot {
 #[derive(Default)]
 struct Step {
     extent: u32,
-    /// Copies that have not answered, and since when.
+    /// Replicas that have not answered, and since when.
     waiting: BTreeMap<usize, (AskNumber, u64)>,
     failed: Slots,
     /// How far those came that have.
@@ -143,11 +143,11 @@ impl Reactor {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         let mut step = Step { extent, end: offset + length, ..Step::default() };
-        let snapshot = volume.snapshot.take().expect("the mirror captures what it was asked to");
+        let snapshot = volume.snapshot.take().expect("the mirror copies ranges of a snapshot in progress");
         for slot in slots.iter() {
-            let home = volume.home_of(slot, extent).expect("the mirror captures copies that there are");
+            let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
             let drive = volume.homes[home].drive;
-            // What its file lacks is in the journal, and is not gathered from there: other copies have it in one place.
+            // What its file lacks is in the journal, and is not gathered from there: other replicas have it in one place.
             let is_journaled = volume.journals.binding(extent, slot).is_some();
             let target = snapshot.spec.targets.get(&drive).filter(|_| !is_journaled);
             let Some(Target { folder, can_share }) = target else {
@@ -245,7 +245,7 @@ impl Reactor {
     /// A capture has come to its end.
     pub(super) fn snapshot_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
         let Some(VolumeSnapshot { done, fault, .. }) = self.volumes[index].snapshot.take() else { return };
-        let fault = || fault.unwrap_or_else(|| "no copy of an extent is left".to_owned());
+        let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
         tell(&done, replicas.ok_or_else(fault));
     }
 
@@ -283,8 +283,8 @@ fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
 
 impl DataPlane {
     /// Captures what volumes hold, all at the same instant, while they go on being written to. Answers, once everything
-    /// is captured, for each of them and each of its extents the copies that were, all of which are alike; they are not
-    /// durable yet. Copies must not come or go meanwhile. Changes wait for 50 ms at most until all have begun.
+    /// is captured, for each of them and each of its extents the replicas that were, all of which are alike; they are not
+    /// durable yet. Replicas must not come or go meanwhile. Changes wait for 50 ms at most until all have begun.
     ///
     /// # Errors
     /// If a volume is not open or cannot be captured now; nothing goes on then.

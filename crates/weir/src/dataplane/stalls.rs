@@ -1,8 +1,8 @@
-//! Copies that do not answer: while another copy has everything, what was asked of one that is silent for too long is
-//! given up, and the copy with it.
+//! Replicas that do not answer: while another replica has everything, what was asked of one that is silent for too long is
+//! given up, and the replica with it.
 //!
 //! The kernel may still carry out what was given up, at any later time. So its buffers stay where they are until it has
-//! come back, and a copy is not taken back before all of it has.
+//! come back, and a replica is not taken back before all of it has.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 /// all that is queued there, and shorter than what those who wait for it give up after.
 pub(super) const STALL_NS: u64 = 10_000_000_000;
 
-/// What is told of a copy that was given up.
+/// What is told of a replica that was given up.
 pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
 
 /// How often it is looked, in nanoseconds.
@@ -36,7 +36,7 @@ pub(super) struct OrphanedIo {
     pub space: Option<TakenSpace>,
 }
 
-/// What was given up, by copy and number.
+/// What was given up, by replica and number.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
 
@@ -55,14 +55,14 @@ impl OrphanedIos {
         self.0.insert((slot, number), io);
     }
 
-    /// True if anything may still happen to a copy of an extent.
+    /// True if anything may still happen to a replica of an extent.
     pub fn are_of(&self, extent: u32, slot: usize) -> bool {
         self.0.iter().any(|((of, _), io)| *of == slot && io.extent == extent)
     }
 }
 
 impl Reactor {
-    /// Gives up copies that do not answer.
+    /// Gives up replicas that do not answer.
     pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
         let before_ns = self.now_ns.saturating_sub(STALL_NS);
         self.give_up_metadata_io(index, before_ns);

@@ -1,8 +1,8 @@
-//! Telling clients where volumes hold data: found out by a helper thread for each drive, and by that of another copy where
+//! Telling clients where volumes hold data: found out by a helper thread for each drive, and by that of another replica where
 //! a drive does not answer.
 //!
 //! A file is looked at by its path, some time after it was asked for, and may have been given up or made anew by then. So
-//! an answer counts only if the copy is readable still and its file was not renewed meanwhile; else everything may be data,
+//! an answer counts only if the replica is readable still and its file was not renewed meanwhile; else everything may be data,
 //! which is always true.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::reactor::Reactor;
 use super::served_volume::Ticket;
 use super::token::{ConnectionIndex, VolumeIndex};
 
-/// How long one drive is waited for while another copy can be asked, in nanoseconds: longer than a busy disk takes, and
+/// How long one drive is waited for while another replica can be asked, in nanoseconds: longer than a busy disk takes, and
 /// shorter than what a client notices.
 const ANSWER_NS: u64 = 50_000_000;
 
@@ -26,7 +26,7 @@ struct Question {
     volume: VolumeIndex,
     ticket: Ticket,
     part: Part,
-    /// Copies that were asked.
+    /// Replicas that were asked.
     asked: Slots,
     /// When to ask another one, if there is any.
     next_ns: Option<u64>,
@@ -37,13 +37,13 @@ struct Look {
     question: u64,
     slot: usize,
     drive: DriveId,
-    /// How often files of the volume's copies had been renewed.
+    /// How often files of the volume's replicas had been renewed.
     renewals: u64,
     asked_ns: u64,
 }
 
 impl Look {
-    /// True if what was found is what the copy's file says still.
+    /// True if what was found is what the replica's file says still.
     fn counts(&self, readable: Slots, renewals: u64) -> bool {
         readable.contains(self.slot) && renewals == self.renewals
     }
@@ -69,7 +69,7 @@ impl Statuses {
         !self.looks.values().any(|look| look.drive == drive && look.asked_ns + ANSWER_NS <= now_ns)
     }
 
-    /// When another copy has to be asked.
+    /// When another replica has to be asked.
     pub fn next_ns(&self) -> Option<u64> {
         self.questions.values().filter_map(|question| question.next_ns).min()
     }
@@ -104,7 +104,7 @@ impl Reactor {
         self.ask_for_status(number);
     }
 
-    /// Asks one more copy; false if all that can be read were asked.
+    /// Asks one more replica; false if all that can be read were asked.
     fn ask_for_status(&mut self, number: u64) -> bool {
         let Some(question) = self.statuses.questions.get(&number) else { return true };
         let (index, part, asked) = (question.volume, question.part, question.asked);
@@ -137,7 +137,7 @@ impl Reactor {
         true
     }
 
-    /// Asks other copies where drives have not answered.
+    /// Asks other replicas where drives have not answered.
     pub(super) fn look_at_statuses(&mut self) {
         if self.statuses.next_ns().is_none_or(|next_ns| next_ns > self.now_ns) {
             return;
@@ -159,7 +159,7 @@ impl Reactor {
     /// A drive has answered.
     pub(super) fn status_answered(&mut self, number: u64, result: Result<Vec<Run>, String>) {
         let Some(look) = self.statuses.looks.remove(&number) else { return };
-        // Another copy may have answered before.
+        // Another replica may have answered before.
         let Some(question) = self.statuses.questions.get(&look.question) else { return };
         let (volume, part) = (&self.volumes[question.volume], question.part);
         let readable = volume.mirror.readable(part.extent, part.offset, part.length);
@@ -168,7 +168,7 @@ impl Reactor {
             Err(message) if volume.mirror.has_replicas() => {
                 tracing::warn!("block status: {message}");
                 if !self.ask_for_status(look.question) {
-                    // A copy that cannot be looked at is found out by whoever reads it; until then, everything may be data.
+                    // A replica that cannot be looked at is found out by whoever reads it; until then, everything may be data.
                     self.answer_status(look.question, Ok(all_data(part.length)));
                 }
             }
@@ -222,7 +222,7 @@ mod tests {
         let slots = |slot: usize| [slot].into_iter().collect::<Slots>();
         assert!(look(0).counts(slots(1), 7));
         assert!(!look(0).counts(slots(1), 8), "its file was replaced");
-        assert!(!look(0).counts(slots(0), 7), "the copy is not readable any more");
+        assert!(!look(0).counts(slots(0), 7), "the replica is not readable any more");
     }
 
     #[test]

@@ -8,14 +8,14 @@ pub(super) type ConnectionIndex = usize;
 /// Index of a volume in its reactor.
 pub(super) type VolumeIndex = usize;
 
-/// A copy of a volume in its reactor.
+/// A replica of a volume in its reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReplicaIndex {
     pub volume: VolumeIndex,
     pub slot: usize,
 }
 
-/// Tells one time that something was asked of a copy from any other, so that an answer which comes after it was given up
+/// Tells one time that something was asked of a replica from any other, so that an answer which comes after it was given up
 /// is not taken for that to another question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AskNumber(pub u64);
@@ -31,7 +31,7 @@ pub(super) enum Token {
     HangUp(ConnectionIndex),
     /// A batch of replies.
     Send(ConnectionIndex),
-    /// A read, write or placement of a copy's operation.
+    /// A read, write or placement of a replica's operation.
     Operation(ReplicaIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
     Edge(ReplicaIndex, OperationId, AskNumber, weir_volume::EdgeRead),

@@ -77,7 +77,7 @@ fn a_drive_takes_its_turns_or_what_it_took() {
     let plain = Trace { header: header(None, &[Terms::default()]), records: records.clone() };
     assert_eq!(latency(&plain), 5_000_000, "as it was recorded");
     let emulated = Trace { header: header(Some(drive), &[Terms::default()]), records };
-    assert_eq!(latency(&emulated), 4_000_000, "turn, latency, and what was neither delay nor media");
+    assert_eq!(latency(&emulated), 4_000_000, "turn, latency, and what was neither delay nor drive");
     let holes = Trace { records: one_at_a_time(20_000, 0), ..emulated };
     assert_eq!(latency(&holes), 20_000, "what was never written asks no drive");
 }

@@ -12,7 +12,7 @@ use crate::control::ScrubView;
 type Series = (&'static str, &'static str, fn(&ScrubView) -> Option<u64>);
 
 const COUNTERS: [Series; 3] = [
-    ("weir_volume_scrub_checked_blocks", "Blocks of copies that scrubs examined", |view| {
+    ("weir_volume_scrub_checked_blocks", "Blocks of replicas that scrubs examined", |view| {
         Some(view.checksums.blocks_checked)
     }),
     ("weir_volume_scrub_found_blocks", "Blocks of these that were not as they should be", |view| {
@@ -24,7 +24,7 @@ const COUNTERS: [Series; 3] = [
 ];
 
 const GAUGES: [Series; 3] = [
-    ("weir_volume_damaged_blocks", "Blocks of which no copy is known to be good", |view| {
+    ("weir_volume_damaged_blocks", "Blocks of which no replica is known to be good", |view| {
         Some(view.checksums.damaged.values().map(|damaged| damaged.len() as u64).sum())
     }),
     ("weir_volume_checksummed_bytes", "Bytes for which checksums are kept that count", |view| {

@@ -27,11 +27,11 @@ struct ExtentCounters {
 /// What was known at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumCounters {
-    /// By extent, the blocks of which no copy is known to be good, in order.
+    /// By extent, the blocks of which no replica is known to be good, in order.
     pub damaged: BTreeMap<u32, Vec<Damaged>>,
     /// Bytes for which checksums are kept that count.
     pub checksummed_bytes: u64,
-    /// Blocks of copies that scrubs have examined since the volume was opened.
+    /// Blocks of replicas that scrubs have examined since the volume was opened.
     pub blocks_checked: u64,
     /// Blocks of these that were not as they should be.
     pub blocks_found: u64,

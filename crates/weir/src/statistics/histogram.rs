@@ -18,7 +18,7 @@ pub struct Histogram {
     sum_ns: AtomicU64,
 }
 
-/// A copy of a [`Histogram`] at one instant. It holds the buckets alone that have any requests: most have none, and all
+/// A replica of a [`Histogram`] at one instant. It holds the buckets alone that have any requests: most have none, and all
 /// volumes are copied at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramCounters {
@@ -79,7 +79,7 @@ impl Histogram {
         add(&self.sum_ns, latency_ns);
     }
 
-    /// Copies the counts as they stand.
+    /// Replicas the counts as they stand.
     pub fn counters(&self) -> HistogramCounters {
         let counts = (0..).zip(&self.counts).map(|(bucket, count)| (bucket, count.load(Relaxed)));
         HistogramCounters {

@@ -12,7 +12,7 @@ pub struct JournalStatistics(Mutex<Told>);
 #[derive(Debug, Default)]
 struct Told {
     usages: BTreeMap<DriveId, JournalUsage>,
-    /// Copies that lost what their journal held: they are never taken back.
+    /// Replicas that lost what their journal held: they are never taken back.
     invalidated: BTreeSet<(u32, usize)>,
 }
 
@@ -54,27 +54,27 @@ impl JournalStatistics {
         self.told().usages.get(&drive).is_some_and(|usage| usage.has_failed)
     }
 
-    /// A copy of an extent lost what its journal held.
+    /// A replica of an extent lost what its journal held.
     pub fn invalidate(&self, extent: u32, slot: usize) {
         self.told().invalidated.insert((extent, slot));
     }
 
-    /// That copy is no more.
+    /// That replica is no more.
     pub fn forget(&self, extent: u32, slot: usize) {
         self.told().invalidated.remove(&(extent, slot));
     }
 
-    /// Copies of extents from this one on are no more.
+    /// Replicas of extents from this one on are no more.
     pub fn forget_from(&self, first: u32) {
         self.told().invalidated.retain(|(extent, _)| *extent < first);
     }
 
-    /// The copies that lost what their journals held, or hold up journals that are full.
+    /// The replicas that lost what their journals held, or hold up journals that are full.
     pub fn invalidated(&self) -> BTreeSet<(u32, usize)> {
         self.told().invalidated.clone()
     }
 
-    /// True if a copy of an extent lost what its journal held.
+    /// True if a replica of an extent lost what its journal held.
     pub fn is_invalidated(&self, extent: u32, slot: usize) -> bool {
         self.told().invalidated.contains(&(extent, slot))
     }

@@ -38,7 +38,7 @@ pub struct VolumeStatistics {
     pub connections: AtomicU64,
     /// What held requests back, by whose limit.
     pub bounds: Bounds,
-    /// How its copies stand.
+    /// How its replicas stand.
     pub replication: ReplicationStatistics,
     /// How its write journals are.
     pub journals: JournalStatistics,
@@ -70,7 +70,7 @@ pub struct Served {
     pub latency_ns: u64,
     /// Part of the latency spent held back by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
-    /// Part of the latency spent in line for the media, in nanoseconds.
+    /// Part of the latency spent in the queue of the media, in nanoseconds.
     pub queue_ns: u64,
     /// Part of that in which others went first because of their floors, in nanoseconds.
     pub floors_ns: u64,
@@ -105,7 +105,7 @@ impl OperationStatistics {
         self.latency.record(served.latency_ns);
     }
 
-    /// Copies the totals as they stand.
+    /// Replicas the totals as they stand.
     pub fn counters(&self) -> OperationCounters {
         let mut counters = OperationCounters {
             bytes: self.bytes.load(Relaxed),
@@ -125,7 +125,7 @@ impl OperationStatistics {
     }
 }
 
-/// A copy of [`OperationStatistics`] at one instant.
+/// A replica of [`OperationStatistics`] at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationCounters {
     /// Bytes covered by answered requests.
@@ -138,9 +138,9 @@ pub struct OperationCounters {
     pub delayed_ns: u64,
     /// Time that requests waited because others went first for their floors, in nanoseconds.
     pub floors_ns: u64,
-    /// Time that requests waited for the media for other reasons, in nanoseconds.
+    /// Time that requests waited in the drive queue for other reasons, in nanoseconds.
     pub queue_ns: u64,
-    /// Time that requests spent at the media, in nanoseconds.
+    /// Time that requests spent at the drive, in nanoseconds.
     pub drive_ns: u64,
     /// The rest of all latencies: waiting for buffers, for others that touch the same blocks, and Weir's own work,
     /// in nanoseconds.
@@ -186,7 +186,7 @@ impl OperationCounters {
     }
 }
 
-/// A copy of [`VolumeStatistics`] at one instant.
+/// A replica of [`VolumeStatistics`] at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeCounters {
     /// Reads.
@@ -209,7 +209,7 @@ impl VolumeStatistics {
         self.write.bytes.load(Relaxed).wrapping_add(self.other.bytes.load(Relaxed))
     }
 
-    /// Copies everything as it stands.
+    /// Replicas everything as it stands.
     pub fn counters(&self) -> VolumeCounters {
         VolumeCounters {
             read: self.read.counters(),

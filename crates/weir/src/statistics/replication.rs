@@ -1,4 +1,4 @@
-//! How the copies of a volume stand, for everybody to see. It knows nothing of how they are brought up to date.
+//! How the replicas of a volume stand, for everybody to see. It knows nothing of how they are brought up to date.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
-/// What is told of the copies of a volume. One reactor writes it.
+/// What is told of the replicas of a volume. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct ReplicationStatistics {
     replica_states: Mutex<Vec<ReplicaStates>>,
-    /// Extents with copies that cannot be reached.
+    /// Extents with replicas that cannot be reached.
     away: Mutex<BTreeMap<u32, Slots>>,
     bytes_resynced: AtomicU64,
     bytes_left: AtomicU64,
@@ -23,17 +23,17 @@ pub struct ReplicationStatistics {
 /// What was told at an instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationCounters {
-    /// By extent, how its copies durably stand. Empty if none ever had more than one copy; of one that had not while
+    /// By extent, how its replicas durably stand. Empty if none ever had more than one replica; of one that had not while
     /// others did, all may be absent.
     pub replica_states: Vec<ReplicaStates>,
-    /// Bytes copied to bring copies up to date since the volume was opened.
+    /// Bytes copied to bring replicas up to date since the volume was opened.
     pub bytes_resynced: u64,
-    /// Bytes that copies lack which can be reached.
+    /// Bytes that replicas lack which can be reached.
     pub bytes_left: u64,
 }
 
 impl ReplicationCounters {
-    /// Copies of extents that stand like this.
+    /// Replicas of extents that stand like this.
     pub fn count(&self, replica_state: ReplicaState) -> u64 {
         self.replica_states.iter().flatten().filter(|other| **other == replica_state).count() as u64
     }
@@ -61,7 +61,7 @@ impl ReplicationStatistics {
         *known = replica_states;
     }
 
-    /// These copies of an extent cannot be reached.
+    /// These replicas of an extent cannot be reached.
     pub fn are_away(&self, extent: u32, slots: Slots) {
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         match slots.is_empty() {
@@ -70,17 +70,17 @@ impl ReplicationStatistics {
         }
     }
 
-    /// The copies that cannot be reached, by extent.
+    /// The replicas that cannot be reached, by extent.
     pub fn away(&self) -> BTreeMap<u32, Slots> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The extents of which copies cannot be reached.
+    /// The extents of which replicas cannot be reached.
     pub fn extents_away(&self) -> Vec<u32> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
-    /// True if a copy of an extent cannot be reached.
+    /// True if a replica of an extent cannot be reached.
     pub fn is_away(&self, extent: u32, slot: usize) -> bool {
         let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         away.get(&extent).is_some_and(|slots| slots.contains(slot))
@@ -91,7 +91,7 @@ impl ReplicationStatistics {
         self.bytes_resynced.fetch_add(bytes, Relaxed);
     }
 
-    /// So many bytes are left to copy.
+    /// So many bytes are left to duplicate.
     pub fn is_left(&self, bytes: u64) {
         self.bytes_left.store(bytes, Relaxed);
         let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl ReplicationStatistics {
         }
     }
 
-    /// Since when there is something left to copy, and how many bytes were copied since then; `None` if nothing is.
+    /// Since when there is something left to duplicate, and how many bytes were copied since then; `None` if nothing is.
     pub fn episode(&self) -> Option<(Timestamp, u64)> {
         let episode = *self.episode.lock().unwrap_or_else(PoisonError::into_inner);
         episode.map(|(since, before)| (since, self.bytes_resynced.load(Relaxed) - before))

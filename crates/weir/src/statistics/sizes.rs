@@ -20,7 +20,7 @@ impl Sizes {
         add(&self.0[smaller], 1);
     }
 
-    /// Copies the counts as they stand.
+    /// Replicas the counts as they stand.
     pub fn counters(&self) -> [u64; SIZES] {
         std::array::from_fn(|size| self.0[size].load(Relaxed))
     }

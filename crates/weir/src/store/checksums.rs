@@ -1,4 +1,4 @@
-//! The file of checksums beside a copy of an extent; it knows bytes and files, and not what follows from a checksum.
+//! The file of checksums beside a replica of an extent; it knows bytes and files, and not what follows from a checksum.
 //!
 //! It begins with two heads that are written in turn: a magic, a format, which sections are sealed and which blocks damaged.
 //! Each sector of a head ends with a number that grows by one with each writing, and a checksum of its own. A write that
@@ -221,7 +221,7 @@ impl Heads {
     }
 }
 
-/// What is said beside a copy of an extent: nothing if there is no file, or it is in doubt what its newest head says.
+/// What is said beside a replica of an extent: nothing if there is no file, or it is in doubt what its newest head says.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -233,7 +233,7 @@ pub fn read_header(path: &Path) -> io::Result<ChecksumHeader> {
     Ok(Heads::read(&file)?.headers().unwrap_or_default())
 }
 
-/// Says something else beside a copy of an extent, durably. Where there is no file and nothing is to be said, none is
+/// Says something else beside a replica of an extent, durably. Where there is no file and nothing is to be said, none is
 /// made.
 ///
 /// # Errors
@@ -326,7 +326,7 @@ pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::
     file.sync_data()
 }
 
-/// Drops all checksums beside a copy of an extent, durably.
+/// Drops all checksums beside a replica of an extent, durably.
 ///
 /// # Errors
 /// Those of the folder; that there is no file is none.

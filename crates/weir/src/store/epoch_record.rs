@@ -1,4 +1,4 @@
-//! The file of a volume's witnesses, apart from all its copies. What is in it, and when it is written again, is decided in
+//! The file of a volume's epoch records, apart from all its replicas. What is in it, and when it is written again, is decided in
 //! [`epoch_record`](weir_volume::mirror::epoch_record).
 //!
 //! It is read and written past the kernel's cache where the filesystem can: what is read is on the drive, also after a
@@ -17,7 +17,7 @@ use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 
 use super::{Context, StoreError};
 
-/// An open file of witnesses.
+/// An open file of epoch records.
 struct RecordFile(File);
 
 impl RecordBlocks for RecordFile {
@@ -43,7 +43,7 @@ impl RecordBlocks for RecordFile {
     }
 }
 
-/// The witnesses of a volume's first extents; those that were never written are zero.
+/// The epoch records of a volume's first extents; those that were never written are zero.
 ///
 /// # Errors
 /// If there is a file that cannot be read.
@@ -59,22 +59,22 @@ pub fn read_all(path: &Path, extents: u64) -> Result<Vec<EpochRecord>, StoreErro
     }
 }
 
-/// Notes the epoch that any account of an extent may have from now on, durably. A higher one that is noted stays.
+/// Notes the epoch that any metadata of an extent may have from now on, durably. A higher one that is noted stays.
 pub fn reserve(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, false)
 }
 
-/// Notes the epoch of an account that counts, durably. A higher one that is noted stays.
+/// Notes the epoch of replica metadata that counts, durably. A higher one that is noted stays.
 pub fn know(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, true)
 }
 
-/// Notes durably that the last copy in sync of an extent failed, and that nobody knows what it holds.
+/// Notes durably that the last replica in sync of an extent failed, and that nobody knows what it holds.
 pub fn fail(path: &Path, extent: u32) -> io::Result<()> {
     epoch_record::fail(&mut open(path)?, extent)
 }
 
-/// Sees to it that there is space for the witnesses of so many extents, durably, whatever is noted.
+/// Sees to it that there is space for the epoch records of so many extents, durably, whatever is noted.
 ///
 /// # Errors
 /// Those of the file: nothing can be noted of a volume then that is not noted yet.
@@ -95,7 +95,7 @@ pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
     fill().context("set space aside in", path)
 }
 
-/// Notes the witness of extents that are new, durably, whatever was noted of earlier ones.
+/// Notes the epoch record of extents that are new, durably, whatever was noted of earlier ones.
 ///
 /// # Errors
 /// Those of the file.

@@ -1,8 +1,8 @@
-//! The files of write journals: it knows bytes, files and names, and not which copy should be behind which journal.
+//! The files of write journals: it knows bytes, files and names, and not which replica should be behind which journal.
 //!
 //! The journal of a volume on a fast drive is the folder `<drive>/journals/<volume-id>/` with `log`, the journal's file,
-//! and `NNNNNNNN.C.metadata`, the account of copy C of an extent behind it: it lies here and not beside the copy, because a
-//! write waits for it. Beside each such copy, on its slow drive, lies the marker `extents/NNNNNNNN.journal`, which says
+//! and `NNNNNNNN.C.metadata`, the metadata of replica C of an extent behind it: it lies here and not beside the replica, because a
+//! write waits for it. Beside each such replica, on its slow drive, lies the marker `extents/NNNNNNNN.journal`, which says
 //! behind which journal it is: without that the file there is worth nothing.
 
 use std::fs::{self, File, OpenOptions};
@@ -36,7 +36,7 @@ const ZEROES_BYTES: u64 = 1 << 20;
 /// Where the checksum lies.
 const MARKER_CHECKSUM_START: usize = 40;
 
-/// Behind which journal a copy is.
+/// Behind which journal a replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// The drive that has the journal.
@@ -58,7 +58,7 @@ pub struct ReadyJournal {
     pub size_bytes: u64,
 }
 
-/// Path of the marker beside the copy of an extent with this index in a folder of extents.
+/// Path of the marker beside the replica of an extent with this index in a folder of extents.
 pub fn marker_path(extents: &Path, index: u64) -> PathBuf {
     extents.join(format!("{}.{MARKER_SUFFIX}", extent_file_name(index)))
 }
@@ -73,7 +73,7 @@ pub fn log_path(journal: &Path) -> PathBuf {
     journal.join(LOG_FILE)
 }
 
-/// Path of the account of a copy behind a journal, in the folder of that.
+/// Path of the metadata of a replica behind a journal, in the folder of that.
 pub fn journaled_metadata_path(journal: &Path, extent: u32, slot: usize) -> PathBuf {
     journal.join(format!("{}.{slot}.metadata", extent_file_name(extent.into())))
 }
@@ -83,10 +83,10 @@ pub fn journal_folder(drive: &Path, volume: VolumeId) -> PathBuf {
     drive.join(JOURNALS_FOLDER).join(volume.to_string())
 }
 
-/// What the marker of a copy says; `None` if it has none, and is behind no journal.
+/// What the marker of a replica says; `None` if it has none, and is behind no journal.
 ///
 /// # Errors
-/// If it cannot be read, or is damaged: then nobody knows whether the copy's file is worth anything.
+/// If it cannot be read, or is damaged: then nobody knows whether the replica's file is worth anything.
 pub fn read_marker(extents: &Path, index: u64) -> Result<Option<Behind>, StoreError> {
     let path = marker_path(extents, index);
     let bytes = match fs::read(&path) {
@@ -172,7 +172,7 @@ impl Store {
     /// Makes a volume's journal here ready for use.
     ///
     /// # Errors
-    /// If it cannot be read, or cannot be relied on: then the copies behind it are worth nothing.
+    /// If it cannot be read, or cannot be relied on: then the replicas behind it are worth nothing.
     pub fn open_journal(&self, volume: VolumeId) -> Result<ReadyJournal, StoreError> {
         let path = log_path(&self.journal(volume));
         // First: what an earlier daemon wrote may land until this is open.
@@ -204,7 +204,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a volume's journal, if there is one. No copy may be behind it any more.
+    /// Removes a volume's journal, if there is one. No replica may be behind it any more.
     pub fn remove_journal(&self, volume: VolumeId) -> Result<(), StoreError> {
         let folder = self.journal(volume);
         let deleted = self.journals().join(format!("{volume}{DELETED_SUFFIX}"));
@@ -226,7 +226,7 @@ impl Store {
         }
     }
 
-    /// Notes beside copies of extents of a volume here, durably, behind which journals they are. Their accounts, if they
+    /// Notes beside replicas of extents of a volume here, durably, behind which journals they are. Their replica metadata, if they
     /// have some here, do not count any more.
     pub fn put_behind(&self, volume: VolumeId, replicas: &[(u32, Behind)]) -> Result<(), StoreError> {
         let extents = self.extents(volume);
@@ -364,6 +364,6 @@ mod tests {
         fs::write(&path, &whole[..10]).unwrap();
         assert!(read_marker(&extents, 3).is_err(), "torn");
         store.delete_extents_at(VOLUME, &[3]).unwrap();
-        assert_eq!(read_marker(&extents, 3).unwrap(), None, "it goes with its copy");
+        assert_eq!(read_marker(&extents, 3).unwrap(), None, "it goes with its replica");
     }
 }

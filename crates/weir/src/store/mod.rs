@@ -1,9 +1,9 @@
 //! A volume's files on a directory drive.
 //!
-//! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a copy of what the catalogue
+//! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a replica of what the catalogue
 //! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
 //! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
-//! Beside a copy of an extent that has others lies `extents/NNNNNNNN.metadata`, which comes and goes with it; and beside
+//! Beside a replica of an extent that has others lies `extents/NNNNNNNN.metadata`, which comes and goes with it; and beside
 //! one that was scrubbed `extents/NNNNNNNN.checksums`, which goes with it, or before anything in it changes behind the back
 //! of who serves it; and beside one that is behind a write journal `extents/NNNNNNNN.journal`, see [`journal`].
 //!
@@ -199,7 +199,7 @@ impl Store {
     }
 
     /// Makes the files of those extents of a new volume that lie here, durably: all of them exist afterwards, or none.
-    /// If they have copies elsewhere, each gets this account.
+    /// If they have replicas elsewhere, each gets this metadata.
     pub fn create(
         &self,
         volume: VolumeId,
@@ -255,7 +255,7 @@ impl Store {
     }
 
     /// Makes more extent files for a volume, here where it may have none yet; if that fails, all that it would have
-    /// become are gone again. The account is as for [`Store::create`].
+    /// become are gone again. The metadata is as for [`Store::create`].
     pub fn grow(
         &self,
         volume: VolumeId,
@@ -285,7 +285,7 @@ impl Store {
         }
         self.refuse_another_folder()?;
         let extents = self.extents(volume);
-        // An account that is left from an earlier copy says nothing of this one, nor do checksums.
+        // Replica metadata that is left from an earlier replica says nothing of this one, nor do checksums.
         remove_if_there(&replica_metadata::metadata_path(&extents, index.into()))?;
         remove_if_there(&checksums::checksum_path(&extents, index.into()))?;
         remove_if_there(&journal::marker_path(&extents, index.into()))?;
@@ -330,7 +330,7 @@ impl Store {
         Ok(used)
     }
 
-    /// Removes copies of records that a crash kept from replacing the old ones.
+    /// Removes backups of records that a crash kept from replacing the old ones.
     pub fn remove_temporary_records(&self) -> Result<(), StoreError> {
         for volume in self.scan()?.volumes {
             record::remove_temporary(&self.folder(volume))?;
@@ -339,7 +339,7 @@ impl Store {
     }
 }
 
-/// Makes the extent files with these indices, each with an account if there is to be one; they are not durable yet.
+/// Makes the extent files with these indices, each with replica metadata if there is to be one; they are not durable yet.
 fn create_extents(
     extents: &Path,
     indices: &[u32],
@@ -359,7 +359,7 @@ fn create_extents(
     Ok(())
 }
 
-/// Makes new extent files durable, with the accounts beside them if they have some.
+/// Makes new extent files durable, with the replica metadata beside them if they have some.
 fn settle_extents(
     writes: &WriteScope,
     extents: &Path,

@@ -188,7 +188,7 @@ pub(super) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// The index of the extent beside which a file lies: that of an account, of checksums, or a marker.
+/// The index of the extent beside which a file lies: that of replica metadata, of checksums, or a marker.
 fn index_beside(entry: &fs::DirEntry) -> Option<u64> {
     extent_beside(entry.file_name().to_str()?)?.parse().ok()
 }
@@ -236,7 +236,7 @@ impl PendingDeletion {
         Ok(survey)
     }
 
-    /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone. Its account
+    /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone. Its metadata
     /// stays for [`PendingDeletion::conclude`]: it is small.
     pub fn give_back(&self, extent: u32) -> Result<Given, StoreError> {
         let path = self.folder().join("extents").join(extent_file_name(extent.into()));

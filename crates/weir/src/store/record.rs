@@ -1,4 +1,4 @@
-//! The copy of a volume's record beside its extents, from which a lost catalogue is rebuilt.
+//! The replica of a volume's record beside its extents, from which a lost catalogue is rebuilt.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use weir_types::VolumeId;
 
 use super::{Context, SINGLE_SYNC_FILES_MAX, Store, StoreError, sync_folder};
 
-/// Name of the file that holds the copy.
+/// Name of the file that holds the replica.
 pub const RECORD_FILE: &str = "record.json";
-/// Name under which a new copy is written before it replaces the old one.
+/// Name under which a new replica is written before it replaces the old one.
 const TEMPORARY_FILE: &str = "record.json.new";
 
-/// A new copy of one volume's record.
+/// A new replica of one volume's record.
 #[derive(Debug)]
 pub struct RecordUpdate {
     /// The volume.
@@ -44,7 +44,7 @@ fn write_temporary(folder: &Path, content: &[u8], sync: bool) -> Result<(), Stor
     if sync { file.sync_all().context("make durable", &path) } else { Ok(()) }
 }
 
-/// Removes a copy that a crash kept from replacing the old one.
+/// Removes a replica that a crash kept from replacing the old one.
 pub(super) fn remove_temporary(folder: &Path) -> Result<(), StoreError> {
     let path = folder.join(TEMPORARY_FILE);
     match fs::remove_file(&path) {
@@ -59,7 +59,7 @@ fn replace(folder: &Path) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Replaces the record copies of some volumes, each atomically and all durably.
+    /// Replaces the record backups of some volumes, each atomically and all durably.
     pub fn write_records(&self, updates: &[RecordUpdate]) -> Result<(), StoreError> {
         if updates.len() as u64 <= SINGLE_SYNC_FILES_MAX {
             return updates.iter().try_for_each(|u| write_durably(&self.folder(u.volume), &u.content));
@@ -76,7 +76,7 @@ impl Store {
         writes.make_durable()
     }
 
-    /// Reads the record copy of a volume; `None` if there is none.
+    /// Reads the record backup of a volume; `None` if there is none.
     pub fn read_record(&self, volume: VolumeId) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.folder(volume).join(RECORD_FILE);
         match fs::read(&path) {

@@ -1,8 +1,8 @@
-//! The file of an account beside a copy of an extent; it knows bytes and files, and not what follows from an account.
+//! The file of replica metadata beside a replica of an extent; it knows bytes and files, and not what follows from replica metadata.
 //!
 //! It has two blocks that are written in turn, each whole in itself: a magic, a format, a number that grows with each
-//! writing, the account, and a checksum of all that. So a write that was torn leaves the account from before it.
-//! Both blocks have their space from the beginning: an account can be written on a full drive.
+//! writing, the metadata, and a checksum of all that. So a write that was torn leaves the metadata from before it.
+//! Both blocks have their space from the beginning: replica metadata can be written on a full drive.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,7 +14,7 @@ use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
 use super::{Context, StoreError, extent_file_name};
 
-/// Size of a block, in bytes: what drives write at once or not at all, and room for all regions of all copies.
+/// Size of a block, in bytes: what drives write at once or not at all, and room for all regions of all replicas.
 const BLOCK_BYTES: usize = 4096;
 /// Number of blocks.
 const BLOCKS: usize = 2;
@@ -24,14 +24,14 @@ const MAGIC: [u8; 8] = *b"WEIRACCT";
 const FORMAT: u32 = 1;
 /// Bytes of a set of regions, one bit for each.
 const SET_BYTES: usize = REGIONS as usize / 8;
-/// Where the sets begin: that of marked regions, then by copy those of lacking ones.
+/// Where the sets begin: that of marked regions, then by replica those of lacking ones.
 const SETS_START: usize = 512;
 /// Where the checksum of all before it lies.
 const CHECKSUM_START: usize = BLOCK_BYTES - 4;
-/// Suffix of an account's file.
+/// Suffix of replica metadata's file.
 const SUFFIX: &str = "metadata";
-/// Suffix of an account's file while it is being made.
-const NEW_SUFFIX: &str = "account.new";
+/// Suffix of replica metadata's file while it is being made.
+const NEW_SUFFIX: &str = "metadata.new";
 
 const _: () = assert!(SETS_START + (1 + REPLICAS_MAX) * SET_BYTES <= CHECKSUM_START);
 const _: () = assert!(REPLICA_STATES_START + REPLICAS_MAX <= NUMBER_START);
@@ -47,11 +47,11 @@ const TAKEN_START: usize = 48;
 /// A block as it lies in the file.
 type Block = [u8; BLOCK_BYTES];
 
-/// Why a block holds no account.
+/// Why a block holds no metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockFault {
     /// It is something else, or was never written.
-    #[error("it does not begin as an account does")]
+    #[error("it does not begin as replica metadata does")]
     Magic,
     /// It was damaged, or only a part of it was written.
     #[error("its checksum is {found:#010x} where its content has {expected:#010x}")]
@@ -64,28 +64,28 @@ pub enum BlockFault {
     /// A later version wrote it.
     #[error("it has format {0}, not {FORMAT}")]
     Format(u32),
-    /// No copy can stand like this.
-    #[error("copy {slot} stands as {value}, where 0, 1 and 2 are accepted")]
+    /// No replica can stand like this.
+    #[error("replica {slot} stands as {value}, where 0, 1 and 2 are accepted")]
     ReplicaState {
-        /// Which copy.
+        /// Which replica.
         slot: usize,
         /// What is said of it.
         value: u8,
     },
 }
 
-/// Name of the file that holds the account of the extent with this index.
+/// Name of the file that holds the metadata of the extent with this index.
 pub fn metadata_file_name(index: u64) -> String {
     format!("{}.{SUFFIX}", extent_file_name(index))
 }
 
-/// The name of the extent's file that a file beside it belongs to, if it is that of an account.
+/// The name of the extent's file that a file beside it belongs to, if it is that of replica metadata.
 pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
     let (extent, suffix) = file_name.split_once('.')?;
     [SUFFIX, NEW_SUFFIX].contains(&suffix).then_some(extent)
 }
 
-/// A block that holds an account.
+/// A block that holds replica metadata.
 pub fn encode(metadata: &ReplicaMetadata, sequence: u64) -> Block {
     let mut block = [0; BLOCK_BYTES];
     let mut put = |start: usize, bytes: &[u8]| block[start..start + bytes.len()].copy_from_slice(bytes);
@@ -106,7 +106,7 @@ pub fn encode(metadata: &ReplicaMetadata, sequence: u64) -> Block {
     block
 }
 
-/// The account that a block holds, with its sequence number.
+/// The metadata that a block holds, with its sequence number.
 ///
 /// # Errors
 /// If it holds none, or was damaged.
@@ -162,7 +162,7 @@ fn replica_state_of(value: u8) -> Option<ReplicaState> {
     [ReplicaState::Absent, ReplicaState::InSync, ReplicaState::Stale].get(usize::from(value)).copied()
 }
 
-/// The regions whose bits are set. Nearly all bytes are zero, and a volume may have very many accounts.
+/// The regions whose bits are set. Nearly all bytes are zero, and a volume may have very many replica metadata.
 fn regions_in(bytes: &[u8]) -> RegionSet {
     let bits = |(index, byte): (u32, &u8)| {
         let byte = *byte;
@@ -171,10 +171,10 @@ fn regions_in(bytes: &[u8]) -> RegionSet {
     (0..).zip(bytes).filter(|(_, byte)| **byte != 0).flat_map(bits).collect()
 }
 
-/// The newest account in a file; `None` if there is no file.
+/// The newest metadata in a file; `None` if there is no file.
 ///
 /// # Errors
-/// If the file cannot be read, or neither block holds an account, or one was written by a later version.
+/// If the file cannot be read, or neither block holds replica metadata, or one was written by a later version.
 pub fn read(path: &Path) -> Result<Option<ReplicaMetadata>, StoreError> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -188,7 +188,7 @@ pub fn read(path: &Path) -> Result<Option<ReplicaMetadata>, StoreError> {
     }
 }
 
-/// Writes an account, durably: over the block that is older or damaged, or into a new file if there is none.
+/// Writes replica metadata, durably: over the block that is older or damaged, or into a new file if there is none.
 ///
 /// # Errors
 /// Those of the file; and if a later version wrote it.
@@ -205,7 +205,7 @@ pub fn write(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes the file of an account anew, durably, whatever is in its place: a crash leaves the one or the other.
+/// Makes the file of replica metadata anew, durably, whatever is in its place: a crash leaves the one or the other.
 ///
 /// After a write or a sync that failed, the system may take pages for written that are not on the drive. A sync of these
 /// says nothing, and a write over the other block could leave neither whole; so the old file is not touched any more.
@@ -228,7 +228,7 @@ pub fn write_anew(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Has a replica lack everything from now on, durably: its account knows of nothing, not even of which extent it is.
+/// Has a replica lack everything from now on, durably: its metadata knows of nothing, not even of which extent it is.
 ///
 /// # Errors
 /// Those of [`write_anew`].
@@ -236,7 +236,7 @@ pub fn forget(path: &Path) -> Result<(), StoreError> {
     write_anew(path, &ReplicaMetadata::default()).context("write", path)
 }
 
-/// Makes the file of an account; whoever asks for it makes it durable.
+/// Makes the file of replica metadata; whoever asks for it makes it durable.
 pub fn write_new(path: &Path, metadata: &ReplicaMetadata) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -252,7 +252,7 @@ enum Newest {
     None(io::Error),
 }
 
-/// The newest block that holds an account.
+/// The newest block that holds replica metadata.
 ///
 /// # Errors
 /// If a later version wrote one of them: what it says cannot be told, and must neither be ignored nor written over.
@@ -273,7 +273,7 @@ fn newest(blocks: &[Block; BLOCKS]) -> io::Result<Newest> {
     let whole = decoded.into_iter().enumerate().filter_map(|(index, block)| Some((index, block.ok()?)));
     Ok(match whole.max_by_key(|(_, (_, sequence))| *sequence) {
         Some((index, (metadata, sequence))) => Newest::Block { index, sequence, metadata },
-        None => Newest::None(io::Error::other(format!("it holds no account: {}", faults.join("; ")))),
+        None => Newest::None(io::Error::other(format!("it holds no metadata: {}", faults.join("; ")))),
     })
 }
 
@@ -300,7 +300,7 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
     Ok(())
 }
 
-/// The path of the account beside the extent file with this index.
+/// The path of the metadata beside the extent file with this index.
 pub(super) fn metadata_path(extents: &Path, index: u64) -> PathBuf {
     extents.join(metadata_file_name(index))
 }

@@ -70,7 +70,7 @@ pub fn snapshot(
     Ok(end as u32)
 }
 
-/// Copies data, and holes not: they would become zeros that take space. `data_end` is where the data end that were looked
+/// Replicas data, and holes not: they would become zeros that take space. `data_end` is where the data end that were looked
 /// at last.
 fn transfer_data(
     source: &File,
@@ -90,7 +90,7 @@ fn transfer_data(
     Ok(())
 }
 
-/// Shares a part of a file with another, or copies it.
+/// Shares a part of a file with another, or replicas it.
 fn transfer(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
     let (mut from, mut to) = (start, start);
     while from < end {
@@ -128,8 +128,8 @@ impl Store {
         Ok(Target { folder, can_share: self.look_whether_it_shares() })
     }
 
-    /// Completes what was captured of a new volume here: without those extents that could not be, and with an account
-    /// beside those that have copies elsewhere. Nothing of it is durable yet.
+    /// Completes what was captured of a new volume here: without those extents that could not be, and with replica metadata
+    /// beside those that have replicas elsewhere. Nothing of it is durable yet.
     ///
     /// # Errors
     /// Those of the files.

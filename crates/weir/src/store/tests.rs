@@ -120,7 +120,7 @@ fn giving_back_can_be_interrupted_and_repeated_anywhere() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(3 * GIB), b"{}", None).unwrap();
     let pending_deletion = store.deleted(volume);
-    assert_eq!(pending_deletion.survey().unwrap().end, 3, "it is condemned by looking at it");
+    assert_eq!(pending_deletion.survey().unwrap().end, 3, "a survey marks it for deletion");
     assert!(!store.folder(volume).exists());
     assert!(pending_deletion.give_back(2).unwrap().is_gone && pending_deletion.give_back(2).unwrap().is_gone);
     assert_eq!(pending_deletion.survey().unwrap(), Survey { first: 0, end: 2, operations: 2, bytes: 0 });
@@ -187,13 +187,13 @@ fn an_metadata_comes_and_goes_with_its_extent() {
     let used = store.used_by_extent(volume).unwrap();
     let mut used: Vec<u64> = used.into_iter().map(|(index, _)| index).collect();
     used.sort_unstable();
-    assert_eq!(used, [0, 1, 2], "what is kept account in is not the volume's data");
+    assert_eq!(used, [0, 1, 2], "what is kept metadata in is not the volume's data");
     fs::write(store.extents(volume).join("00000002.metadata.new"), "half").unwrap();
     let cut = store.trim_to_size(volume, GIB).unwrap().unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
     assert_eq!(store.trim_to_size(volume, GIB).unwrap(), None);
     assert_eq!(give_back(&store.leftover(cut)), (2, 0));
-    // Of an extent that a shrink took only the account was left by a crash.
+    // Of an extent that a shrink took only the metadata was left by a crash.
     replica_metadata::write(&of(7), &metadata).unwrap();
     assert!(store.trim_to_size(volume, GIB).unwrap().is_some());
     assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);

@@ -89,7 +89,7 @@ pub struct Record {
     pub latency_ns: u64,
     /// The part of it in which ceilings held it back, in nanoseconds.
     pub ceilings_ns: u64,
-    /// The part of it in line for the media, in nanoseconds.
+    /// The part of it in the queue of the media, in nanoseconds.
     pub queue_ns: u64,
     /// The part of that in which others went first for their floors, in nanoseconds.
     pub floors_ns: u64,
@@ -113,7 +113,7 @@ impl Record {
         self.arrived_ns.saturating_add(self.latency_ns)
     }
 
-    /// The part of the latency that is neither delay nor media, in nanoseconds.
+    /// The part of the latency that is neither delay nor drive, in nanoseconds.
     pub fn other_ns(&self) -> u64 {
         let named_ns = self.ceilings_ns.saturating_add(self.queue_ns).saturating_add(self.drive_ns);
         self.latency_ns.saturating_sub(named_ns)

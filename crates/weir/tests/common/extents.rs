@@ -8,9 +8,9 @@ const EXTENT_BYTES: u64 = 1 << 30;
 /// What is looked at of each at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Asserts that the files of all copies of an extent have the same bytes; answers how many there are.
+/// Asserts that the files of all replicas of an extent have the same bytes; answers how many there are.
 pub fn assert_alike(paths: &[PathBuf]) -> usize {
-    let (first_path, other_paths) = paths.split_first().expect("an extent has a copy");
+    let (first_path, other_paths) = paths.split_first().expect("an extent has a replica");
     let first_file = File::open(first_path).unwrap();
     let others: Vec<(&PathBuf, File)> =
         other_paths.iter().map(|path| (path, File::open(path).unwrap())).collect();

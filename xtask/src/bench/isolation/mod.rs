@@ -23,7 +23,7 @@ const VOLUMES: [&str; 3] = ["v1", "v2", "v3"];
 const SHARE_OFF_PER_CENT_MAX: f64 = 5.0;
 /// How much the 99th percentile of the quiet volumes may grow.
 const P99_GROWTH_MAX: f64 = 1.5;
-/// The part of what the media can do that must be done.
+/// The part of what the drive can do that must be done.
 const TOTAL_PART_MIN: f64 = 0.97;
 /// Weights of the volumes, as in the policy groups that they are bound to.
 const WEIGHTS: [u32; 3] = [400, 200, 100];
@@ -40,11 +40,11 @@ impl Pool {
         let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &["--reactors", "2"])?;
         let mut place = "";
         if is_emulated {
-            let directory = folder.path().join("media");
+            let directory = folder.path().join("drive");
             std::fs::create_dir_all(&directory)?;
             let emulated = format!("--emulate iops={DRIVE_IOPS},latency=200us --no-measurement");
-            daemon.run(&format!("drive add {} --name media {emulated}", directory.display()))?;
-            place = " --drive media";
+            daemon.run(&format!("drive add {} --name emulated {emulated}", directory.display()))?;
+            place = " --drive emulated";
         }
         for volume in VOLUMES {
             daemon.run(&format!("volume create {volume} --size 1{place}"))?;
@@ -122,7 +122,7 @@ fn judge_equal(equal: &Figures, noisy: &Figures, report: &mut Report) {
     for (load, figures) in [("equal loads", equal), ("volume 1 with 16 times the requests", noisy)] {
         claim_shares(&format!("{load}: each a third within 5 %"), figures, [1.0; 3], report);
         let part = figures.total() / DRIVE_IOPS;
-        let what = format!("{load}: together at least 0.97 of what the media can do");
+        let what = format!("{load}: together at least 0.97 of what the drive can do");
         report.claim(what, format!("{part:.3}"), part >= TOTAL_PART_MIN);
     }
     let growth = noisy.p99_growth(equal);

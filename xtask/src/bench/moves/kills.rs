@@ -1,4 +1,4 @@
-//! Changes of where copies are that are interrupted by kill -9 at random moments: the next daemon goes on with each, it
+//! Changes of where replicas are that are interrupted by kill -9 at random moments: the next daemon goes on with each, it
 //! ends as it was asked for, and nothing that was acknowledged is lost or wrong.
 
 use std::fs::File;
@@ -24,14 +24,14 @@ const CHECKSUMS: [&str; 2] = ["md5", "crc32c"];
 const SHORT_MS: u64 = 2000;
 /// Between two looks at a volume whose daemon has just begun.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// What is looked at of a copy at a time.
+/// What is looked at of a replica at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// What came of one kill.
 struct Round {
     change: &'static Change,
     killed_after_ms: u64,
-    /// Extents whose copies were not where they should be when the next daemon began.
+    /// Extents whose replicas were not where they should be when the next daemon began.
     extents_left: u64,
     ended_after: Duration,
 }
@@ -60,8 +60,9 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     };
     print_table(&["change", "killed after ms", "extents left", "ended after s"], rounds.iter().map(row));
     let interrupted = rounds.iter().filter(|round| round.extents_left > 0).count();
-    let what =
-        format!("after each of {kills} kills all ended as it was asked for, every byte right on every copy");
+    let what = format!(
+        "after each of {kills} kills all ended as it was asked for, every byte right on every replica"
+    );
     report.claim(what, format!("{interrupted} were on the way"), interrupted > 0);
     Ok(())
 }
@@ -108,7 +109,7 @@ fn kill_once(
     Ok(Round { change, killed_after_ms, extents_left, ended_after })
 }
 
-/// Extents whose copies are not where they should be, once the daemon has looked.
+/// Extents whose replicas are not where they should be, once the daemon has looked.
 fn extents_left(stage: &Stage) -> Result<u64> {
     loop {
         let volume = stage.inspect()?;
@@ -123,7 +124,7 @@ fn extents_left(stage: &Stage) -> Result<u64> {
     }
 }
 
-/// Fails unless each extent has copies where it should, and no others, all of which have the same bytes.
+/// Fails unless each extent has replicas where it should, and no others, all of which have the same bytes.
 fn look_at_replicas(stage: &Stage, change: &Change) -> Result<()> {
     wait_for_empty_journals(stage.daemon())?;
     let volume = stage.inspect()?;
@@ -134,7 +135,7 @@ fn look_at_replicas(stage: &Stage, change: &Change) -> Result<()> {
         let found = replicas.each_ref().map(|files| files.len() as u64);
         ensure!(
             found == change.replicas,
-            "extent {extent} has {found:?} copies and not {:?}",
+            "extent {extent} has {found:?} replicas and not {:?}",
             change.replicas
         );
         let files: Vec<PathBuf> = replicas.into_iter().flatten().collect();
@@ -149,7 +150,7 @@ fn look_at_replicas(stage: &Stage, change: &Change) -> Result<()> {
     Ok(())
 }
 
-/// The files of the copies of an extent on drives of one kind.
+/// The files of the replicas of an extent on drives of one kind.
 fn files_of(stage: &Stage, volume: &Value, drive: &str, extent: u64) -> Vec<PathBuf> {
     let id = volume["id"].as_str().unwrap_or_default();
     let file = |number: usize| {

@@ -189,9 +189,9 @@ impl<'a> History<'a> {
     }
 
     fn clone_and_delete(&mut self) -> Result<()> {
-        self.daemon.run("volume clone single@then copy")?;
+        self.daemon.run("volume clone single@then twin")?;
         let content = self.now["single@then"];
-        self.now.insert("copy".to_owned(), content);
+        self.now.insert("twin".to_owned(), content);
         self.daemon.run("snapshot delete hybrid@then")?;
         self.now.remove("hybrid@then");
         self.daemon.run("snapshot delete mirrored@then")?;

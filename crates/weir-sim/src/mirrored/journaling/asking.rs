@@ -1,4 +1,4 @@
-//! Handing what a copy is asked for to the journal that it is behind, and giving back the answers.
+//! Handing what a replica is asked for to the journal that it is behind, and giving back the answers.
 
 use weir_journal::{
     Fault as JournalFault, Kind as JournalKind, Part, Request as JournalRequest, SlowFault, Ticket,
@@ -13,7 +13,7 @@ use crate::journal_file::{self, block_at};
 use crate::transfer;
 
 impl World {
-    /// Hands to the journal what a copy behind it is asked for.
+    /// Hands to the journal what a replica behind it is asked for.
     pub(in crate::mirrored) fn ask_journal(
         &mut self,
         owner: Option<MirrorId>,

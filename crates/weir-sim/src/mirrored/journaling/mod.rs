@@ -1,4 +1,4 @@
-//! Copies behind a write journal in the imagined machine: what is asked of them goes to a journal on another drive, as the
+//! Replicas behind a write journal in the imagined machine: what is asked of them goes to a journal on another drive, as the
 //! data plane has it. [`Journal`] decides what is written where and when; here are the files, and answers in any order.
 
 mod asking;
@@ -20,20 +20,20 @@ use crate::journal_file::{self, Cell, block_at};
 use crate::requests::EXTENTS;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
-/// Where the journal lies: no copy of the volume begins there.
+/// Where the journal lies: no replica of the volume begins there.
 const JOURNAL_DRIVE: usize = REPLICAS_MAX - 1;
 /// Steps after which the journal is told that time has passed.
 const INTERVAL: u64 = 64;
 /// Of three times so many steps nobody writes in the last third.
 const QUIET_STEPS: u64 = 100;
 
-/// A copy of an extent.
+/// A replica of an extent.
 type ExtentReplica = (usize, u32);
 
 /// The journal, and who is behind it.
 #[derive(Debug)]
 pub(in crate::mirrored) struct Journaling {
-    /// The copies of this number are behind it.
+    /// The replicas of this number are behind it.
     slot: usize,
     geometry: Geometry,
     file: File<Cell<Block>>,
@@ -45,7 +45,7 @@ pub(in crate::mirrored) struct Journaling {
     /// What was asked for and has not ended.
     asked: BTreeMap<Ticket, Asked>,
     last_ticket: u64,
-    /// Extents whose copies have lost what was acknowledged.
+    /// Extents whose replicas have lost what was acknowledged.
     invalidated: BTreeSet<u32>,
     /// Extents that the journal was told to forget.
     forgetting: BTreeSet<u32>,
@@ -54,7 +54,7 @@ pub(in crate::mirrored) struct Journaling {
     last_pin: u64,
 }
 
-/// What a copy asked for.
+/// What a replica asked for.
 #[derive(Clone, Debug)]
 struct Asked {
     extent: u32,
@@ -115,7 +115,7 @@ pub(in crate::mirrored) enum Work {
         point: SyncPoint,
     },
     Read(Reading),
-    /// Something that a copy asked for has ended.
+    /// Something that a replica asked for has ended.
     Answer {
         ticket: Ticket,
         result: Result<(), JournalFault>,
@@ -206,7 +206,7 @@ impl Journaling {
         ticket
     }
 
-    /// True if a copy of an extent can be behind it.
+    /// True if a replica of an extent can be behind it.
     fn has_room_for(&self, extent: u32) -> bool {
         !self.is_away && !self.invalidated.contains(&extent) && !self.forgetting.contains(&extent)
     }
@@ -288,7 +288,7 @@ impl World {
         self.journaling.as_mut().expect("there is a journal, or nothing is asked of it")
     }
 
-    /// The number of the copies that are behind the journal.
+    /// The number of the replicas that are behind the journal.
     pub(in crate::mirrored) fn journaled_slot(&self) -> Option<usize> {
         let is_mistaken = self.settings.sabotage == Sabotage::ServesWithoutJournal;
         let journal = self.journaling.as_ref().filter(|journal| !(journal.is_away && is_mistaken));
@@ -299,29 +299,29 @@ impl World {
         self.journaled_slot() == Some(slot)
     }
 
-    /// True if a copy of an extent is behind no journal, or could be behind the one that there is.
+    /// True if a replica of an extent is behind no journal, or could be behind the one that there is.
     pub(in crate::mirrored) fn can_attach(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| journal.has_room_for(extent))
     }
 
-    /// True if a copy of an extent could be made there: what a journal has of one before it is forgotten.
+    /// True if a replica of an extent could be made there: what a journal has of one before it is forgotten.
     pub(in crate::mirrored) fn can_attach_anew(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| !journal.is_away && journal.known(extent).is_none())
     }
 
-    /// The drive where replica metadata of a copy lies.
+    /// The drive where replica metadata of a replica lies.
     pub(in crate::mirrored) fn metadata_home(&self, slot: usize) -> usize {
         if self.is_behind(slot) { JOURNAL_DRIVE } else { slot }
     }
 
-    /// True if a drive failed that a copy needs.
+    /// True if a drive failed that a replica needs.
     pub(in crate::mirrored) fn has_failed(&self, slot: usize) -> bool {
         self.drives[slot].has_failed || self.drives[self.metadata_home(slot)].has_failed
     }
 
-    /// True if nothing is the matter with the drives that a copy needs.
+    /// True if nothing is the matter with the drives that a replica needs.
     pub(in crate::mirrored) fn is_well(&self, slot: usize) -> bool {
         let home = self.metadata_home(slot);
         self.reachable[slot] && !self.drives[slot].is_broken && !self.drives[home].is_broken
@@ -364,7 +364,7 @@ impl World {
         self.journaling.is_some() && (self.now / QUIET_STEPS) % 3 == 2
     }
 
-    /// The path of the slow drive vanishes: copies there that others stand in for are out of service until they are taken
+    /// The path of the slow drive vanishes: replicas there that others stand in for are out of service until they are taken
     /// back. What the journal asks of files there waits, or was asked before.
     pub(in crate::mirrored) fn lose_path(&mut self) -> Result<(), String> {
         let Some(slot) = self.journaled_slot() else { return Ok(()) };
@@ -378,7 +378,7 @@ impl World {
         self.take(effects)
     }
 
-    /// True if nothing may go on behind the journal until the next start: it holds what is left of an extent whose last copy
+    /// True if nothing may go on behind the journal until the next start: it holds what is left of an extent whose last replica
     /// failed, and has no room beside that.
     pub(in crate::mirrored) fn is_journal_jammed(&self) -> bool {
         let Some(journal) = &self.journaling else { return false };
@@ -386,7 +386,7 @@ impl World {
             && journal.invalidated.iter().any(|extent| self.mirror.is_lost(*extent))
     }
 
-    /// Copies that have lost what was acknowledged are made anew: what the journal holds of them may fill it, and others
+    /// Replicas that have lost what was acknowledged are made anew: what the journal holds of them may fill it, and others
     /// behind it wait for its space. So are those out of service that are in the way.
     pub(in crate::mirrored) fn renew_invalidated(&mut self) -> Result<(), String> {
         let Some(journal) = &self.journaling else { return Ok(()) };
@@ -411,7 +411,7 @@ impl World {
         self.take(effects)
     }
 
-    /// It is durable which copies of an extent there are: the journal forgets what it has of one that is gone.
+    /// It is durable which replicas of an extent there are: the journal forgets what it has of one that is gone.
     pub(in crate::mirrored) fn forget_journaled(&mut self, extent: u32) -> Result<(), String> {
         let Some(journal) = &mut self.journaling else { return Ok(()) };
         let is_gone = self.stands[extent as usize][journal.slot] == ReplicaState::Absent;
@@ -422,7 +422,7 @@ impl World {
         self.take_from_journal(actions)
     }
 
-    /// The file of a copy of an extent is there, as it was or made anew.
+    /// The file of a replica of an extent is there, as it was or made anew.
     pub(in crate::mirrored) fn attach_at(&mut self, (slot, extent): ExtentReplica) {
         if let Some(journal) = self.journaling.as_mut().filter(|journal| journal.slot == slot) {
             journal.is_slow_found = true;
@@ -430,7 +430,7 @@ impl World {
         }
     }
 
-    /// A copy is out of service: its drive may forget what was brought there.
+    /// A replica is out of service: its drive may forget what was brought there.
     pub(in crate::mirrored) fn suspend_journaled(
         &mut self,
         (slot, extent): ExtentReplica,
@@ -442,7 +442,7 @@ impl World {
         self.take_from_journal(actions)
     }
 
-    /// A copy is back in service.
+    /// A replica is back in service.
     pub(in crate::mirrored) fn resume_journaled(
         &mut self,
         (slot, extent): ExtentReplica,
@@ -458,7 +458,7 @@ impl World {
         journal.known(extent).filter(|_| !journal.forgetting.contains(&extent))
     }
 
-    /// Adds what the journal has of a copy to what its file has.
+    /// Adds what the journal has of a replica to what its file has.
     pub(in crate::mirrored) fn add_journaled_pieces(
         &self,
         (slot, extent): ExtentReplica,
@@ -497,7 +497,7 @@ impl World {
         (0..EXTENTS).try_for_each(|extent| self.forget_journaled(extent))
     }
 
-    /// A block of a copy, wherever it lies.
+    /// A block of a replica, wherever it lies.
     pub(in crate::mirrored) fn content(
         &mut self,
         (slot, extent): ExtentReplica,
@@ -520,7 +520,7 @@ impl World {
         Ok(content)
     }
 
-    /// Blocks of a copy that may hold something other than zeroes.
+    /// Blocks of a replica that may hold something other than zeroes.
     pub(in crate::mirrored) fn blocks_of(&self, (slot, extent): ExtentReplica) -> BTreeSet<u32> {
         let mut blocks = self.drives[slot].files[extent as usize].data_blocks();
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);

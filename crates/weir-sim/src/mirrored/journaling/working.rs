@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// A copy has lost with its journal what was acknowledged: it is out of service, and never taken back.
+    /// A replica has lost with its journal what was acknowledged: it is out of service, and never taken back.
     pub(super) fn invalidate(&mut self, extent: u32) -> Result<(), String> {
         self.report.invalidated += 1;
         let journal = self.journal();

@@ -14,7 +14,7 @@ use crate::control::{self, BackgroundPolicyView};
 pub enum BackgroundKind {
     /// Giving back the space of deleted volumes and of ends that were cut off.
     Reclaim,
-    /// Bringing copies of volumes up to date.
+    /// Bringing replicas of volumes up to date.
     Resync,
     /// Finding what rots in volumes at rest, and mending it.
     Scrub,

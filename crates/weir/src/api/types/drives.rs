@@ -109,7 +109,7 @@ pub struct DriveDevice {
 /// How far a drive is from being empty, after which it is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriveDrain {
-    /// Copies of extents that are still there.
+    /// Replicas of extents that are still there.
     pub extents_left: u64,
     /// Volumes that still have a write journal there.
     #[serde(default)]

@@ -17,15 +17,15 @@ pub struct Journal {
     pub volume: String,
     /// The drive that the journal lies on.
     pub drive: String,
-    /// Copies of extents, on slower drives, that are behind it.
+    /// Replicas of extents, on slower drives, that are behind it.
     pub replicas: u64,
     /// Bytes that it has for writes.
     pub size_bytes: u64,
     /// Bytes of these in use, a second ago or less.
     pub used_bytes: u64,
-    /// It holds nothing that the copies behind it have not.
+    /// It holds nothing that the replicas behind it have not.
     pub is_empty: bool,
-    /// It has failed, and the copies that were behind it are made anew.
+    /// It has failed, and the replicas that were behind it are made anew.
     pub has_failed: bool,
 }
 

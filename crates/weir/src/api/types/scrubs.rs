@@ -28,14 +28,14 @@ pub enum ScrubState {
     Interrupted,
 }
 
-/// A range of a volume of which no copy is known to be good.
+/// A range of a volume of which no replica is known to be good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DamagedRange {
     /// Where in the volume, in bytes.
     pub offset: u64,
     /// How many bytes.
     pub length: u64,
-    /// True if copies differ and nobody can tell which is right; else no copy has what was written there.
+    /// True if replicas differ and nobody can tell which is right; else no replica has what was written there.
     pub is_undecided: bool,
 }
 
@@ -62,21 +62,21 @@ pub struct Scrub {
     pub bytes_done: u64,
     /// Bytes of the volume that are left, while it goes on.
     pub bytes_left: u64,
-    /// Bytes of copies that were examined, per second in the mean, while it goes on.
+    /// Bytes of replicas that were examined, per second in the mean, while it goes on.
     pub bytes_per_second: f64,
-    /// Blocks of copies that were examined, of 4096 bytes each.
+    /// Blocks of replicas that were examined, of 4096 bytes each.
     pub blocks_checked: u64,
-    /// Blocks of copies that were not as they should be.
+    /// Blocks of replicas that were not as they should be.
     pub blocks_found: u64,
-    /// Blocks of these that were given what another copy has.
+    /// Blocks of these that were given what another replica has.
     pub blocks_repaired: u64,
-    /// Blocks of which no copy was known to be good.
+    /// Blocks of which no replica was known to be good.
     pub blocks_unrepairable: u64,
-    /// Extents of which no copy could be read.
+    /// Extents of which no replica could be read.
     pub extents_passed_over: u64,
     /// Bytes of the volume for which checksums are kept that count, now.
     pub checksummed_bytes: u64,
-    /// Blocks of which no copy is known to be good, now.
+    /// Blocks of which no replica is known to be good, now.
     pub damaged_blocks: u64,
     /// The first ranges of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub name: String,
     /// Size of the volume at that instant, in bytes.
     pub size_bytes: u64,
-    /// Bytes that it occupies, in one copy, shared ones among them; absent if its files cannot be examined.
+    /// Bytes that it occupies, in one replica, shared ones among them; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
     /// The part of these that nothing else shares: what would come free without it.

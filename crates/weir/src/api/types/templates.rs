@@ -8,7 +8,7 @@ use weir_types::Class;
 use super::IoPriority;
 use crate::control::TemplateView;
 
-/// From which copies is read.
+/// From which replicas is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TemplateRead {
@@ -22,14 +22,14 @@ pub enum TemplateRead {
     Fastest,
 }
 
-/// A template: where each copy of the volumes that follow it lives, and which is read.
+/// A template: where each replica of the volumes that follow it lives, and which is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Template {
     /// Its name.
     pub name: String,
-    /// The class of each copy, in the order of the copies.
+    /// The class of each replica, in the order of the replicas.
     pub replicas: Vec<IoPriority>,
-    /// The class of the copies that are read as long as one of them has everything, or the fastest.
+    /// The class of the replicas that are read as long as one of them has everything, or the fastest.
     pub read_from: TemplateRead,
     /// The policy group, of the tenant of each, that volumes are bound to which are made from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,10 +61,10 @@ pub struct TemplateCreate {
     /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "mixed")]
     pub name: String,
-    /// The class of each copy, 1 to 3 of them.
+    /// The class of each replica, 1 to 3 of them.
     #[schema(min_items = 1, max_items = 3)]
     pub replicas: Vec<IoPriority>,
-    /// The class of the copies that are read, which one of them must have; the fastest if absent.
+    /// The class of the replicas that are read, which one of them must have; the fastest if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<TemplateRead>,
     /// The policy group, fixed or adaptive, of the tenant of each that volumes are bound to which are made from it.
@@ -76,7 +76,7 @@ pub struct TemplateCreate {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TemplateModify {
-    /// Other classes: the copies of its volumes are moved there in the background.
+    /// Other classes: the replicas of its volumes are moved there in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 3)]
     pub replicas: Option<Vec<IoPriority>>,

@@ -60,7 +60,7 @@ pub enum DriveCommand {
         /// Class of what it delivers [default: that of its first measurement]
         #[arg(long, value_enum, ignore_case = true)]
         class: Option<IoPriority>,
-        /// Zone that it is in: copies of an extent go to different zones as far as can be [default: that of its node]
+        /// Zone that it is in: replicas of an extent go to different zones as far as can be [default: that of its node]
         #[arg(long, value_name = "ZONE|none")]
         zone: Option<String>,
         /// Rack within the zone that it is in

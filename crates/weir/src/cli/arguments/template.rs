@@ -16,10 +16,10 @@ pub enum TemplateCommand {
     Create {
         /// The template
         name: String,
-        /// Class of each copy, 1 to 3 of high, medium (or med) and low
+        /// Class of each replica, 1 to 3 of high, medium (or med) and low
         #[arg(long, value_name = "CLASS,...", value_parser = replica_classes)]
         replicas: ReplicaClasses,
-        /// Class of the copies that are read [default: fastest]
+        /// Class of the replicas that are read [default: fastest]
         #[arg(long, value_name = "CLASS|fastest", value_parser = read_from)]
         read_from: Option<TemplateRead>,
         /// Policy group of their tenant, fixed or adaptive, that volumes are bound to which are made from it
@@ -37,7 +37,7 @@ pub enum TemplateCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change a template; the copies of its volumes are moved while they are in use
+    /// Change a template; the replicas of its volumes are moved while they are in use
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir template modify mixed --replicas high,high,low\n  weir template modify mixed --read-from fastest --qos-policy-group none"
@@ -60,10 +60,10 @@ pub enum TemplateCommand {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct TemplateChanges {
-    /// Class of each copy, 1 to 3 of high, medium (or med) and low
+    /// Class of each replica, 1 to 3 of high, medium (or med) and low
     #[arg(long, value_name = "CLASS,...", value_parser = replica_classes)]
     pub replicas: Option<ReplicaClasses>,
-    /// Class of the copies that are read, or 'fastest'
+    /// Class of the replicas that are read, or 'fastest'
     #[arg(long, value_name = "CLASS|fastest", value_parser = read_from)]
     pub read_from: Option<TemplateRead>,
     /// Policy group for volumes to come, or 'none'
@@ -71,7 +71,7 @@ pub struct TemplateChanges {
     pub qos_policy_group: Option<String>,
 }
 
-/// The class of each copy.
+/// The class of each replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaClasses(pub Vec<IoPriority>);
 
@@ -80,7 +80,7 @@ fn class(text: &str) -> Result<IoPriority, String> {
         .map_err(|_| format!("'{text}' is no class; high, medium (or med) and low are accepted"))
 }
 
-/// Reads the class of each copy.
+/// Reads the class of each replica.
 fn replica_classes(text: &str) -> Result<ReplicaClasses, String> {
     let classes: Vec<IoPriority> =
         text.split(',').map(|word| class(word.trim())).collect::<Result<_, _>>()?;
@@ -93,7 +93,7 @@ fn replica_classes(text: &str) -> Result<ReplicaClasses, String> {
     Ok(ReplicaClasses(classes))
 }
 
-/// Reads from which copies is read.
+/// Reads from which replicas is read.
 fn read_from(text: &str) -> Result<TemplateRead, String> {
     if text.trim().eq_ignore_ascii_case("fastest") {
         return Ok(TemplateRead::Fastest);

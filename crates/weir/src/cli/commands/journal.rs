@@ -26,7 +26,7 @@ fn table(list: &JournalList) -> String {
         Column::Text("Tenant"),
         Column::Text("Drive"),
         Column::Text("State"),
-        Column::Number("Copies"),
+        Column::Number("Replicas"),
         Column::Number("Used"),
         Column::Number("Size"),
     ];

@@ -1,4 +1,4 @@
-//! What is told of copies that are made, moved or brought up to date, and waiting for them.
+//! What is told of replicas that are made, moved or brought up to date, and waiting for them.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::api::types::{Volume, VolumeHealth, VolumeMoveState, VolumeMoving};
 /// How often is asked how far a move is that is waited for.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How the copies of a volume stand, for `inspect`.
+/// How the replicas of a volume stand, for `inspect`.
 pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let mut fields = Vec::new();
     if let Some(replicas) = &volume.replication {
@@ -67,7 +67,7 @@ pub fn long_health(volume: &Volume) -> String {
     }
 }
 
-/// Waits until the copies of a volume are where they are wished, and shows how far they are to whoever sits before a
+/// Waits until the replicas of a volume are where they are wished, and shows how far they are to whoever sits before a
 /// terminal.
 pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
@@ -78,7 +78,7 @@ pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
         let Some(moving) = now.moving.as_ref() else { return settled(&now) };
         if let Some(why) = &moving.blocked_reason {
             return Err(CommandError::Failed(format!(
-                "the copies of volume '{}' are not where they should be: {why}; it is tried again in the background",
+                "the replicas of volume '{}' are not where they should be: {why}; it is tried again in the background",
                 volume.name
             )));
         }

@@ -94,11 +94,11 @@ fn refuse_unsound(scrub: &Scrub) -> Result<(), CommandError> {
         ScrubState::Cancelled => "was given up".to_owned(),
         ScrubState::Interrupted => "was interrupted".to_owned(),
         _ if scrub.damaged_blocks > 0 => format!(
-            "found blocks of which no copy is known to be good: {}; 'weir volume inspect {volume}' shows where",
+            "found blocks of which no replica is known to be good: {}; 'weir volume inspect {volume}' shows where",
             scrub.damaged_blocks
         ),
         _ if scrub.extents_passed_over > 0 => {
-            format!("found no copy to read of {} extents", scrub.extents_passed_over)
+            format!("found no replica to read of {} extents", scrub.extents_passed_over)
         }
         _ => return Ok(()),
     };
@@ -178,6 +178,6 @@ pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
 }
 
 fn range(range: &DamagedRange) -> String {
-    let which = if range.is_undecided { " (copies differ)" } else { "" };
+    let which = if range.is_undecided { " (replicas differ)" } else { "" };
     format!("{} at {}{which}", Size(range.length), range.offset)
 }

@@ -105,7 +105,7 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
     }
     if let Some(option) = says_what_a_template_says(&changes, arguments.class_policy) {
         return Err(CommandError::Usage(format!(
-            "--template says how many copies there are and of which class each is; {option} goes with '--template none' \
+            "--template says how many replicas there are and of which class each is; {option} goes with '--template none' \
              alone"
         )));
     }
@@ -178,14 +178,14 @@ fn table(list: &VolumeList) -> String {
     output::table(&columns, list.volumes.iter().map(row))
 }
 
-/// Drives that hold a volume, or one copy of it.
+/// Drives that hold a volume, or one replica of it.
 fn drives(drives: &[VolumeDrive]) -> String {
     let names = drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
     let names: Vec<_> = names.collect();
     if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
 }
 
-/// The drives that hold a volume; those of each copy, if it has several.
+/// The drives that hold a volume; those of each replica, if it has several.
 fn by_replica(volume: &Volume) -> String {
     if volume.placement.is_empty() {
         return drives(&volume.drives);
@@ -194,10 +194,11 @@ fn by_replica(volume: &Volume) -> String {
     replicas.join(" | ")
 }
 
-/// What each copy of a volume is on, if it has several.
+/// What each replica of a volume is on, if it has several.
 fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
-    let field =
-        |replica: &ReplicaPlacement| ("Copy", format!("{} on {}", replica.number, drives(&replica.drives)));
+    let field = |replica: &ReplicaPlacement| {
+        ("Replica", format!("{} on {}", replica.number, drives(&replica.drives)))
+    };
     volume.placement.iter().map(field).collect()
 }
 
@@ -205,8 +206,9 @@ fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
 fn snapshot_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let count = (volume.snapshots > 0).then(|| ("Snapshots", volume.snapshots.to_string()));
     let unique = volume.unique_bytes.map(|bytes| ("Unique", output::rough_size(bytes)));
-    let left =
-        volume.snapshot_bytes_left.map(|bytes| ("Being Captured", format!("{} to go over", Size(bytes))));
+    let left = volume
+        .snapshot_bytes_left
+        .map(|bytes| ("Snapshot in Progress", format!("{} to go over", Size(bytes))));
     [count, unique, left].into_iter().flatten().collect()
 }
 
@@ -345,8 +347,8 @@ fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
         ("Delayed Requests", total.delayed.to_string()),
         ("Delayed by Limiter", output::rough_time(Some(total.delayed_ns))),
         ("Behind Floors", output::rough_time(Some(total.floors_ns))),
-        ("In Line for Media", output::rough_time(Some(total.queue_ns))),
-        ("Served by Media", output::rough_time(Some(total.drive_ns))),
+        ("Queued for Drive", output::rough_time(Some(total.queue_ns))),
+        ("Served by Drive", output::rough_time(Some(total.drive_ns))),
         ("Otherwise", output::rough_time(Some(total.other_ns))),
     ]
 }

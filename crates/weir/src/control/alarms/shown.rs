@@ -169,14 +169,14 @@ mod tests {
     fn alarm_is_raised_once_for_each_object_and_cause() {
         let of_extents =
             (0..2447).map(|extent| alarm(AlarmSource::DataPlane, Some(extent), &format!("{extent} failed")));
-        let of_volume = ["3 of 6 copies are missing", "2 of 6 copies are missing", "no drive is free"];
+        let of_volume = ["3 of 6 replicas are missing", "2 of 6 replicas are missing", "no drive is free"];
         let of_volume = of_volume.iter().map(|message| alarm(AlarmSource::Replicas, None, message));
         let folded = folded(of_extents.chain(of_volume).collect());
         let messages: Vec<&str> = folded.iter().map(|(_, alarm)| alarm.message.as_str()).collect();
         assert_eq!(messages.len(), 3, "{messages:?}");
         assert_eq!(messages[0], "0 failed; 2446 further extents too");
         assert!(
-            messages[1].starts_with("3 of 6 copies") && messages[2] == "no drive is free",
+            messages[1].starts_with("3 of 6 replicas") && messages[2] == "no drive is free",
             "{messages:?}"
         );
     }

@@ -224,8 +224,8 @@ mod tests {
     fn what_was_committed_is_there_without_a_clean_end() {
         let (folder, catalogue) = catalogue();
         let revision = catalogue.commit(put("a", 1, 0)).unwrap();
-        // A copy of the files as they lie is what a crash leaves: the log was never folded into the file.
-        let copy = folder.path().join("copy");
+        // A backup of the files as they lie is what a crash leaves: the log was never folded into the file.
+        let copy = folder.path().join("backup");
         std::fs::create_dir(&copy).unwrap();
         for name in ["catalogue.sqlite", "catalogue.sqlite-wal"] {
             std::fs::copy(folder.path().join(name), copy.join(name)).unwrap();

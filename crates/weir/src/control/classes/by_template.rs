@@ -1,4 +1,4 @@
-//! Where the copies of a volume lie that follows a template: each on the pool of its class.
+//! Where the replicas of a volume lie that follows a template: each on the pool of its class.
 
 use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId};
@@ -15,8 +15,8 @@ impl Control {
     /// Where a new volume of this size should lie that follows a template.
     ///
     /// # Errors
-    /// Full if the pool of one of its classes cannot take the copies that it should, with what is free where; refused if
-    /// copies would have to share a zone or rack and that is not forced.
+    /// Full if the pool of one of its classes cannot take the replicas that it should, with what is free where; refused if
+    /// replicas would have to share a zone or rack and that is not forced.
     pub(in crate::control) fn place_by_template(
         &self,
         template: &TemplateRecord,
@@ -48,7 +48,7 @@ impl Control {
     }
 }
 
-/// The pool for each copy of a template.
+/// The pool for each replica of a template.
 fn choose_all<'a>(offers: &'a [Offer], template: &TemplateRecord, bytes: u64) -> Outcome<Vec<&'a Offer>> {
     let of_class = |class: &_| {
         let replicas = template.replicas.iter().filter(|other| *other == class).count();
@@ -64,16 +64,16 @@ fn out_of_sync(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> Cont
     let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
     let (name, size, class) = (&template.name, Size(wish.bytes), wish.class);
     let replicas = if wish.replicas == 1 {
-        "a copy".to_owned()
+        "a replica".to_owned()
     } else {
-        format!("{} copies on distinct drives", wish.replicas)
+        format!("{} replicas on distinct drives", wish.replicas)
     };
     ControlError::full(format!(
         "template '{name}' puts {replicas} on class {class}, which cannot be had for {size}: there is {there}"
     ))
 }
 
-/// The drives of some extents, by copy.
+/// The drives of some extents, by replica.
 fn spread_over(chosen: &[&Offer], template: &TemplateRecord, extents: u64) -> Vec<Vec<DriveId>> {
     let mut rooms: Vec<Room> = Vec::new();
     let mut among: Vec<Vec<usize>> = Vec::new();
@@ -88,7 +88,7 @@ fn spread_over(chosen: &[&Offer], template: &TemplateRecord, extents: u64) -> Ve
     spread_among(extents, &among, &rooms)
 }
 
-/// Refuses copies that share what fails together, where it is said what that is.
+/// Refuses replicas that share what fails together, where it is said what that is.
 fn refuse_close(chosen: &[&Offer], template: &TemplateRecord, extents: &[Vec<DriveId>]) -> Outcome<()> {
     let has_zones = chosen.iter().any(|offer| offer.zones.is_some());
     let has_racks = chosen.iter().any(|offer| offer.racks.is_some());

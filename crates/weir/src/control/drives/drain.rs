@@ -1,7 +1,7 @@
 //! Drives that are to be removed: each is emptied first, while its volumes are used, and goes once nothing is left there.
 //!
 //! That a drive leaves is in its record, and what is left to do follows from what lies there, so the next daemon goes on
-//! where this one ends. Which copy goes where is not known here: copies are moved by `moves`, and files are given back by
+//! where this one ends. Which replica goes where is not known here: replicas are moved by `moves`, and files are given back by
 //! `background`.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::store::extent_count;
 /// How far a drive is from being empty that is to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainView {
-    /// Copies of extents that are still recorded there.
+    /// Replicas of extents that are still recorded there.
     pub extents_left: u64,
     /// Volumes that still have a write journal there.
     pub journals_left: u64,
@@ -308,7 +308,7 @@ impl Control {
         view
     }
 
-    /// Why copies on a drive, or behind a journal there, cannot be moved, by the first volume of which it is so.
+    /// Why replicas on a drive, or behind a journal there, cannot be moved, by the first volume of which it is so.
     fn blocked_moves_from(&self, drive: DriveId) -> Option<String> {
         let journaled = self.journals.volumes_on(drive);
         let model = self.model();
@@ -320,7 +320,7 @@ impl Control {
         model.volumes_on(drive).chain(journaled).find_map(why)
     }
 
-    /// An alarm for each drive that is to be removed and could not be, when that was tried last. That copies cannot be
+    /// An alarm for each drive that is to be removed and could not be, when that was tried last. That replicas cannot be
     /// moved is an alarm of their volume.
     pub(in crate::control) fn drain_alarms(&self) -> Vec<ActiveAlarm> {
         let faults = self.drain.faults().clone();

@@ -1,4 +1,4 @@
-//! The copy of what drives there are, beside the catalogue: where a lost catalogue is rebuilt from is known
+//! The backup of what drives there are, beside the catalogue: where a lost catalogue is rebuilt from is known
 //! from it, and whose the drives' markers are.
 
 use std::path::Path;
@@ -15,14 +15,14 @@ use super::super::records::{DriveRecord, NodeRecord, keys};
 use crate::format;
 use crate::store::write_file_durably;
 
-/// Name of the copy in the state folder.
+/// Name of the backup in the state folder.
 pub const DRIVES_FILE: &str = "drives.json";
 /// Version of the form of [`DriveListBackup`].
 const FORMAT: u32 = 1;
-/// How soon a copy that could not be written is tried again.
+/// How soon a backup that could not be written is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the copy says.
+/// What the backup says.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct DriveListBackup {
     format: u32,
@@ -32,7 +32,7 @@ struct DriveListBackup {
     drives: Vec<DriveRecord>,
 }
 
-/// What is known of the copy.
+/// What is known of the backup.
 #[derive(Debug, Default)]
 pub struct ListBackup {
     /// Held while it is written: what an earlier look found never replaces what a later one wrote.
@@ -40,7 +40,7 @@ pub struct ListBackup {
     fault: Mutex<Option<Fault>>,
 }
 
-/// Why the copy is not up to date.
+/// Why the backup is not up to date.
 #[derive(Debug)]
 struct Fault {
     message: String,
@@ -56,19 +56,19 @@ impl ListBackup {
         let mut fault = self.fault();
         let Err(error) = written else {
             if fault.take().is_some() {
-                tracing::info!("the copy of the list of drives is up to date again");
+                tracing::info!("the backup of the list of drives is up to date again");
             }
             return;
         };
         if fault.is_none() {
-            tracing::error!("the copy of the list of drives cannot be written: {error}");
+            tracing::error!("the backup of the list of drives cannot be written: {error}");
         }
         *fault = Some(Fault { message: error.to_string(), retry_at: Instant::now() + RETRY_PAUSE });
     }
 }
 
 impl Control {
-    /// Writes the copy, with a drive that is about to be recorded.
+    /// Writes the backup, with a drive that is about to be recorded.
     pub(super) fn write_drive_list_backup(&self, new: Option<&DriveRecord>) -> Outcome<()> {
         let _one_at_a_time = self.drive_list.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut drives: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
@@ -78,24 +78,24 @@ impl Control {
         written
     }
 
-    /// Writes the copy after the catalogue, which is what counts: that it cannot be written is an alarm and no failure.
+    /// Writes the backup after the catalogue, which is what counts: that it cannot be written is an alarm and no failure.
     pub(in crate::control) fn update_drive_list_backup(&self) {
         // It is noted, told and tried again.
         let _ = self.write_drive_list_backup(None);
     }
 
-    /// Tries again to write a copy that could not be written.
+    /// Tries again to write a backup that could not be written.
     pub(in crate::control) fn retry_drive_list_backup(&self) {
         if self.drive_list.fault().as_ref().is_some_and(|fault| fault.retry_at <= Instant::now()) {
             self.update_drive_list_backup();
         }
     }
 
-    /// An alarm if the copy is not up to date.
+    /// An alarm if the backup is not up to date.
     pub(in crate::control) fn drive_list_backup_alarm(&self) -> Option<ActiveAlarm> {
         let message = self.drive_list.fault().as_ref()?.message.clone();
         let message = format!(
-            "the copy of the list of drives is out of date: {message}; the catalogue has the changes, and the copy is \
+            "the backup of the list of drives is out of date: {message}; the catalogue has the changes, and the backup is \
              written once that is possible"
         );
         let source = AlarmSource::Control;
@@ -103,7 +103,7 @@ impl Control {
     }
 }
 
-/// Brings the copy up to date.
+/// Brings the backup up to date.
 fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()> {
     let backup = DriveListBackup {
         format: FORMAT,
@@ -120,10 +120,10 @@ fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()
     Ok(write_file_durably(&path, &content)?)
 }
 
-/// Gives a catalogue that is new, because there is none yet or it was lost, what the copy says.
+/// Gives a catalogue that is new, because there is none yet or it was lost, what the backup says.
 ///
 /// # Errors
-/// Invalid if the copy cannot be read.
+/// Invalid if the backup cannot be read.
 pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     if catalogue.get(keys::NODE)?.is_some() {
         return Ok(());
@@ -132,7 +132,7 @@ pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     let unusable = |why: String| {
         let path = path.display();
         ControlError::invalid(format!(
-            "{path}, the copy of the list of drives, cannot be used: {why}; \
+            "{path}, the backup of the list of drives, cannot be used: {why}; \
              move it away to start with the default drive alone"
         ))
     };
@@ -148,7 +148,7 @@ pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     }
     tracing::warn!(
         drives = backup.drives.len(),
-        "the catalogue is new: the list of drives is taken from its copy"
+        "the catalogue is new: the list of drives is taken from its backup"
     );
     let mut transaction = Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &backup.node)?;
     for drive in &backup.drives {

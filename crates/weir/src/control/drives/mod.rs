@@ -1,7 +1,7 @@
 //! Drives: the directories that hold volumes, and block devices that are formatted and mounted to be such.
 //!
 //! The drive in the state folder always exists. Others are added and removed; one whose directory or device is not there
-//! when the daemon starts is missing until it is: volumes of which it has the only copy are not served, and an alarm says
+//! when the daemon starts is missing until it is: volumes of which it has the only replica are not served, and an alarm says
 //! why. One that is removed is emptied first.
 
 mod absence;
@@ -251,7 +251,7 @@ impl Control {
         model.drives.iter().filter_map(store).collect()
     }
 
-    /// Tells which drives are missing, and keeps the copy of what drives there are up to date.
+    /// Tells which drives are missing, and keeps the replica of what drives there are up to date.
     pub(super) fn report_drives(&self) {
         self.missing_drive_alarms().iter().for_each(|alarm| tracing::error!("{}", alarm.message));
         self.update_drive_list_backup();
@@ -269,7 +269,7 @@ impl Control {
             let (elsewhere, lost): (Vec<_>, Vec<_>) = volumes.partition(is_elsewhere);
             let others = match elsewhere.len() {
                 0 => String::new(),
-                count => format!(", {count} more have other copies"),
+                count => format!(", {count} more have other replicas"),
             };
             let (why, lost) = (drive.unavailable(), lost.len());
             let remedy = lost_writes::remedy(drive, lost);
@@ -439,7 +439,7 @@ impl Control {
         self.refuse_reserved(name)
     }
 
-    /// Writes the copy first: a drive that only the copy knows is forgotten at the next start, but one that only
+    /// Writes the replica first: a drive that only the replica knows is forgotten at the next start, but one that only
     /// the catalogue knows would be lost with it.
     fn record_drive(&self, record: &DriveRecord) -> Outcome<u64> {
         self.write_drive_list_backup(Some(record))?;

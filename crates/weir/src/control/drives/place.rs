@@ -98,7 +98,9 @@ pub fn identity(path: &Path, node: uuid::Uuid, drives: &[DriveRecord]) -> Outcom
         Some(marker) => match drives.iter().find(|drive| drive.id == marker.drive) {
             Some(drive) => {
                 let name = &drive.name;
-                Err(ControlError::conflict(format!("'{shown}' is drive '{name}' already, or a copy of it")))
+                Err(ControlError::conflict(format!(
+                    "'{shown}' is drive '{name}' already, or a duplicate of it"
+                )))
             }
             None => Ok(marker.drive),
         },

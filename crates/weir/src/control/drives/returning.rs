@@ -1,6 +1,6 @@
-//! Drives that come back while the daemon runs, and copies of extents that can be reached again.
+//! Drives that come back while the daemon runs, and replicas of extents that can be reached again.
 //!
-//! A drive that was missing is used again as soon as it is found. A copy that failed, or that could not be found, is
+//! A drive that was missing is used again as soon as it is found. A replica that failed, or that could not be found, is
 //! taken back when its files are whole: it is brought up to date by what it missed alone, or in full if its replica
 //! metadata is not what was last written there. It is out of service again if it fails again.
 
@@ -20,7 +20,7 @@ use super::{Drive, Unused, lost_writes, open_store, settle};
 use crate::store::replica_metadata::{self, metadata_file_name};
 use crate::store::{EarlierWrites, Store, extent_fault, extent_file_name};
 
-/// Whether a copy that could not be reached can be used.
+/// Whether a replica that could not be reached can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// It can, behind the journal on a drive, or behind none, with this replica metadata.
@@ -57,7 +57,7 @@ impl<Files> Found<Files> {
 }
 
 impl Control {
-    /// Uses drives that are back, and copies that are.
+    /// Uses drives that are back, and replicas that are.
     pub fn look_for_returns(&self) {
         self.take_drives_back();
         self.resyncing_volumes().iter().for_each(|volume| self.take_replicas_back(volume));
@@ -184,7 +184,7 @@ impl Control {
         change.beside(|| self.repair(&volume).and_then(|()| self.attach_journals(&volume)))
     }
 
-    /// Takes back copies of a volume whose files are whole, and has others made instead of those whose files are not.
+    /// Takes back replicas of a volume whose files are whole, and has others made instead of those whose files are not.
     fn take_replicas_back(&self, volume: &VolumeRecord) {
         let invalidated =
             self.model().open.get(&volume.id).is_some_and(|open| !open.journals.invalidated().is_empty());
@@ -206,7 +206,7 @@ impl Control {
             match self.data_plane.rejoin_replica(volume.id, (extent, slot), found, journal.zip(file)) {
                 Ok(true) => {
                     self.journals.note(volume.id, (extent, slot), journal);
-                    tracing::info!(volume = %volume.id, extent, slot, "a copy is back");
+                    tracing::info!(volume = %volume.id, extent, slot, "a replica is back");
                 }
                 // It is there, or something is still under way there.
                 Ok(false) => {}
@@ -216,13 +216,13 @@ impl Control {
         }
     }
 
-    /// The file of a copy that is behind a journal, which brings things there.
+    /// The file of a replica that is behind a journal, which brings things there.
     fn open_slow(&self, volume: VolumeId, drive: DriveId, extent: u32) -> std::io::Result<OwnedFd> {
         let store = self.store(drive).map_err(|error| std::io::Error::other(error.message))?;
         Descriptor::open_direct(&store.extents(volume).join(extent_file_name(extent.into())))
     }
 
-    /// Copies that cannot be reached though their drives are there, with these.
+    /// Replicas that cannot be reached though their drives are there, with these.
     fn replicas_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
         let model = self.model();
         let Some(open) = model.open.get(&volume.id) else { return Vec::new() };
@@ -237,7 +237,7 @@ impl Control {
         replicas.filter(is_away).collect()
     }
 
-    /// Copies whose files are damaged or gone, on drives that are there: before and after their files were looked at, or
+    /// Replicas whose files are damaged or gone, on drives that are there: before and after their files were looked at, or
     /// those of a drive that goes or comes meanwhile would be given up, and copied anew as a whole.
     pub(in crate::control) fn damaged_replicas(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
         let away = self.replicas_away(volume).into_iter();
@@ -254,7 +254,7 @@ impl Control {
         self.store(drive).is_ok_and(|store| self.absence(drive, &store).is_none())
     }
 
-    /// Whether the files of a copy on a drive that is there can be used.
+    /// Whether the files of a replica on a drive that is there can be used.
     fn state_of(&self, volume: VolumeId, drive: DriveId, replica: ExtentReplica) -> State {
         let Ok(store) = self.store(drive) else { return State::Damaged };
         if self.absences.is_replaced(drive, volume, replica) {

@@ -1,4 +1,4 @@
-//! Whether what lies on a drive that is to be emptied can go elsewhere. It decides and changes nothing: how copies get
+//! Whether what lies on a drive that is to be emptied can go elsewhere. It decides and changes nothing: how replicas get
 //! there is for the moves.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ impl Model {
         self.volumes.values().map(|volume| &volume.record).filter(holds).cloned().collect()
     }
 
-    /// Where the copies of a volume may go if these are all drives that stay. A class that is preferred and that none of
+    /// Where the replicas of a volume may go if these are all drives that stay. A class that is preferred and that none of
     /// them has is not insisted on.
     fn destinations(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> (Vec<Wish>, Vec<Candidate>) {
         let candidates = self.candidates(volume, rooms);
@@ -93,7 +93,7 @@ impl Control {
     /// Refuses to empty a drive beside those that are being emptied already, if anything could not go elsewhere.
     ///
     /// # Errors
-    /// Refused if a volume is not served, or it would be on too few drives, or the drive is missing and has the only copy
+    /// Refused if a volume is not served, or it would be on too few drives, or the drive is missing and has the only replica
     /// of something; full if there is too little space elsewhere, with how much is missing.
     pub(in crate::control) fn refuse_stranded(&self, drive: &DriveRecord) -> Outcome<()> {
         let drain = self.model().drain_with(drive.id);
@@ -112,7 +112,7 @@ impl Control {
         }
     }
 
-    /// Refuses a drive that is missing while no other copy of what it holds is known to have everything.
+    /// Refuses a drive that is missing while no other replica of what it holds is known to have everything.
     fn refuse_last_replicas(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
         let model = self.model();
         let Some(missing) = model.drives.get(&drive.id).filter(|drive| drive.store.is_err()) else {
@@ -127,7 +127,7 @@ impl Control {
             return Ok(());
         }
         Err(ControlError::refused(format!(
-            "{}; it has the only copy that has everything of extents of: {}; bring it back first",
+            "{}; it has the only replica that has everything of extents of: {}; bring it back first",
             missing.unavailable(),
             list_names(last.iter())
         )))
@@ -177,7 +177,7 @@ impl Control {
         if let Some(Unreachable { wish, wished, there }) = unreachable(&wishes, &destinations) {
             let class = wish.map_or("any class".to_owned(), |class| format!("class {class}"));
             return Err(ControlError::refused(format!(
-                "drive '{}' cannot be emptied: the copies of volume '{}' need {wished} drives of {class}, and without \
+                "drive '{}' cannot be emptied: the replicas of volume '{}' need {wished} drives of {class}, and without \
                  this one there are {there}; add a drive first",
                 drive.name,
                 volume.export_name()
@@ -194,7 +194,7 @@ impl Control {
         })
     }
 
-    /// What copies of a volume on some drives occupy, or would if it is a drive that is missing: as much as other copies
+    /// What replicas of a volume on some drives occupy, or would if it is a drive that is missing: as much as other replicas
     /// of the same extents.
     fn used_bytes_on(&self, volume: &VolumeRecord, drives: &BTreeSet<DriveId>) -> u64 {
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
@@ -252,14 +252,14 @@ impl Control {
 /// A replica of an extent: the extent, its number and its drive.
 type Replica = (u32, (usize, DriveId));
 
-/// True if an extent of a volume has no copy that has everything on another drive that is there.
+/// True if an extent of a volume has no replica that has everything on another drive that is there.
 fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
     let is_good = has_everything(model, volume);
     let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
     extents.any(|extent| !volume.placement.replicas_of(extent.into()).any(|replica| is_good(extent, replica)))
 }
 
-/// Tells whether a copy of an extent of a volume has everything, on a drive that is there.
+/// Tells whether a replica of an extent of a volume has everything, on a drive that is there.
 fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
     let replicas = model.open.get(&volume.id).map(|open| &open.replication);
     let replica_states = replicas.map(|replicas| replicas.counters().replica_states).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Bringing copies of volumes' extents to where they are wished, under running I/O: another number of copies, another
+//! Bringing replicas of volumes' extents to where they are wished, under running I/O: another number of replicas, another
 //! class, another template, a drive that is to be emptied.
 //!
 //! What is next is decided in [`plan`] from what there is; here it is carried out. Nothing is kept of a move: whoever
 //! looks again, in this daemon or the next, goes on from what it finds.
 //!
-//! A copy is added in the order file, account (by the data plane), record; it goes in the order account, record, file.
-//! So a record names no copy that an account does not, no copy counts as in sync that the record does not name, and what a
+//! A replica is added in the order file, metadata (by the data plane), record; it goes in the order metadata, record, file.
+//! So a record names no replica that replica metadata does not, no replica counts as in sync that the record does not name, and what a
 //! crash leaves is either taken back or given back.
 
 mod drain;
@@ -35,17 +35,17 @@ use plan::{Candidate, ReplicaNow, Step, Unreachable, Wish, next_step, surplus_dr
 const EXTENTS_AT_ONCE: usize = 2;
 /// Steps that are taken for one volume before another one's turn.
 const STEPS_AT_ONCE: usize = 64;
-/// How long a volume rests of which a copy is being brought up to date, and one that cannot go on.
+/// How long a volume rests of which a replica is being brought up to date, and one that cannot go on.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
 const BLOCKED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Volumes whose copies may not be where they are wished.
+/// Volumes whose replicas may not be where they are wished.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
 }
 
-/// A volume whose copies may not be where they are wished.
+/// A volume whose replicas may not be where they are wished.
 #[derive(Clone, Debug)]
 struct Unsettled {
     view: MoveView,
@@ -53,26 +53,26 @@ struct Unsettled {
     next_at: Instant,
 }
 
-/// How far the copies of a volume are from where they are wished.
+/// How far the replicas of a volume are from where they are wished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveView {
-    /// Extents whose copies are not all where they are wished, or not all up to date though they could be; `None`
+    /// Extents whose replicas are not all where they are wished, or not all up to date though they could be; `None`
     /// until they are counted.
     pub extents_left: Option<u64>,
-    /// Those of them whose copies are where they are wished and only have to be brought up to date.
+    /// Those of them whose replicas are where they are wished and only have to be brought up to date.
     pub extents_resyncing: u64,
     /// Why it cannot go on, in words.
     pub blocked_reason: Option<String>,
 }
 
-/// What is being done about copies that may not be where they are wished.
+/// What is being done about replicas that may not be where they are wished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveState {
     /// It was not looked yet what has to move.
     Planning,
-    /// Copies come and go.
+    /// Replicas come and go.
     Moving,
-    /// All copies are where they are wished, and some are brought up to date.
+    /// All replicas are where they are wished, and some are brought up to date.
     Resyncing,
     /// Journals go that nothing is behind any more.
     RemovingJournals,
@@ -91,7 +91,7 @@ impl MoveView {
 }
 
 impl Moves {
-    /// Volumes of which copies move, and are not stuck.
+    /// Volumes of which replicas move, and are not stuck.
     pub fn under_way(&self) -> BTreeSet<VolumeId> {
         let unsettled = self.unsettled();
         unsettled.iter().filter(|(_, one)| one.view.blocked_reason.is_none()).map(|(id, _)| *id).collect()
@@ -111,30 +111,30 @@ struct Look {
     candidates: Vec<Candidate>,
     classes: BTreeMap<DriveId, Option<Class>>,
     drain: BTreeSet<DriveId>,
-    /// The drive of the journal that a copy is behind.
+    /// The drive of the journal that a replica is behind.
     bindings: BTreeMap<(u32, usize), DriveId>,
     /// Drives that are missing, by name.
     missing: BTreeMap<DriveId, Name>,
-    /// Copies that cannot be reached though their drives are there.
+    /// Replicas that cannot be reached though their drives are there.
     away: BTreeMap<u32, Slots>,
-    /// Copies whose files are damaged or gone, on drives that are there.
+    /// Replicas whose files are damaged or gone, on drives that are there.
     damaged: BTreeSet<(u32, usize)>,
 }
 
 /// What an extent waits for.
 enum Wait {
-    /// A copy that cannot be reached: all are where they are wished, so nothing moves.
+    /// A replica that cannot be reached: all are where they are wished, so nothing moves.
     NothingToDo,
-    /// A copy that is being brought up to date, where it is wished.
+    /// A replica that is being brought up to date, where it is wished.
     Resync,
-    /// A new copy that is being brought up to date, after which another one goes.
+    /// A new replica that is being brought up to date, after which another one goes.
     Move,
-    /// A new copy that cannot be reached.
+    /// A new replica that cannot be reached.
     Blocked(String),
 }
 
 impl Look {
-    /// How the copies of an extent stand: as their accounts say, or, if it never had several, as it is recorded.
+    /// How the replicas of an extent stand: as their replica metadata say, or, if it never had several, as it is recorded.
     fn replica_states(&self, extent: u32) -> ReplicaStates {
         let recorded = || {
             let mut replica_states = ReplicaStates::default();
@@ -142,7 +142,7 @@ impl Look {
             replicas.for_each(|(slot, _)| replica_states[slot] = ReplicaState::InSync);
             replica_states
         };
-        // Of an extent that never had several copies nothing is told, but it may be told of one behind it.
+        // Of an extent that never had several replicas nothing is told, but it may be told of one behind it.
         let is_told = |replica_states: &ReplicaStates| {
             replica_states.iter().any(|replica_state| *replica_state != ReplicaState::Absent)
         };
@@ -201,7 +201,7 @@ impl Look {
         (view, next)
     }
 
-    /// What an extent waits for whose copies are not all up to date.
+    /// What an extent waits for whose replicas are not all up to date.
     fn wait(&self, extent: u32) -> Wait {
         let replicas = self.replicas(extent);
         let surplus = surplus_drives(&replicas, &self.wishes);
@@ -220,13 +220,13 @@ impl Look {
         }
         let missing = lagging.iter().find_map(|replica| self.missing.get(&replica.drive?));
         let why = missing
-            .map(|name| format!("the new copies on drive '{name}' wait for it, because it is missing"));
+            .map(|name| format!("the new replicas on drive '{name}' wait for it, because it is missing"));
         Wait::Blocked(
-            why.unwrap_or_else(|| "the new copies failed, and it is tried to use them again".to_owned()),
+            why.unwrap_or_else(|| "the new replicas failed, and it is tried to use them again".to_owned()),
         )
     }
 
-    /// A copy that is recorded and, by its account, no more.
+    /// A replica that is recorded and, by its metadata, no more.
     fn gone(&self, extent: u32) -> Option<usize> {
         let replica_states = self.replica_states(extent);
         let replicas = self.record.placement.replicas_of(extent.into());
@@ -235,7 +235,7 @@ impl Look {
 }
 
 impl Model {
-    /// Where the copies of each extent of a volume should be.
+    /// Where the replicas of each extent of a volume should be.
     fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
         if volume.snapshot.is_some() {
             return vec![None; usize::from(volume.replicas)];
@@ -256,7 +256,7 @@ impl Model {
         vec![wish; usize::from(volume.replicas)]
     }
 
-    /// Drives that could take copies of a volume: where nobody asked for a class, those like the ones that it is on.
+    /// Drives that could take replicas of a volume: where nobody asked for a class, those like the ones that it is on.
     fn candidates(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> Vec<Candidate> {
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
         let rooms = rooms.into_iter().filter(|room| !self.is_draining(room.drive));
@@ -273,7 +273,7 @@ impl Model {
 }
 
 impl Control {
-    /// Has it looked whether the copies of a volume are where they are wished. What was found before is forgotten: it
+    /// Has it looked whether the replicas of a volume are where they are wished. What was found before is forgotten: it
     /// was about other wishes.
     pub(super) fn begin_moves(&self, volume: VolumeId) {
         let unsettled = Unsettled { view: MoveView::default(), next_at: Instant::now() };
@@ -286,7 +286,7 @@ impl Control {
         self.moves.unsettled().entry(volume).or_insert_with(unsettled);
     }
 
-    /// Has it looked at all volumes whose extents have, or had, several copies: a move may have been interrupted.
+    /// Has it looked at all volumes whose extents have, or had, several replicas: a move may have been interrupted.
     pub(super) fn begin_all_moves(&self) {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
@@ -299,7 +299,7 @@ impl Control {
         unsettled.for_each(|volume| self.begin_moves(volume.id));
     }
 
-    /// Refuses what copies of a volume could not be moved to, as far as drives and their classes go.
+    /// Refuses what replicas of a volume could not be moved to, as far as drives and their classes go.
     pub(super) fn refuse_unreachable(&self, volume: &VolumeRecord) -> Outcome<()> {
         let rooms = self.rooms();
         let model = self.model();
@@ -307,7 +307,7 @@ impl Control {
         refuse_unmet(&volume.name, &model.wishes(volume, &candidates), &candidates)
     }
 
-    /// Refuses what copies of a volume that follows a template could not be moved to if that became another.
+    /// Refuses what replicas of a volume that follows a template could not be moved to if that became another.
     pub(super) fn refuse_unreachable_by(
         &self,
         volume: &VolumeRecord,
@@ -318,12 +318,12 @@ impl Control {
         refuse_unmet(&volume.name, &wishes_of(template), &candidates)
     }
 
-    /// How far the copies of a volume are from where they are wished; `None` if they are there.
+    /// How far the replicas of a volume are from where they are wished; `None` if they are there.
     pub fn moves_of(&self, volume: VolumeId) -> Option<MoveView> {
         self.moves.unsettled().get(&volume).map(|unsettled| unsettled.view.clone())
     }
 
-    /// Moves copies as far as it goes now. Whoever calls this again and again brings all to where they are wished.
+    /// Moves replicas as far as it goes now. Whoever calls this again and again brings all to where they are wished.
     pub fn settle_moves(&self) {
         let now = Instant::now();
         let due: Vec<VolumeId> = {
@@ -350,7 +350,7 @@ impl Control {
                         .as_ref()
                         .filter(|_| view.blocked_reason != known.view.blocked_reason)
                     {
-                        tracing::warn!(%volume, "copies are not where they should be: {why}");
+                        tracing::warn!(%volume, "replicas are not where they should be: {why}");
                     }
                     let pause = if view.blocked_reason.is_some() { BLOCKED_PAUSE } else { WAIT_PAUSE };
                     *known = Unsettled { view, next_at: Instant::now() + pause };
@@ -360,7 +360,7 @@ impl Control {
         self.settle_drains();
     }
 
-    /// Takes steps for the copies of one volume; `None` if all are where they are wished.
+    /// Takes steps for the replicas of one volume; `None` if all are where they are wished.
     fn move_replicas(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
         let mut view = MoveView::default();
         for _ in 0..STEPS_AT_ONCE {
@@ -372,7 +372,7 @@ impl Control {
             let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
             // Whoever changes the volume now goes first.
             let Some(mut change) = self.try_volume_change(&[volume], drive.as_slice()) else { break };
-            // What is captured is read from the files of copies as they are.
+            // What is captured is read from the files of replicas as they are.
             if self.snapshots_in_progress.concern(volume)
                 || drive.is_some_and(|drive| !self.model().is_there(drive))
             {
@@ -386,7 +386,7 @@ impl Control {
         Ok(view.extents_left.is_none_or(|left| left > 0).then_some(view))
     }
 
-    /// Gives up journals that nothing is behind any more once all copies of a volume are where they are wished.
+    /// Gives up journals that nothing is behind any more once all replicas of a volume are where they are wished.
     fn tidy_journals(&self, volume: VolumeId, moved: Option<MoveView>) -> Outcome<Option<MoveView>> {
         let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
         let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
@@ -396,7 +396,7 @@ impl Control {
         Ok(is_releasing.then_some(releasing))
     }
 
-    /// Why a copy of a volume that is behind a journal on a drive could go behind no other if some drives are emptied;
+    /// Why a replica of a volume that is behind a journal on a drive could go behind no other if some drives are emptied;
     /// `None` if all could.
     fn journal_strands(
         &self,
@@ -456,7 +456,7 @@ impl Control {
     fn add_replica(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
         let mut record = look.record.clone();
         let count = extent_count(record.size_bytes);
-        // First of all: a full state folder keeps the copy from being added, and never a write waiting for it.
+        // First of all: a full state folder keeps the replica from being added, and never a write waiting for it.
         epoch_record::prepare(&self.epoch_records(record.id), count)?;
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
@@ -490,7 +490,7 @@ impl Control {
         }
         let is_last =
             look.record.placement.replicas_of(extent.into()).count() == usize::from(drive.is_some());
-        // Asked also of a copy that is accounted for as gone: it is refused unless another one has everything.
+        // Asked also of a replica that is accounted for as gone: it is refused unless another one has everything.
         if is_last && drive.is_some() || !self.data_plane.remove_replica(look.record.id, (extent, slot))? {
             return Ok(false);
         }
@@ -513,8 +513,8 @@ impl Control {
         Ok(true)
     }
 
-    /// True if another copy of an extent, or the journal that it is behind, is on a drive that is gone from its folder and
-    /// not known as missing yet: what was written to that copy since may not be on the drive.
+    /// True if another replica of an extent, or the journal that it is behind, is on a drive that is gone from its folder and
+    /// not known as missing yet: what was written to that replica since may not be on the drive.
     fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
         let mut others = record.placement.replicas_of(extent.into()).filter(|(other, _)| *other != slot);
         let is_out = |drive: DriveId| self.store(drive).is_ok() && !self.is_in_place(drive);
@@ -523,7 +523,7 @@ impl Control {
         })
     }
 
-    /// An alarm for each volume whose copies cannot get to where they are wished.
+    /// An alarm for each volume whose replicas cannot get to where they are wished.
     pub(super) fn move_alarms(&self) -> Vec<ActiveAlarm> {
         let unsettled = self.moves.unsettled();
         let blocked_reason =
@@ -533,13 +533,13 @@ impl Control {
             drive: None,
             volume: Some(volume),
             extent: None,
-            message: format!("copies are not where they should be: {why}"),
+            message: format!("replicas are not where they should be: {why}"),
         };
         blocked_reason.map(alarm).collect()
     }
 }
 
-/// Where the copies of an extent should be by a template.
+/// Where the replicas of an extent should be by a template.
 fn wishes_of(template: &TemplateRecord) -> Vec<Wish> {
     template.replicas.iter().copied().map(Some).collect()
 }
@@ -550,12 +550,12 @@ fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Out
     let class = wish.map_or(String::new(), |class| format!("class {class} in "));
     let replicas = if wished == 1 { "replica" } else { "replicas" };
     Err(ControlError::refused(format!(
-        "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and copies of an \
+        "volume '{volume}' cannot have {class}{wished} {replicas}: there are {there} such drives, and replicas of an \
          extent are on distinct ones"
     )))
 }
 
-/// Why a copy behind a journal could go nowhere.
+/// Why a replica behind a journal could go nowhere.
 struct Stranded {
     why: String,
     class: String,
@@ -573,6 +573,6 @@ fn class_words(wish: Wish) -> String {
 fn blocked_words(wish: Wish, replicas: usize) -> String {
     let class = class_words(wish);
     format!(
-        "no drive of {class} is free for one of {replicas} copies; copies of an extent are on distinct drives"
+        "no drive of {class} is free for one of {replicas} replicas; replicas of an extent are on distinct drives"
     )
 }

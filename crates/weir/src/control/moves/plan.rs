@@ -1,7 +1,7 @@
-//! Which copy of an extent comes or goes next, so that it ends up where it is wished. Pure.
+//! Which replica of an extent comes or goes next, so that it ends up where it is wished. Pure.
 //!
-//! One step at a time is decided from what is there, so it does not matter where an earlier attempt ended. A copy goes
-//! only once those that stay have everything: at no time are there fewer good copies than before, or than are wished.
+//! One step at a time is decided from what is there, so it does not matter where an earlier attempt ended. A replica goes
+//! only once those that stay have everything: at no time are there fewer good replicas than before, or than are wished.
 
 use weir_types::bounds::REPLICAS_MAX;
 use weir_types::{Class, DriveId};
@@ -9,7 +9,7 @@ use weir_volume::mirror::ReplicaState;
 
 use crate::control::spread::{Room, choose};
 
-/// A copy of an extent, as it is.
+/// A replica of an extent, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaNow {
     /// Its number.
@@ -26,7 +26,7 @@ pub struct ReplicaNow {
     pub must_leave: bool,
 }
 
-/// A drive that could take a copy.
+/// A drive that could take a replica.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The drive and how full it is.
@@ -35,7 +35,7 @@ pub struct Candidate {
     pub class: Option<Class>,
 }
 
-/// The class that a copy is to have, or any.
+/// The class that a replica is to have, or any.
 pub type Wish = Option<Class>;
 
 /// What to do next.
@@ -43,28 +43,28 @@ pub type Wish = Option<Class>;
 pub enum Step {
     /// Everything is as it is wished.
     Done,
-    /// A copy has to be brought up to date first.
+    /// A replica has to be brought up to date first.
     Wait,
-    /// Make a copy.
+    /// Make a replica.
     Add {
         /// Its number.
         slot: usize,
         /// Its drive.
         drive: DriveId,
     },
-    /// Give up the copy with this number.
+    /// Give up the replica with this number.
     Remove(usize),
-    /// No drive can take a copy of this class.
+    /// No drive can take a replica of this class.
     Blocked(Wish),
 }
 
-/// Copies that stay, by wish; and those that nobody wishes for.
+/// Replicas that stay, by wish; and those that nobody wishes for.
 struct Matched<'a> {
     kept: Vec<Option<&'a ReplicaNow>>,
     surplus: Vec<&'a ReplicaNow>,
 }
 
-/// Gives each wish a copy that meets it: one that has everything before one that has not.
+/// Gives each wish a replica that meets it: one that has everything before one that has not.
 fn match_up<'a>(replicas: &'a [ReplicaNow], wishes: &[Wish]) -> Matched<'a> {
     let mut free: Vec<&ReplicaNow> = replicas.iter().collect();
     free.sort_by_key(|replica| replica.replica_state != ReplicaState::InSync);
@@ -91,7 +91,7 @@ pub struct Unreachable {
     pub there: usize,
 }
 
-/// What of some wishes cannot be met by these drives, because copies of an extent are on distinct ones.
+/// What of some wishes cannot be met by these drives, because replicas of an extent are on distinct ones.
 pub fn unreachable(wishes: &[Wish], candidates: &[Candidate]) -> Option<Unreachable> {
     wishes.iter().find_map(|wish| {
         let suits = |candidate: &&Candidate| wish.is_none() || candidate.class == *wish;
@@ -101,7 +101,7 @@ pub fn unreachable(wishes: &[Wish], candidates: &[Candidate]) -> Option<Unreacha
     })
 }
 
-/// The next step for an extent with these copies.
+/// The next step for an extent with these replicas.
 pub fn next_step(replicas: &[ReplicaNow], wishes: &[Wish], candidates: &[Candidate]) -> Step {
     if let Some(lost) = replicas.iter().find(|replica| replica.drive.is_none()) {
         return Step::Remove(lost.slot);
@@ -120,12 +120,12 @@ pub fn next_step(replicas: &[ReplicaNow], wishes: &[Wish], candidates: &[Candida
     }
 }
 
-/// The drives of copies that nobody wishes for.
+/// The drives of replicas that nobody wishes for.
 pub fn surplus_drives(replicas: &[ReplicaNow], wishes: &[Wish]) -> Vec<DriveId> {
     match_up(replicas, wishes).surplus.iter().filter_map(|replica| replica.drive).collect()
 }
 
-/// Adds a copy for a wish. If all numbers are taken, one that nobody wishes for goes first.
+/// Adds a replica for a wish. If all numbers are taken, one that nobody wishes for goes first.
 fn make_room_and_add(
     replicas: &[ReplicaNow],
     surplus: &[&ReplicaNow],
@@ -151,7 +151,7 @@ fn make_room_and_add(
         .collect();
     let beside = candidates.iter().filter(|candidate| stay.contains(&candidate.room.drive));
     let beside: Vec<_> = beside.map(|candidate| candidate.room.domain.clone()).collect();
-    // The drive of a journal that a copy is behind is taken only where there is no other.
+    // The drive of a journal that a replica is behind is taken only where there is no other.
     let has_journal = |room: &&Room| replicas.iter().any(|replica| replica.journal == Some(room.drive));
     let best: Vec<Room> = rooms.iter().filter(|room| !has_journal(room)).cloned().collect();
     if let Some(drive) = choose(&best, &beside).or_else(|| choose(&rooms, &beside)) {

@@ -24,16 +24,15 @@ pub fn summary(explanation: &Explanation) -> String {
             neighbours(situation, true)
         ),
         (Cause::Queue, _) => format!(
-            "Volume {volume} waits in line for drive {}, beside {}; its weight {} gives it at least {:.0} % of what floors leave.",
+            "Volume {volume} waits in the queue of drive {}, beside {}; its weight {} gives it at least {:.0} % of what floors leave.",
             place.drive,
             neighbours(situation, false),
             place.weight,
             place.portion * 100.0
         ),
-        (Cause::Drive, _) => format!(
-            "The media of drive {} are what takes the time of volume {volume}; no limit binds it.",
-            place.drive
-        ),
+        (Cause::Drive, _) => {
+            format!("Drive {} takes most of the time of volume {volume}; no limit binds it.", place.drive)
+        }
         (Cause::Other, _) => format!(
             "Requests of volume {volume} wait for buffers or for others that touch the same blocks; no limit binds it."
         ),

@@ -7,7 +7,7 @@ use super::super::error::{ControlError, Outcome};
 use super::super::model::Versioned;
 use super::super::records::TemplateRecord;
 
-/// Their names, the class of each of their copies, and the class that is read.
+/// Their names, the class of each of their replicas, and the class that is read.
 const BUILT_IN: [(&str, [Class; 3], Option<Class>); 3] = [
     ("nvme", [Class::High; 3], None),
     ("hdd", [Class::Low; 3], None),

@@ -12,7 +12,7 @@ fn refuse_beside(template: &Name, options: &[(bool, &str)]) -> Outcome<()> {
     match options.iter().find(|(is_given, _)| *is_given) {
         None => Ok(()),
         Some((_, option)) => Err(ControlError::invalid(format!(
-            "template '{template}' says how many copies there are and of which class each is; {option} does not go \
+            "template '{template}' says how many replicas there are and of which class each is; {option} does not go \
              with it"
         ))),
     }
@@ -86,7 +86,7 @@ impl Model {
             }
             (None, Some(template)) if is_asked => {
                 return Err(ControlError::refused(format!(
-                    "volume '{}' follows template '{template}', which says how many copies it has and of which class \
+                    "volume '{}' follows template '{template}', which says how many replicas it has and of which class \
                      each is; --template none beside it releases the volume, --template NAME has it follow another",
                     volume.name
                 )));

@@ -1,8 +1,8 @@
-//! Templates: by a name, where each copy of a volume lives and which is read; and what follows for volumes that follow
+//! Templates: by a name, where each replica of a volume lives and which is read; and what follows for volumes that follow
 //! one.
 //!
-//! A volume names the template that it follows. What that says is looked up whenever copies are placed or moved, so a
-//! template that becomes another moves its volumes. How copies are moved is none of this module's business.
+//! A volume names the template that it follows. What that says is looked up whenever replicas are placed or moved, so a
+//! template that becomes another moves its volumes. How replicas are moved is none of this module's business.
 
 mod built_in;
 mod follow;
@@ -26,9 +26,9 @@ use built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
 pub struct CreateTemplate {
     /// The name.
     pub name: Name,
-    /// The class of each copy, 1 to [`REPLICAS_MAX`] of them.
+    /// The class of each replica, 1 to [`REPLICAS_MAX`] of them.
     pub replicas: Vec<Class>,
-    /// The class of the copies that are read; the fastest if `None`.
+    /// The class of the replicas that are read; the fastest if `None`.
     pub read_from: Option<Class>,
     /// The policy group that volumes are bound to which are made from it.
     pub policy_group: Option<Name>,
@@ -37,7 +37,7 @@ pub struct CreateTemplate {
 /// What should become different about a template; what is `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct ModifyTemplate {
-    /// Other classes: copies of its volumes are moved there.
+    /// Other classes: replicas of its volumes are moved there.
     pub replicas: Option<Vec<Class>>,
     /// Another class to read from, or the fastest.
     pub read_from: Option<Option<Class>>,
@@ -80,12 +80,12 @@ impl Templates {
 }
 
 impl TemplateRecord {
-    /// The classes of the copies, in words that are accepted for them.
+    /// The classes of the replicas, in words that are accepted for them.
     pub fn classes(&self) -> String {
         self.replicas.iter().map(|class| class.name()).collect::<Vec<_>>().join(",")
     }
 
-    /// How many copies there are.
+    /// How many replicas there are.
     pub fn count(&self) -> u8 {
         u8::try_from(self.replicas.len()).expect("a template is checked before it is kept")
     }
@@ -123,7 +123,7 @@ impl Model {
         self.templates.0.get(volume.template.as_ref()?).map(|template| &template.record)
     }
 
-    /// The template that has to lie in the copies of a volume's record.
+    /// The template that has to lie in the replicas of a volume's record.
     pub(super) fn template_to_back_up(&self, volume: &VolumeRecord) -> Option<&TemplateRecord> {
         self.template_of(volume).filter(|template| !is_built_in(&template.name))
     }
@@ -176,11 +176,11 @@ impl Control {
         self.template(&record.name)
     }
 
-    /// Changes a template. The copies of its volumes are moved in the background to where it says then, and read from
+    /// Changes a template. The replicas of its volumes are moved in the background to where it says then, and read from
     /// where it says from the answer on. The policies of volumes that are there stay.
     ///
     /// # Errors
-    /// Refused for a built-in one, and if it has volumes for whose copies there are too few drives of a class; invalid
+    /// Refused for a built-in one, and if it has volumes for whose replicas there are too few drives of a class; invalid
     /// as for a new one; conflict if it has another version than asked for.
     pub fn modify_template(&self, name: &Name, request: ModifyTemplate) -> Outcome<TemplateView> {
         let mut change = self.begin_change_of_followers(name)?;

@@ -8,7 +8,7 @@ fn delete(control: &Control, text: &str) {
     control.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
 }
 
-/// Holds clean-ups to a step in many minutes, after the first.
+/// Holds reclaims to a step in many minutes, after the first.
 fn hold_up(control: &Control) {
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };

@@ -98,7 +98,7 @@ fn a_volume_on_two_drives_is_served_again_and_missed_as_a_whole() {
     std::fs::rename(state.join("away"), state.join("two")).unwrap();
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
-    assert_eq!(placement(&world, "vol1"), before, "the copies say where it lies");
+    assert_eq!(placement(&world, "vol1"), before, "the replicas say where it lies");
     let store = world.control.store(two).unwrap();
     assert_eq!(check_extents(&store.extents(id), before.extents_on(two, 4 * GIB)), []);
 }

@@ -20,7 +20,7 @@ pub(super) fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> 
     names.iter().map(|text| add(world, state, text, Class::High)).collect()
 }
 
-/// Makes a volume of class high with copies.
+/// Makes a volume of class high with replicas.
 pub(super) fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
     let request = volume(None, text, extents * GIB);
     let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
@@ -54,7 +54,7 @@ pub(super) fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
     });
 }
 
-/// Has copies be brought up to date so slowly that nobody sees the end of it.
+/// Has replicas be brought up to date so slowly that nobody sees the end of it.
 fn hold_up(world: &World) {
     set_ceiling(world, Throughput { iops: None, bytes_per_second: Some(1) });
 }
@@ -74,7 +74,7 @@ fn content(extent: u32) -> Vec<u8> {
     vec![extent as u8 + 1; 64 << 10]
 }
 
-/// Puts something into all copies of some extents, as though it had been there before the daemon started.
+/// Puts something into all replicas of some extents, as though it had been there before the daemon started.
 fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>) {
     for extent in extents {
         for (_, drive) in volume.placement.replicas_of(extent.into()) {
@@ -85,7 +85,7 @@ fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>
     }
 }
 
-/// Checks that all copies of some extents have what was put there.
+/// Checks that all replicas of some extents have what was put there.
 fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) {
     let volume = record(world, text);
     for extent in extents {
@@ -99,7 +99,7 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
     }
 }
 
-/// Checks that each extent has so many copies, all with everything and on drives that there are, and that nothing is wrong.
+/// Checks that each extent has so many replicas, all with everything and on drives that there are, and that nothing is wrong.
 pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
     let record = record(world, text);
     let replica_states = world.control.model().open[&record.id].replication.counters().replica_states;
@@ -155,7 +155,7 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
     drop(world);
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
-    assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before, "from the copies");
+    assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before, "from the replicas");
     assert_eq!(world.control.alarms(), []);
 }
 
@@ -174,7 +174,7 @@ fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
     refused("default", "always exists and cannot be removed");
     refused(
         "one",
-        "drive 'one' cannot be emptied: the copies of volume 'vol1' need 1 drives of class high, and without this \
+        "drive 'one' cannot be emptied: the replicas of volume 'vol1' need 1 drives of class high, and without this \
          one there are 0; add a drive first",
     );
     assert_eq!(error(remove(&world, "nothing")).0, ErrorKind::NotFound);
@@ -276,7 +276,7 @@ fn the_next_daemon_goes_on_where_one_ended() {
     hold_up(&world);
     assert!(remove(&world, "one").unwrap().is_some());
     for _ in 0..3 {
-        // There are copies of both volumes that have come and do not have everything yet.
+        // There are replicas of both volumes that have come and do not have everything yet.
         let is_between = |world: &World, text: &str, replicas: usize| {
             let record = record(world, text);
             let extents = 0..record.size_bytes / EXTENT_BYTES;
@@ -311,7 +311,7 @@ fn a_missing_drive_goes_unless_it_has_the_only_replica() {
     let world = World::start(&state);
     let (kind, message) = error(remove(&world, "one"));
     assert_eq!(kind, ErrorKind::Refused);
-    let words = "it has the only copy that has everything of extents of: single; bring it back first";
+    let words = "it has the only replica that has everything of extents of: single; bring it back first";
     assert!(message.starts_with("drive 'one' at") && message.contains(words), "{message}");
     drop(world);
     std::fs::rename(state.join("away"), state.join("one")).unwrap();
@@ -340,7 +340,7 @@ fn two_that_are_missing_are_not_each_others_replica() {
     let world = World::start(&state);
     for text in ["one", "two"] {
         let (kind, message) = error(remove(&world, text));
-        assert!(kind == ErrorKind::Refused && message.contains("only copy"), "{message}");
+        assert!(kind == ErrorKind::Refused && message.contains("only replica"), "{message}");
     }
 }
 
@@ -499,7 +499,7 @@ fn replica_is_not_removed_while_the_others_are_out_of_their_places() {
     let places = ["one", "two"].map(|text| (state.join(text), state.join(format!("{text}.away"))));
     for (here, away) in &places {
         std::fs::rename(here, away).unwrap();
-        // An older copy of the drive that lies where its filesystem was mounted.
+        // An older replica of the drive that lies where its filesystem was mounted.
         let copied = std::process::Command::new("cp").arg("-a").args([away, here]).status().unwrap();
         assert!(copied.success());
     }

@@ -9,7 +9,7 @@ use crate::control::records::RecordBackup;
 use crate::format;
 use crate::store::{MARKER_FILE, Marker, RECORD_FILE};
 
-/// A catalogue, record copies, a marker and a list of drives as the first version wrote them.
+/// A catalogue, record backups, a marker and a list of drives as the first version wrote them.
 fn fixture() -> Value {
     serde_json::from_str(include_str!("fixtures/catalogue-1.json")).unwrap()
 }
@@ -60,7 +60,7 @@ fn catalogue_of_the_first_version_is_served_and_loses_nothing() {
 #[test]
 fn record_backups_and_markers_of_the_first_version_are_read() {
     let fixture = fixture();
-    for backup in fixture["copies"].as_array().unwrap() {
+    for backup in fixture["backups"].as_array().unwrap() {
         let read: RecordBackup = format::read(backup).unwrap();
         assert_eq!(read.minimum_reader, 1);
     }

@@ -36,7 +36,7 @@ fn is_in_sync(world: &World, volume: &VolumeRecord) -> bool {
     extent.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count() == 3
 }
 
-/// Puts a copy of a drive's folder where the drive was: another filesystem that has its marker and older files.
+/// Puts a replica of a drive's folder where the drive was: another filesystem that has its marker and older files.
 fn replace(state: &Path, drive: &str) {
     let (here, away) = (state.join(drive), state.join(format!("{drive}.away")));
     std::fs::rename(&here, &away).unwrap();

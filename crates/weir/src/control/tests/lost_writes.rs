@@ -83,7 +83,7 @@ fn name_of(world: &World, drive: DriveId) -> Name {
     world.control.model().drives[&drive].record.name.clone()
 }
 
-/// Changes a replica: what it has is not what was written last, and nothing but a copy of all of it finds that.
+/// Changes a replica: what it has is not what was written last, and nothing but a replica of all of it finds that.
 fn change(path: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&[7; BLOCK], STALE_OFFSET).unwrap();

@@ -54,7 +54,7 @@ fn a_new_drive_is_used_while_it_is_measured_and_its_class_survives_a_restart() {
     let world = self::world(&state, 100);
     assert_eq!(seen(&world.control), (class, reason));
     drop(world);
-    // The copy of the list of drives is all that is left.
+    // The backup of the list of drives is all that is left.
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }

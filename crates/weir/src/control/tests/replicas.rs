@@ -1,4 +1,4 @@
-//! Volumes with several copies of each extent, against real files.
+//! Volumes with several replicas of each extent, against real files.
 
 use weir_volume::mirror::{EpochRecord, ReplicaState};
 
@@ -35,12 +35,12 @@ fn record(world: &World, text: &str) -> VolumeRecord {
     world.control.volume(None, &name(text)).unwrap().record
 }
 
-/// The path of a copy's extent file, or of its account.
+/// The path of a replica's extent file, or of its metadata.
 fn path_of(world: &World, record: &VolumeRecord, drive: DriveId, file: &str) -> PathBuf {
     world.control.store(drive).unwrap().extents(record.id).join(file)
 }
 
-/// The alarms about a volume's copies, and whether it is served.
+/// The alarms about a volume's replicas, and whether it is served.
 fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
     let alarms = world.control.alarms().into_iter();
     let about = alarms.filter(|alarm| alarm.source == AlarmSource::Replicas);
@@ -53,7 +53,7 @@ fn grew_back(world: &World, id: VolumeId) -> bool {
     epoch_records[2].reserved > 1 << 40
 }
 
-/// Checks that each extent has whole copies with accounts that say so, as many as there should be, and a witness.
+/// Checks that each extent has whole replicas with replica metadata that say so, as many as there should be, and an epoch record.
 fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
     let epoch_records = epoch_record::read_all(&world.control.epoch_records(record.id), extents).unwrap();
@@ -64,7 +64,7 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
         assert_eq!(replicas.len(), usize::from(record.replicas));
         for (slot, drive) in replicas {
             let found = replica_metadata::read(&path_of(world, record, drive, &metadata_file_name(extent)));
-            let found = found.unwrap().expect("an account lies beside each copy");
+            let found = found.unwrap().expect("replica metadata lies beside each replica");
             assert_eq!((found.epoch, found.replica_states[slot]), (known, ReplicaState::InSync));
             let in_sync =
                 found.replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync);
@@ -90,7 +90,7 @@ fn replicas_are_made_with_their_all_metadata_follow_a_resize_and_go_with_the_vol
             let of = |text| world.control.drive(&name(text)).unwrap().provisioned_bytes;
             ["one", "two", "three"].into_iter().map(of).sum()
         };
-        assert_eq!(provisioned(), 4 * GIB * u64::from(replicas), "every copy counts");
+        assert_eq!(provisioned(), 4 * GIB * u64::from(replicas), "every replica counts");
         for gib in [7, 2, 5] {
             world.control.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
             assert_whole(&world, &record(&world, "vol1"));
@@ -148,7 +148,7 @@ fn a_volume_with_replicas_is_served_again_as_it_was() {
     drop(world);
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
-    assert_eq!(record(&world, "vol1"), before, "the copies of the record say where it lies");
+    assert_eq!(record(&world, "vol1"), before, "the backups of the record say where it lies");
     assert_eq!(world.control.alarms(), []);
 }
 
@@ -193,7 +193,7 @@ fn replicas_go_to_different_zones_or_are_refused_or_forced() {
     let forced = CreateVolume { force: true, ..copied("vol2", GIB, 3) };
     world.control.create_volume(forced).unwrap();
     let (alarms, is_served) = seen(&world, "vol2");
-    assert!(is_served && alarms == ["copies of 1 of its extents share a zone and would fail together"]);
+    assert!(is_served && alarms == ["replicas of 1 of its extents share a zone and would fail together"]);
     let elsewhere = ModifyDrive { zone: Some(None), rack: Some(Some(name("r9"))), ..ModifyDrive::default() };
     for text in ["b1", "b2"] {
         let view = world.control.modify_drive(&name(text), elsewhere.clone()).unwrap();
@@ -212,12 +212,12 @@ fn a_missing_drive_costs_replicas_and_no_volume_that_has_others() {
     drop(world);
     std::fs::rename(state.join("two"), state.join("away")).unwrap();
     let world = World::start(&state);
-    let missing = "3 of the 6 copies of its extents are missing, on: two".to_owned();
+    let missing = "3 of the 6 replicas of its extents are missing, on: two".to_owned();
     assert_eq!(seen(&world, "vol1"), (vec![missing], true));
     assert!(world.exports.find("single").is_none());
     let alarms = world.control.alarms();
     let of_drive = alarms.iter().find(|alarm| alarm.volume.is_none()).unwrap();
-    let words = "its 1 volumes are not served, 1 more have other copies";
+    let words = "its 1 volumes are not served, 1 more have other replicas";
     assert!(of_drive.message.contains(words), "{alarms:?}");
     let record = record(&world, "vol1");
     let layout = world.control.layout(&record).unwrap();
@@ -254,11 +254,11 @@ fn a_replica_that_cannot_be_used_is_named_and_the_others_serve() {
         match what {
             "no file" => std::fs::remove_file(metadata.with_extension("")).unwrap(),
             "short" => std::fs::write(metadata.with_extension(""), "short").unwrap(),
-            "no account" => std::fs::remove_file(metadata).unwrap(),
+            "no metadata" => std::fs::remove_file(metadata).unwrap(),
             _ => std::fs::write(metadata, "nonsense").unwrap(),
         }
     };
-    let all = ["no file", "short", "no account", "bad account"];
+    let all = ["no file", "short", "no metadata", "bad metadata"];
     (0..).zip(all).for_each(|(extent, what)| damage(extent, what));
     let recovered_extents = world.control.recovered_extents(&made).unwrap();
     let there =
@@ -281,7 +281,10 @@ fn a_replica_that_cannot_be_used_is_named_and_the_others_serve() {
     world.control.check_extent_files();
     assert_eq!(files().collect::<Vec<_>>(), [0, 1], "the look that is taken every second finds the same");
     let of_data_plane = |alarm: &alarms::ActiveAlarm| alarm.source == AlarmSource::DataPlane;
-    assert!(!world.control.alarms().iter().any(of_data_plane), "an extent with another copy is not given up");
+    assert!(
+        !world.control.alarms().iter().any(of_data_plane),
+        "an extent with another replica is not given up"
+    );
 }
 
 #[test]
@@ -300,10 +303,10 @@ fn an_extent_without_a_replica_that_has_everything_keeps_its_volume_from_being_s
     let both = [path_of(&world, &made, homes[0], "00000001"), path_of(&world, &made, homes[1], "00000001")];
     drop(world);
     epoch_record::know(&path, 2, 5).unwrap();
-    not_served("of extent 2, the newest account that can be reached has epoch 1, but epoch 5 is known of");
+    not_served("of extent 2, the newest metadata that can be reached has epoch 1, but epoch 5 is known of");
     both.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     not_served(
-        "of extent 1, no copy that has everything can be reached (and 1 further extents cannot be served)",
+        "of extent 1, no replica that has everything can be reached (and 1 further extents cannot be served)",
     );
 }
 

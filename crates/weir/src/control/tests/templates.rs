@@ -50,26 +50,26 @@ fn modify(world: &World, request: ModifyVolume) -> Outcome<VolumeView> {
     world.control.modify_volume(None, &name("vol1"), request)
 }
 
-/// The classes of the copies of each extent, in the order of the copies.
+/// The classes of the replicas of each extent, in the order of the replicas.
 fn classes(world: &World, record: &VolumeRecord) -> Vec<Vec<Class>> {
     let model = world.control.model();
     let of = |extent| {
         let drives: Vec<DriveId> = record.placement.replicas_of(extent).map(|(_, drive)| drive).collect();
         let distinct: BTreeSet<DriveId> = drives.iter().copied().collect();
-        assert_eq!(distinct.len(), drives.len(), "copies are on distinct drives");
+        assert_eq!(distinct.len(), drives.len(), "replicas are on distinct drives");
         drives.iter().map(|drive| model.drives[drive].record.class.unwrap()).collect()
     };
     (0..record.size_bytes.div_ceil(EXTENT_BYTES)).map(of).collect()
 }
 
-/// The same where the order does not matter, because copies came one after the other.
+/// The same where the order does not matter, because replicas came one after the other.
 fn sorted_classes(world: &World) -> Vec<Vec<Class>> {
     let mut all = classes(world, &record(world));
     all.iter_mut().for_each(|classes| classes.sort());
     all
 }
 
-/// The fewest copies that have everything, of any extent.
+/// The fewest replicas that have everything, of any extent.
 fn fewest_good(world: &World) -> usize {
     let model = world.control.model();
     let replica_states = model.open[&record(world).id].replication.counters().replica_states;
@@ -79,12 +79,12 @@ fn fewest_good(world: &World) -> usize {
     replica_states.iter().map(good).min().unwrap_or(1)
 }
 
-/// Moves on until all copies are where they should be; at no time are there fewer good ones than so many.
+/// Moves on until all replicas are where they should be; at no time are there fewer good ones than so many.
 fn move_on(world: &World, least: usize) {
     let id = record(world).id;
-    wait_until("all copies are where they should be", || {
+    wait_until("all replicas are where they should be", || {
         world.control.settle_moves();
-        assert!(fewest_good(world) >= least, "a good copy went too early");
+        assert!(fewest_good(world) >= least, "a good replica went too early");
         world.control.moves_of(id).is_none()
     });
 }
@@ -141,7 +141,7 @@ fn a_class_that_is_not_to_be_had_is_refused_with_what_there_is() {
     for (template, words) in [
         (
             "nvme",
-            "3 copies on distinct drives on class high, which cannot be had for 1GiB: there is pool 'default'",
+            "3 replicas on distinct drives on class high, which cannot be had for 1GiB: there is pool 'default'",
         ),
         ("hdd", "pool 'low' with"),
     ] {
@@ -324,7 +324,7 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
         world.control.modify_drive(&name(drive), ModifyDrive { zone, ..ModifyDrive::default() }).unwrap();
     }
     let id = world.control.create_volume(following("nvme", "vol1", 4 * GIB)).unwrap().record.id;
-    // New copies stay stale, so that the old ones stay beside them.
+    // New replicas stay stale, so that the old ones stay beside them.
     let resync = BackgroundKind::Resync;
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let held_up = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
@@ -332,14 +332,14 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
     modify(&world, to("hybrid")).unwrap();
     let settle_without_alarm = || {
         world.control.settle_moves();
-        assert_eq!(world.control.alarms(), [], "a move passes through copies that share a zone");
+        assert_eq!(world.control.alarms(), [], "a move passes through replicas that share a zone");
     };
-    wait_until("an extent has four copies in three zones", || {
+    wait_until("an extent has four replicas in three zones", || {
         settle_without_alarm();
         classes(&world, &record(&world)).iter().any(|replicas| replicas.len() == 4)
     });
     world.control.reset_background_policy(resync, None).unwrap();
-    wait_until("all copies are where they should be", || {
+    wait_until("all replicas are where they should be", || {
         settle_without_alarm();
         world.control.moves_of(id).is_none()
     });
@@ -368,7 +368,7 @@ fn a_template_that_becomes_another_moves_its_volumes_and_theirs_only() {
     assert_eq!(world.control.moves_of(other.id), None);
     move_on(&world, 2);
     assert_eq!(sorted_classes(&world), [[Low, High, High]; 2]);
-    // The copies beside the extents know it, too.
+    // The replicas beside the extents know it, too.
     let before = (record(&world), world.control.template(&name("t")).unwrap().record);
     settle(&world.control);
     drop(world);

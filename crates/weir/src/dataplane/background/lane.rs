@@ -120,7 +120,7 @@ impl Lane {
         None
     }
 
-    /// The terms under which it stands in line for the drive now.
+    /// The terms under which it waits in the queue of the drive now.
     pub fn terms(&self, now_ns: u64) -> Terms {
         let policy = self.pace.policy();
         let floor = policy.deadline_seconds.and_then(|seconds| {

@@ -1,8 +1,8 @@
 //! Work that runs for the system itself, on the reactor that a drive's background work belongs to.
 //!
-//! All work of one kind on one drive is a *lane*: it stands in line for the drive with a leaf of its own, beside the
+//! All work of one kind on one drive is a *lane*: it waits in the queue of the drive with a leaf of its own, beside the
 //! tenants, under the kind's policy. What a step does to files is done by a helper thread; an emulated drive answers
-//! it when it would have. Here is the shell; what is next and when is decided in [`lane`], the steps of a clean-up
+//! it when it would have. Here is the shell; what is next and when is decided in [`lane`], the steps of a reclaim
 //! in [`reclaim`]. Work for volumes that are served has its places in line in [`places`].
 
 mod lane;
@@ -31,7 +31,7 @@ pub(super) use reclaim::{Done, Outcome, Step};
 /// Names a lane.
 type LaneKey = (DriveId, BackgroundKind);
 
-/// A clean-up as a reactor is told of it.
+/// A reclaim as a reactor is told of it.
 pub(super) struct NewReclaim {
     pub id: VolumeId,
     pub drive: DriveId,
@@ -100,7 +100,7 @@ impl Background {
 }
 
 impl ServedLane {
-    /// Stands in line for a drive.
+    /// Stands in the queue of a drive.
     fn join(kind: BackgroundKind, lane: Lane, new: &NewReclaim, now_ns: u64) -> ServedLane {
         let terms = lane.terms(now_ns);
         let node = plant(&new.drive_queue, kind, &terms, now_ns);
@@ -151,7 +151,7 @@ pub(super) fn plant(
 }
 
 impl Reactor {
-    /// Begins a clean-up.
+    /// Begins a reclaim.
     pub(super) fn begin_reclaim(&mut self, new: NewReclaim) {
         let kind = BackgroundKind::Reclaim;
         let (key, now_ns) = ((new.drive, kind), self.now_ns);
@@ -263,7 +263,7 @@ impl Reactor {
             served.files.remove(&id);
         }
         if let Some(fault) = served.lane.ended(now_ns, id, step, outcome) {
-            tracing::warn!(%id, drive = %key.0, "clean-up: {fault}");
+            tracing::warn!(%id, drive = %key.0, "reclaim: {fault}");
         }
         if let Some(cost) = cost {
             let drive_queue = SharedDriveQueue::clone(&served.drive_queue);

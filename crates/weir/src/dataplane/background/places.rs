@@ -1,4 +1,4 @@
-//! Where work for volumes stands in line for their drives, and the pace at which it may go there: one place and one pace
+//! Where work for volumes waits in the queue of their drives, and the pace at which it may go there: one place and one pace
 //! for each kind of work and drive. What the work is, others know.
 
 use weir_qos::{NodeId, Pace};
@@ -12,7 +12,7 @@ use crate::dataplane::sharing::{DriveQueueState, without_ceilings};
 use crate::dataplane::token::VolumeIndex;
 
 impl Reactor {
-    /// Where a kind of work for a volume stands in line for a home of it.
+    /// Where a kind of work for a volume waits in the queue of a home of it.
     pub(in crate::dataplane) fn background_leaf(
         &mut self,
         index: VolumeIndex,

@@ -76,7 +76,7 @@ impl JobProgress {
         }
     }
 
-    /// Takes the end of a step into account; bytes that it gave back.
+    /// Takes the end of a step into metadata; bytes that it gave back.
     pub(super) fn note(&self, outcome: &Outcome) -> u64 {
         match outcome {
             Ok(Done::Surveyed(survey)) => {

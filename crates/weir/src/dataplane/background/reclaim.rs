@@ -1,10 +1,10 @@
-//! One clean-up: which step of it is next, and what follows from how a step ended. Pure.
+//! One reclaim: which step of it is next, and what follows from how a step ended. Pure.
 
 use std::ops::Range;
 
 use crate::store::{Given, Survey};
 
-/// A step of a clean-up.
+/// A step of a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Look at what there is to give back.
@@ -48,7 +48,7 @@ enum Stage {
     Conclude,
 }
 
-/// A clean-up and how far it is. Extents go from the last to the first, so that what is left of them after a crash
+/// A reclaim and how far it is. Extents go from the last to the first, so that what is left of them after a crash
 /// is known from the highest.
 #[derive(Debug)]
 pub struct Reclaim {
@@ -161,7 +161,7 @@ mod tests {
         Ok(Done::Given(Given { bytes: 1, is_gone }))
     }
 
-    /// A clean-up that has looked and found extents.
+    /// A reclaim that has looked and found extents.
     fn reclaim(extents: u32) -> Reclaim {
         let mut reclaim = Reclaim::new();
         assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::Survey), None));

@@ -1,4 +1,4 @@
-//! Handing what a copy is asked for to the journal that it is behind, and giving back the answers, as though they came
+//! Handing what a replica is asked for to the journal that it is behind, and giving back the answers, as though they came
 //! from a drive. It knows nothing of what a journal does.
 
 use std::io;
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 /// Who asked.
 #[derive(Clone, Copy)]
 enum Asker {
-    /// A copy.
+    /// A replica.
     Replica(Token),
     /// The volume, which ends before what is given up of this file.
     Trim(FileId),
@@ -55,7 +55,7 @@ pub(super) enum Unasked {
 }
 
 impl Reactor {
-    /// Hands an action on a copy to the journal that it is behind.
+    /// Hands an action on a replica to the journal that it is behind.
     pub(in crate::dataplane) fn ask_journal(
         &mut self,
         replica: ReplicaIndex,
@@ -64,7 +64,7 @@ impl Reactor {
     ) {
         let ReplicaIndex { volume: index, slot } = replica;
         let binding = action.extent().and_then(|extent| self.volumes[index].journals.binding(extent, slot));
-        let binding = binding.expect("it was looked whether the copy is behind a journal");
+        let binding = binding.expect("it was looked whether the replica is behind a journal");
         if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
             // First, because what follows from it may decide whether a write passes by.
             self.note_journal_change(index, binding.journal);
@@ -177,12 +177,12 @@ impl Reactor {
                 journal.ask_sync(asked, file, &mut actions);
                 self.carry_out_journal(index, journal_index, actions);
             }
-            // If it has failed, the copy is worth nothing, and is made anew.
+            // If it has failed, the replica is worth nothing, and is made anew.
             Asker::Trim(_) | Asker::TrimSync => {}
         }
     }
 
-    /// Tells a copy what came of something, as though a drive did.
+    /// Tells a replica what came of something, as though a drive did.
     pub(super) fn answer_replica(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
         self.held.pass_on_next(Completion { token, result, carried });
     }

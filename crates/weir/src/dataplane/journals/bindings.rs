@@ -1,4 +1,4 @@
-//! Which copies are behind which journal, as copies and journals come, go and fail. It knows nothing of what journals
+//! Which replicas are behind which journal, as replicas and journals come, go and fail. It knows nothing of what journals
 //! hold.
 
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use super::super::token::VolumeIndex;
 use super::{Binding, JournalSpec, NewJournal, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 use crate::statistics::JournalUsage;
 
-/// What is told of a copy whose journal, or whose file behind it, has failed.
+/// What is told of a replica whose journal, or whose file behind it, has failed.
 const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
 
 impl Reactor {
@@ -93,7 +93,7 @@ impl Reactor {
         true
     }
 
-    /// A copy is there no more: what its journal holds of it is forgotten.
+    /// A replica is there no more: what its journal holds of it is forgotten.
     pub(in crate::dataplane) fn detach_replica(&mut self, index: VolumeIndex, extent: u32, slot: usize) {
         let volume = &mut self.volumes[index];
         volume.statistics.journals.forget(extent, slot);
@@ -104,7 +104,7 @@ impl Reactor {
         }
     }
 
-    /// A copy is out of service: if another one stands in for it, what its journal brought there and has not synced does not
+    /// A replica is out of service: if another one stands in for it, what its journal brought there and has not synced does not
     /// count, because its drive may have forgotten that when it is back.
     pub(in crate::dataplane) fn suspend_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let volume = &mut self.volumes[index];
@@ -118,7 +118,7 @@ impl Reactor {
         }
     }
 
-    /// A copy is back in service: its journal brings there what it holds.
+    /// A replica is back in service: its journal brings there what it holds.
     pub(in crate::dataplane) fn resume_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let journals = &mut self.volumes[index].journals;
         let Some(Binding { journal: journal_index, file }) = journals.binding(extent, slot) else { return };
@@ -138,7 +138,7 @@ impl Reactor {
         }
     }
 
-    /// A copy is behind one journal: what others hold of it is older than its file, and is forgotten.
+    /// A replica is behind one journal: what others hold of it is older than its file, and is forgotten.
     pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, replica: (u32, usize)) {
         let journals = &self.volumes[index].journals;
         let own = journals.binding(replica.0, replica.1).map(|binding| binding.journal);
@@ -149,7 +149,7 @@ impl Reactor {
         }
     }
 
-    /// What copies of the last extent have in journals beyond the volume's end is given up, for good.
+    /// What replicas of the last extent have in journals beyond the volume's end is given up, for good.
     pub(in crate::dataplane) fn trim_bindings(&mut self, index: VolumeIndex, size_bytes: u64) {
         for journal_index in self.volumes[index].journals.journal_indices() {
             let mut actions = Vec::new();
@@ -190,7 +190,7 @@ impl Reactor {
         volume.invalidate(extent, slot);
     }
 
-    /// Gives up the journal of a volume on a drive, and with it all copies behind it, because nobody would find there what
+    /// Gives up the journal of a volume on a drive, and with it all replicas behind it, because nobody would find there what
     /// it holds.
     pub(in crate::dataplane) fn give_up_journal(&mut self, volume: VolumeId, drive: DriveId) {
         let Some(&index) = self.by_id.get(&volume) else { return };
@@ -201,7 +201,7 @@ impl Reactor {
         self.carry_out(index);
     }
 
-    /// A journal has failed, and with it all copies behind it.
+    /// A journal has failed, and with it all replicas behind it.
     pub(super) fn journal_failed(&mut self, index: VolumeIndex, journal_index: usize) {
         let volume = &mut self.volumes[index];
         let journal = volume.journals.at_mut(journal_index);
@@ -221,7 +221,7 @@ impl Reactor {
         self.carry_out_journal(index, journal_index, actions);
     }
 
-    /// The file of a copy is open, for its journal too.
+    /// The file of a replica is open, for its journal too.
     pub(in crate::dataplane) fn binding_opened(
         &mut self,
         index: VolumeIndex,
@@ -243,7 +243,7 @@ impl Reactor {
 }
 
 impl ServedVolume {
-    /// True if a copy could be put behind the journal on a drive, or behind none.
+    /// True if a replica could be put behind the journal on a drive, or behind none.
     pub fn can_attach(&self, (extent, slot): (u32, usize), drive: Option<DriveId>) -> bool {
         if self.journals.is_forgetting(extent, slot) {
             return false;
@@ -259,7 +259,7 @@ impl ServedVolume {
             && !self.statistics.journals.is_invalidated(extent, slot)
     }
 
-    /// Puts a copy behind the journal on a drive, if that can be.
+    /// Puts a replica behind the journal on a drive, if that can be.
     pub fn attach(&mut self, replica: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
         let journal_index = self.journals.on(drive).expect("it was looked whether it can be");
         self.attach_at(journal_index, replica, file.map(Descriptor::file));
@@ -269,7 +269,7 @@ impl ServedVolume {
         let home = self.home_of(replica.1, replica.0);
         let journal = self.journals.at_mut(journal_index);
         let file = journal.core.open(key_of(replica));
-        let file = file.expect("a volume has fewer copies of extents than a journal takes files");
+        let file = file.expect("a volume has fewer replicas of extents than a journal takes files");
         let new = SlowFile::new(key_of(replica), home, None);
         let slow = journal.files.entry(file).or_insert(new);
         slow.home = home;
@@ -277,7 +277,7 @@ impl ServedVolume {
         self.journals.bindings.insert(replica, Binding { journal: journal_index, file });
     }
 
-    /// Forgets what a journal holds of copies that are neither behind it nor may be.
+    /// Forgets what a journal holds of replicas that are neither behind it nor may be.
     fn forget_others(&mut self, journal_index: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
         let VolumeJournals { all, bindings, .. } = &mut self.journals;
         let journal = all[journal_index].as_mut().expect("it was just added");
@@ -293,7 +293,7 @@ impl ServedVolume {
         actions
     }
 
-    /// What was acknowledged of a copy is lost with its journal: it is out of service, and never taken back.
+    /// What was acknowledged of a replica is lost with its journal: it is out of service, and never taken back.
     pub fn invalidate(&mut self, extent: u32, slot: usize) {
         self.statistics.journals.invalidate(extent, slot);
         if self.mirror.is_there(extent, slot) {
@@ -313,12 +313,12 @@ impl ServedVolume {
         self.statistics.journals.is_used(journal.drive, told);
     }
 
-    /// Why a copy behind a journal failed, if that did.
+    /// Why a replica behind a journal failed, if that did.
     pub fn journal_fault(&self, extent: u32, slot: usize) -> Option<String> {
         self.statistics.journals.is_invalidated(extent, slot).then(|| FAILED.to_owned())
     }
 
-    /// Notes of which pieces of a copy's file its journal has data, before it is looked what the file itself has: what is
+    /// Notes of which pieces of a replica's file its journal has data, before it is looked what the file itself has: what is
     /// brought there meanwhile is in either.
     pub fn note_journaled_pieces(&mut self, slot: usize, extent: u32) {
         if let Some(binding) = self.journals.binding(extent, slot) {
@@ -327,7 +327,7 @@ impl ServedVolume {
         }
     }
 
-    /// Adds what a copy's journal has to what its file has.
+    /// Adds what a replica's journal has to what its file has.
     pub fn add_journaled_pieces(&mut self, slot: usize, extent: u32, map: &mut AllocationMap) {
         let before = self.journals.opening.remove(&(extent, slot)).unwrap_or_default();
         let now = self.journals.binding(extent, slot).map(|binding| self.journals.pieces(binding));
@@ -358,7 +358,7 @@ impl VolumeJournal {
         self.files.retain(|id, file| !file.is_forgotten || is_busy(id));
     }
 
-    /// Files that hold up the tail of a journal which has little room left: they are not open, or their copies are out of
+    /// Files that hold up the tail of a journal which has little room left: they are not open, or their replicas are out of
     /// service.
     pub(super) fn in_the_way(&self) -> Vec<(u32, usize)> {
         let is_full = self.core.is_nearly_full();

@@ -43,7 +43,7 @@ pub(super) enum Work {
     Destage(DestageId, FileId, Option<u32>),
     PassBy(Ticket, FileId, u32),
     SyncSlow(FileId),
-    /// Reading for a copy.
+    /// Reading for a replica.
     Read(Gathering),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Fetching {
     gathered: u32,
 }
 
-/// A slow file while something is done with it, whatever becomes of its copy meanwhile.
+/// A slow file while something is done with it, whatever becomes of its replica meanwhile.
 #[derive(Clone)]
 pub(super) struct Slow {
     home: usize,

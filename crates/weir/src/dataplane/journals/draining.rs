@@ -42,7 +42,7 @@ impl Reactor {
             self.carry_out_journal(index, journal_index, actions);
             let volume = &mut self.volumes[index];
             volume.publish_journal(journal_index);
-            // Another copy has what they have, and is not to wait for them for ever.
+            // Another replica has what they have, and is not to wait for them for ever.
             for (extent, slot) in volume.journals.at(journal_index).in_the_way() {
                 if volume.mirror.has_other(extent, slot) {
                     volume.invalidate(extent, slot);

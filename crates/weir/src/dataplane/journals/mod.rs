@@ -1,10 +1,10 @@
-//! The write journals of volumes: to whoever serves a copy on a slow drive, a journal and the slow file are one drive.
+//! The write journals of volumes: to whoever serves a replica on a slow drive, a journal and the slow file are one drive.
 //!
 //! A volume has one journal on each fast drive that needs one, and owns it: no other volume can fill it, and it comes and
 //! goes with the volume. What is written where and when is decided in `weir-journal`; here is where its state is kept
-//! ([`VolumeJournal`]), and which copies are behind it ([`Binding`]). [`asking`] hands over what a copy is asked for and gives
+//! ([`VolumeJournal`]), and which replicas are behind it ([`Binding`]). [`asking`] hands over what a replica is asked for and gives
 //! the answers back, [`doing`] carries out what a journal wants done, [`reading`] gathers what lies in several places,
-//! [`bindings`] follows copies that come and go, [`draining`] empties journals that nobody writes to.
+//! [`bindings`] follows replicas that come and go, [`draining`] empties journals that nobody writes to.
 
 mod asking;
 mod bindings;
@@ -38,9 +38,9 @@ pub struct JournalSpec {
     pub file: OwnedFd,
     /// How long that is, in bytes.
     pub size_bytes: u64,
-    /// The copies that are behind it, by extent and number, with their files, where it holds something of them.
+    /// The replicas that are behind it, by extent and number, with their files, where it holds something of them.
     pub bindings: Vec<((u32, usize), Option<OwnedFd>)>,
-    /// Copies of which nobody can tell at present whether they are behind it, because their drives are missing: what it
+    /// Replicas of which nobody can tell at present whether they are behind it, because their drives are missing: what it
     /// holds of them stays. What it holds of any others is forgotten.
     pub keeps: Vec<(u32, usize)>,
 }
@@ -51,7 +51,7 @@ pub(super) struct NewJournal {
     pub home: NewHome,
 }
 
-/// Where a copy that is behind a journal stands.
+/// Where a replica that is behind a journal stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
     /// Which journal of the volume.
@@ -66,7 +66,7 @@ pub(super) struct VolumeJournals {
     /// A journal keeps its place as long as the volume is open.
     all: Vec<Option<VolumeJournal>>,
     bindings: BTreeMap<(u32, usize), Binding>,
-    /// What journals had of copies when these began to be opened.
+    /// What journals had of replicas when these began to be opened.
     opening: BTreeMap<(u32, usize), Vec<u32>>,
 }
 
@@ -128,7 +128,7 @@ struct SlowFile {
     key: FileKey,
     /// The home of the volume that it lies on, if it is known.
     home: Option<usize>,
-    /// Open, once the copy was opened.
+    /// Open, once the replica was opened.
     descriptor: Option<Descriptor>,
     /// What is to be done with it once it is open.
     parked: Vec<Action>,
@@ -143,23 +143,23 @@ impl SlowFile {
     }
 }
 
-/// The name of a copy in a journal.
+/// The name of a replica in a journal.
 fn key_of((extent, slot): (u32, usize)) -> FileKey {
-    FileKey { extent, replica: u8::try_from(slot).expect("copies have small numbers") }
+    FileKey { extent, replica: u8::try_from(slot).expect("replicas have small numbers") }
 }
 
-/// The copy that has a name in a journal.
+/// The replica that has a name in a journal.
 fn replica_of(key: FileKey) -> (u32, usize) {
     (key.extent, key.replica.into())
 }
 
 impl VolumeJournals {
-    /// Where a copy of an extent stands, if it is behind a journal.
+    /// Where a replica of an extent stands, if it is behind a journal.
     pub fn binding(&self, extent: u32, slot: usize) -> Option<Binding> {
         self.bindings.get(&(extent, slot)).copied()
     }
 
-    /// The home where the journal of a copy lies, if it is behind one.
+    /// The home where the journal of a replica lies, if it is behind one.
     pub fn home_of(&self, extent: u32, slot: usize) -> Option<usize> {
         if self.bindings.is_empty() {
             return None;
@@ -167,7 +167,7 @@ impl VolumeJournals {
         self.binding(extent, slot).map(|binding| self.at(binding.journal).home)
     }
 
-    /// The log that a copy's writes go to first, if it is behind a journal.
+    /// The log that a replica's writes go to first, if it is behind a journal.
     pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
         self.binding(extent, slot).map(|binding| &self.at(binding.journal).file)
     }
@@ -181,7 +181,7 @@ impl VolumeJournals {
         Some((crate::store::journal::log_path(&journal.directory), identity, journal.size_bytes))
     }
 
-    /// Path of the account of a copy, if it is behind a journal.
+    /// Path of the metadata of a replica, if it is behind a journal.
     pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
         let binding = self.binding(extent, slot)?;
         let folder = &self.at(binding.journal).directory;
@@ -205,13 +205,13 @@ impl VolumeJournals {
         (0..self.all.len()).filter(|journal_index| self.all[*journal_index].is_some()).collect()
     }
 
-    /// True if any journal has, or had, something of a copy.
+    /// True if any journal has, or had, something of a replica.
     pub fn knows(&self, extent: u32, slot: usize) -> bool {
         let key = key_of((extent, slot));
         self.files().any(|file| file.key == key)
     }
 
-    /// True if any journal still has something of a copy that it was told to forget.
+    /// True if any journal still has something of a replica that it was told to forget.
     pub fn is_forgetting(&self, extent: u32, slot: usize) -> bool {
         let key = key_of((extent, slot));
         self.files().any(|file| file.is_forgetting && file.key == key)
@@ -225,7 +225,7 @@ impl VolumeJournals {
             || self.all.iter().flatten().any(is_trimming)
     }
 
-    /// True if the file of a copy is open.
+    /// True if the file of a replica is open.
     fn is_open(&self, binding: Binding) -> bool {
         self.at(binding.journal).files.get(&binding.file).is_some_and(|file| file.descriptor.is_some())
     }

@@ -34,7 +34,7 @@ pub(super) struct Gathering {
 }
 
 impl Reactor {
-    /// Reads a part of a copy that is behind a journal.
+    /// Reads a part of a replica that is behind a journal.
     pub(super) fn read_journaled(
         &mut self,
         index: VolumeIndex,
@@ -77,7 +77,7 @@ impl Reactor {
                 self.ring.read(token, &file, position_bytes, target, range(length));
             }
             Some(Part::Slow { offset, length }) => {
-                let slow = gathering.slow.clone().expect("a copy is read once its file is open");
+                let slow = gathering.slow.clone().expect("a replica is read once its file is open");
                 let due_ns = self.volumes[index].slow_due(&slow, self.now_ns, (offset, length), false);
                 let (token, _) = self.fly(index, journal_index, due_ns, Work::Read(gathering));
                 self.ring.read(token, &slow.descriptor, offset.into(), target, range(length));

@@ -17,7 +17,7 @@ use crate::dataplane::served_volume::{Home, Purpose};
 use crate::dataplane::stalls::Orphan;
 use crate::dataplane::token::{AskNumber, ConnectionIndex, ReplicaIndex, VolumeIndex};
 
-/// Where a volume stands in line for its drive.
+/// Where a volume waits in the queue of its drive.
 pub(in crate::dataplane) struct DriveQueueEntry {
     pub drive_queue: SharedDriveQueue,
     node: NodeId,
@@ -26,7 +26,7 @@ pub(in crate::dataplane) struct DriveQueueEntry {
 
 /// An operation that waits for the media.
 pub(in crate::dataplane) enum Pending {
-    /// Of a copy of a volume.
+    /// Of a replica of a volume.
     Volume { replica: ReplicaIndex, number: AskNumber, action: Action },
     /// The one with this number of the reactor's background work.
     Background(usize),
@@ -102,7 +102,7 @@ fn take_grants(
 }
 
 impl Reactor {
-    /// Gives a volume further homes, with places in line for those drives, for its connections too.
+    /// Gives a volume further homes, with places in the queue of those drives, for its connections too.
     pub(in crate::dataplane) fn add_homes(
         &mut self,
         index: VolumeIndex,
@@ -130,7 +130,7 @@ impl Reactor {
         }
     }
 
-    /// Hands an action on the files of a copy to the kernel, or has it wait until the media can use it.
+    /// Hands an action on the files of a replica to the kernel, or has it wait until the media can use it.
     pub(in crate::dataplane) fn enqueue_for_drive(&mut self, replica: ReplicaIndex, action: Action) {
         let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(replica, action) };
         let (now_ns, reactor, ReplicaIndex { volume: index, slot }) = (self.now_ns, self.index, replica);
@@ -140,7 +140,7 @@ impl Reactor {
         let leaf = match purpose {
             Purpose::Client((connection, _)) => {
                 let leaf = self.connections[connection].pool_leaves.get(home).copied();
-                leaf.expect("a connection stands in line while it has requests")
+                leaf.expect("a connection has a leaf while it has requests")
             }
             Purpose::Resync { .. } => self.background_leaf(index, home, BackgroundKind::Resync),
             Purpose::Scrubbing { .. } => self.background_leaf(index, home, BackgroundKind::Scrub),
@@ -199,7 +199,7 @@ impl Reactor {
         let context = volume.context(replica.slot, operation);
         context.spent.drive_ns += now_ns.saturating_sub(context.at_drive_since_ns);
         let home = context.home;
-        let cost = context.cost.expect("what comes from the media had gone there");
+        let cost = context.cost.expect("a completed operation was submitted");
         let place = &volume.homes[home].queue_entry;
         let is_waited_for = locked(&place.drive_queue).queue.completed(now_ns, cost);
         is_waited_for.then_some(home)

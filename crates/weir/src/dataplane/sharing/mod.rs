@@ -65,7 +65,7 @@ pub(super) struct Waiter {
     pub pending: usize,
 }
 
-/// The media of a drive and who stands in line for them.
+/// The media of a drive and who waits in the queue of them.
 pub(super) struct DriveQueueState {
     pub queue: DriveQueue<Waiter>,
     pub paths: Paths<Scope>,

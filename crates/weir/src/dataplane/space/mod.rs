@@ -175,7 +175,7 @@ impl Reactor {
             volume.outstanding -= 1;
             return self.settle_volume(replica.volume);
         }
-        let home = volume.home_of(replica.slot, extent).expect("the mirror acts on copies that there are");
+        let home = volume.home_of(replica.slot, extent).expect("the mirror knows only replicas that exist");
         let permission = match volume.homes[home].is_away {
             true => Permission::Refused(Fault::Away),
             false => Permission::after_a_look(&self.space, &action, &needed_bytes),

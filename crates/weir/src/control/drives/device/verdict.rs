@@ -128,7 +128,9 @@ pub fn allow(found: &Found, unfinished: &[Uuid]) -> Outcome<Option<Uuid>> {
         };
     }
     if let Some(name) = &found.twin {
-        return Err(ControlError::conflict(format!("{shown} is drive '{name}' already, or a copy of it")));
+        return Err(ControlError::conflict(format!(
+            "{shown} is drive '{name}' already, or a duplicate of it"
+        )));
     }
     if found.is_read_only {
         return refused("is read-only; a block device that can be written is accepted");
@@ -278,7 +280,7 @@ mod tests {
         let twin = Found { twin: Some(Name::new("d1").unwrap()), ..blank() };
         let error = allow(&twin, &[]).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Conflict);
-        assert_eq!(error.message, "'/dev/sdb' is drive 'd1' already, or a copy of it");
+        assert_eq!(error.message, "'/dev/sdb' is drive 'd1' already, or a duplicate of it");
     }
 
     #[test]
