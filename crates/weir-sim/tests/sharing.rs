@@ -83,7 +83,7 @@ fn competing(iops: u64, latency_ns: u64) -> Plan {
 }
 
 #[test]
-fn as_few_operations_are_kept_in_flight_as_the_drive_need() {
+fn as_few_operations_are_kept_in_flight_as_the_drive_needs() {
     for (iops, latency_ns) in [(2000, 10_000), (21_000, 200_000), (100_000, 100_000), (1000, 20_000_000)] {
         let plan = competing(iops, latency_ns);
         let history = run(&plan);

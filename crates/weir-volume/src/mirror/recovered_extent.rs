@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_metadata_beside_stale_replicas_alone_does_not_outdate_what_the_good_one_has() {
+    fn metadata_beside_stale_replicas_alone_does_not_outdate_the_good_one() {
         use ReplicaState::{Absent, InSync, Stale};
         let new = metadata(2, [InSync, Stale, Absent, Absent], &[]).unwrap();
         let beside = |slots: &[usize]| new.counts_beside(slots.iter().copied().collect());
