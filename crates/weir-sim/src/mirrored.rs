@@ -20,9 +20,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
+use weir_volume::mirror::resync_queue::{Next, RETRY_NS, ResyncQueue};
 use weir_volume::mirror::{
-    Agenda, Answer, ChecksumWork, Effect, EpochRecord, MetadataWrites, MirrorId, ReplicaMetadata,
-    ReplicaState, ReplicaStates, Slots, epoch_record,
+    Agenda, Answer, ChecksumWork, Effect, EpochRecord, FileState, MetadataWrites, MirrorId, ReplicaChange,
+    ReplicaMetadata, ReplicaState, ReplicaStates, Slots, epoch_record,
 };
 use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
@@ -132,6 +133,7 @@ struct World {
     snapshot: Option<VolumeSnapshot>,
     journaling: Option<Journaling>,
     control: Control,
+    resync: ResyncQueue,
     history: History,
     next_stamp: Stamp,
     scrubs: Scrubs,
@@ -165,6 +167,8 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
+/// How long a step takes by the clock of the resync queue, in nanoseconds.
+const STEP_NS: u64 = RETRY_NS / 20;
 /// Regions that a resync replicas at once where it is to end soon.
 const RESYNC_DEPTH: usize = 4;
 /// Sectors of a piece.
@@ -236,6 +240,7 @@ impl World {
             snapshot: None,
             journaling: Journaling::new(settings),
             control,
+            resync: ResyncQueue::default(),
             history: History::default(),
             next_stamp: 1,
             scrubs: Scrubs::default(),
@@ -243,6 +248,7 @@ impl World {
             is_resizing: false,
             report: Report::default(),
         };
+        world.resync = ResyncQueue::new(&world.mirror);
         world.leave_rot_alone();
         world
     }
@@ -348,22 +354,36 @@ impl World {
         match self.random.below(4) {
             0 => self.mirror.tidy(extent, &mut effects),
             1 => _ = self.mirror.promote(extent, slot, &mut effects),
-            2 if self.settings.resyncs_end_soon() => self.make_up_soon(extent, &mut effects),
+            2 => self.resync_next(&mut effects),
             _ => self.begin_resync(extent, slot, &mut effects),
         }
         self.take(effects)
     }
 
-    /// Takes a replica on that can be brought up to date.
-    fn make_up_soon(&mut self, extent: u32, effects: &mut Vec<Effect>) {
-        let Some(slot) = self.mirror.wanting(extent).iter().next() else { return };
-        if !self.mirror.promote(extent, slot, effects) {
-            (0..RESYNC_DEPTH).for_each(|_| self.begin_resync(extent, slot, effects));
+    /// Resyncs or promotes what the queue of the daemon has next; several regions where a resync is to end soon.
+    fn resync_next(&mut self, effects: &mut Vec<Effect>) {
+        let depth = if self.settings.resyncs_end_soon() { RESYNC_DEPTH } else { 1 };
+        for _ in 0..depth {
+            let now_ns = self.now * STEP_NS;
+            match self.resync.next(&self.mirror, now_ns) {
+                Some(Next::Promote((extent, slot))) => {
+                    self.resync.rest((extent, slot), now_ns);
+                    self.mirror.promote(extent, slot, effects);
+                }
+                Some(Next::Resync((extent, slot))) => {
+                    let steps = self.steps.len();
+                    self.begin_resync(extent, slot, effects);
+                    if self.steps.len() == steps {
+                        self.resync.rest((extent, slot), now_ns);
+                    }
+                }
+                None => return,
+            }
         }
     }
 
     fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.mirror.replica(extent, slot, effects) {
+        if let Some(id) = self.mirror.resync_region(extent, slot, effects) {
             self.steps.insert(id, foreign_piece());
         }
     }
@@ -379,7 +399,8 @@ impl World {
         match replica_states[slot] {
             ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
             ReplicaState::InSync | ReplicaState::Stale if in_sync > 1 => {
-                _ = self.mirror.remove(extent, slot, &mut effects);
+                let files = FileState { has_orphaned_io: false, can_attach: true };
+                _ = self.mirror.change_replica((extent, slot), ReplicaChange::Remove, files, &mut effects);
             }
             _ => {}
         }
@@ -390,17 +411,20 @@ impl World {
     fn add_replica(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
         // The files of a replica go only once that is durable.
         let is_gone = self.stands[extent as usize][slot] == ReplicaState::Absent;
-        let is_idle = !self.has_orphans(extent, slot) && self.mirror.can_add(extent, slot);
-        let is_idle =
-            is_idle && self.can_attach_anew((slot, extent)) && !self.mirror.has_snapshot_in_progress();
-        if !is_gone || !is_idle || self.drives[slot].is_broken {
+        let is_touched = self.touches(extent, slot) || self.drives[slot].is_broken;
+        let files = FileState {
+            has_orphaned_io: self.has_orphans(extent, slot),
+            can_attach: self.can_attach_anew((slot, extent)),
+        };
+        let replica = (extent, slot);
+        if !is_gone || is_touched || !self.mirror.change_replica(replica, ReplicaChange::Add, files, effects)
+        {
             return;
         }
         self.drives[slot].files[extent as usize] = File::default();
         self.drives[slot].block_checksums[extent as usize] = ChecksumFile::default();
         self.unknown.remove(&(slot, extent));
         self.attach_at((slot, extent));
-        self.mirror.add(extent, slot, effects);
         // All places are recorded here.
         self.mirror.confirm_added(extent, slot);
     }
@@ -464,10 +488,11 @@ impl World {
             Effect::ReplicaStates { extent, replica_states, .. } => {
                 self.report.replica_states += 1;
                 self.stands[extent as usize] = replica_states;
+                self.resync.look_at(extent);
                 self.older_in_sync
                     .retain(|(slot, of)| *of != extent || replica_states[*slot] == ReplicaState::InSync);
                 let mirror = &self.mirror;
-                self.control.hear(extent, &replica_states, |slot| mirror.has_answered(extent, slot));
+                self.control.hear(extent, Some(&replica_states), |slot| mirror.has_answered(extent, slot));
                 self.forget_journaled(extent)?;
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
@@ -476,6 +501,14 @@ impl World {
                 self.suspend_journaled((slot, extent))?;
                 let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                 let is_last = !self.mirror.has_other(extent, slot);
+                let is_merely_silent = self.drives[slot].is_silent && !self.drives[slot].is_broken;
+                let is_in_doubt =
+                    self.unknown.contains(&(slot, extent)) || lacks_metadata || self.is_behind(slot);
+                if is_last && is_merely_silent && !is_in_doubt {
+                    return Err(format!(
+                        "replica {slot} of extent {extent}, the last in sync, fell to a silence"
+                    ));
+                }
                 if !self.has_failed(slot) && (is_last || !lacks_metadata) {
                     return Err(format!("replica {slot} of extent {extent} fell though its drive is well"));
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, REPLICAS_MAX};
 use weir_volume::Mirror;
-use weir_volume::mirror::{Agenda, MetadataWrites, RecoveredExtent, ReplicaState};
+use weir_volume::mirror::{Agenda, MetadataWrites, RecoveredExtent, ReplicaState, ResyncQueue};
 
 use super::{Pending, Sabotage, World};
 use crate::requests::{EXTENTS, place_of};
@@ -79,6 +79,7 @@ impl World {
         let begun = self.find()?;
         self.stands = begun.iter().map(|recovered_extent| recovered_extent.metadata.replica_states).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICAS_MAX, begun);
+        self.resync = ResyncQueue::new(&self.mirror);
         self.start_journal()?;
         if self.accept_failures(&failed)? {
             return self.crash();

@@ -1,25 +1,37 @@
-//! What control does in the imagined machine to move replicas of extents while they are used, one durable step at a time, and
-//! what it finds of them after a crash between any two of these.
+//! Moves of replicas in the imagined machine: the planner and the order of steps are those of the daemon. Chance changes
+//! the wishes, also in the middle of a move, and power fails between any two steps.
 //!
-//! A replica is added in the order file, metadata, record, and goes in the order metadata, record, file. The wishes change by
-//! chance, also in the middle of a move.
+//! A replica has the number of its drive. The planner chooses drives; numbers mean nothing to it.
 
-use weir_types::bounds::REPLICAS_MAX;
-use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaState, ReplicaStates, Slots};
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+use weir_plan::failure_domain::{FailureDomain, Room};
+use weir_plan::replica_change::{Action, Outcome, ReplicaChange};
+use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, may_be_removed, next_step, unreachable};
+use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
+use weir_types::{Class, DriveId};
+use weir_volume::mirror::{
+    AwaitedChange, EpochRecord, FileState, Found, RecoveredExtent, ReplicaChange as Change, ReplicaState,
+    ReplicaStates, Slots,
+};
 
 use super::checksums::ChecksumFile;
-use super::{Drive, Sabotage, Settings, World};
+use super::{Drive, Settings, World};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
-/// What is known of extents apart from their drives, and what is being done about them.
+/// The catalogue of the imagined machine, and the move that is under way.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    /// The replicas of each extent that are durably recorded. Replicas have the numbers of their drives.
+    /// The replicas of each extent that the record names, durably.
     recorded: Vec<Slots>,
-    /// Where the replicas of each extent should be.
-    wished: Vec<Slots>,
-    /// What is under way: one change at a time.
+    /// The class that each replica of an extent is to have.
+    wishes: Vec<Vec<Wish>>,
+    /// Drives that are being emptied.
+    draining: Slots,
+    /// Replicas whose files were found damaged or gone.
+    damaged: BTreeSet<(usize, u32)>,
     doing: Option<Doing>,
 }
 
@@ -28,33 +40,21 @@ pub(super) struct Control {
 struct Doing {
     extent: u32,
     slot: usize,
-    stage: Stage,
+    change: ReplicaChange,
+    /// The volume was asked for its part, and has not answered.
+    awaited: Option<AwaitedChange>,
 }
 
-/// What was done last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The file is there.
-    Made,
-    /// It is being accounted for.
-    Adding,
-    /// It is accounted for.
-    Added,
-    /// It is being given up.
-    Removing,
-    /// It is accounted for as gone.
-    Removed,
-    /// It is not recorded any more.
-    Forgotten,
+fn drive_id(slot: usize) -> DriveId {
+    DriveId(Uuid::from_u128(slot as u128))
 }
 
-/// What is to be done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Nothing,
-    Wait,
-    Add(usize),
-    Remove(usize),
+fn slot_of(drive: DriveId) -> usize {
+    (0..REPLICAS_MAX).find(|slot| drive_id(*slot) == drive).expect("candidates are drives of the machine")
+}
+
+fn class_of(slot: usize) -> Class {
+    if slot.is_multiple_of(2) { Class::High } else { Class::Low }
 }
 
 impl Control {
@@ -63,41 +63,47 @@ impl Control {
         let slots: Slots = (0..count).collect();
         Control {
             recorded: vec![slots; EXTENTS as usize],
-            wished: vec![slots; EXTENTS as usize],
+            wishes: vec![vec![None; count]; EXTENTS as usize],
+            draining: Slots::default(),
+            damaged: BTreeSet::new(),
             doing: None,
         }
     }
 
-    /// True if a replica is recorded.
+    /// True if the record names a replica.
     pub fn knows(&self, extent: u32, slot: usize) -> bool {
         self.recorded[extent as usize].contains(slot)
     }
 
-    /// True if something was begun and has not come to its end.
+    /// True if a move is under way.
     pub fn is_at_something(&self) -> bool {
         self.doing.is_some()
     }
 
-    /// The daemon starts anew: what it was at is forgotten.
+    /// The daemon starts anew: a move that was under way is forgotten.
     pub fn restart(&mut self) {
         self.doing = None;
+        self.damaged.clear();
     }
 
-    /// The replica states of an extent's replicas are durably these. One that goes is asked again as long as something that was begun
-    /// there is not answered.
+    /// The files of a replica were found damaged or gone.
+    pub fn is_damaged(&mut self, extent: u32, slot: usize) {
+        self.damaged.insert((slot, extent));
+    }
+
+    /// The replica states of an extent are durably these, or no replica is in sync any more.
     pub fn hear(
         &mut self,
         extent: u32,
-        replica_states: &ReplicaStates,
+        replica_states: Option<&ReplicaStates>,
         has_answered: impl Fn(usize) -> bool,
     ) {
-        let Some(doing) = self.doing.as_mut().filter(|doing| doing.extent == extent) else { return };
-        let is_there = replica_states[doing.slot] != ReplicaState::Absent;
-        match doing.stage {
-            Stage::Adding if is_there => doing.stage = Stage::Added,
-            Stage::Removing if !is_there && has_answered(doing.slot) => doing.stage = Stage::Removed,
-            Stage::Removing if !is_there => self.doing = None,
-            _ => {}
+        let Some(doing) = &mut self.doing else { return };
+        let Some(awaited) = doing.awaited else { return };
+        let outcome = awaited.outcome(extent, replica_states, || !has_answered(doing.slot));
+        if let Some(has_come_about) = outcome {
+            doing.awaited = None;
+            doing.change.ended(if has_come_about { Outcome::Done } else { Outcome::Refused });
         }
     }
 
@@ -109,59 +115,66 @@ impl Control {
         epoch_record: &[EpochRecord],
     ) -> Result<Vec<RecoveredExtent>, String> {
         let recovered_extent = |extent: u32| {
-            let found = self.settle(extent, drives, reachable, epoch_record[extent as usize]);
-            found.map_err(|error| format!("extent {extent}: {error}"))
+            let found = self.found(extent, drives, reachable);
+            let recovered = RecoveredExtent::find(found, epoch_record[extent as usize]);
+            recovered.map_err(|error| format!("extent {extent}: {error}"))
         };
         (0..EXTENTS).map(recovered_extent).collect()
     }
 
-    fn settle(
-        &self,
-        extent: u32,
-        drives: &[Drive],
-        reachable: &[bool; REPLICAS_MAX],
-        epoch_record: EpochRecord,
-    ) -> Result<RecoveredExtent, String> {
+    fn found(&self, extent: u32, drives: &[Drive], reachable: &[bool; REPLICAS_MAX]) -> Vec<(usize, Found)> {
         let index = extent as usize;
         let recorded = self.recorded[index];
-        let is_found =
-            |slot: usize| reachable[slot] && recorded.contains(slot) && drives[slot].is_made[index];
+        let is_found = |slot: usize| reachable[slot] && drives[slot].is_made[index];
         let found = |slot: usize| match drives[slot].all_metadata[index].clone().filter(|_| is_found(slot)) {
             Some(metadata) => (slot, Found::WithMetadata(metadata)),
             None if is_found(slot) => (slot, Found::Bare),
             None => (slot, Found::Nothing),
         };
-        RecoveredExtent::find(recorded.iter().map(found).collect(), epoch_record)
-            .map_err(|error| error.to_string())
+        recorded.iter().map(found).collect()
     }
 
-    /// What is to be done next for an extent whose replicas stand like this.
-    fn next(&self, extent: u32, replica_states: &ReplicaStates) -> Next {
-        let (recorded, wished) = (self.recorded[extent as usize], self.wished[extent as usize]);
-        let is_there = |slot: usize| replica_states[slot] != ReplicaState::Absent;
-        let is_good = |slot: usize| replica_states[slot] == ReplicaState::InSync;
-        // Accounted for and recorded in different ways: a change was interrupted.
-        if let Some(slot) = (0..REPLICAS_MAX).find(|slot| is_there(*slot) != recorded.contains(*slot)) {
-            return Next::Remove(slot);
-        }
-        if let Some(slot) = wished.iter().find(|slot| !is_there(*slot)) {
-            return Next::Add(slot);
-        }
-        let all_good = wished.iter().all(is_good);
-        let surplus = (0..REPLICAS_MAX).filter(|slot| is_there(*slot) && !wished.contains(*slot));
-        match surplus.into_iter().find(|slot| all_good || !is_good(*slot)) {
-            Some(slot) => Next::Remove(slot),
-            None if all_good => Next::Nothing,
-            None => Next::Wait,
-        }
+    /// The replicas of an extent as the planner sees them.
+    fn replicas(&self, extent: u32, replica_states: &ReplicaStates) -> Vec<ReplicaNow> {
+        let recorded = self.recorded[extent as usize];
+        let is_there =
+            |slot: &usize| recorded.contains(*slot) || replica_states[*slot] != ReplicaState::Absent;
+        let replica = |slot: usize| ReplicaNow {
+            slot,
+            drive: recorded.contains(slot).then(|| drive_id(slot)),
+            class: Some(class_of(slot)),
+            journal: None,
+            replica_state: replica_states[slot],
+            must_leave: self.draining.contains(slot) || self.damaged.contains(&(slot, extent)),
+        };
+        (0..REPLICAS_MAX).filter(is_there).map(replica).collect()
+    }
+
+    /// The next step for an extent.
+    fn next(&self, extent: u32, replica_states: &ReplicaStates, candidates: &[Candidate]) -> Step {
+        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], candidates)
+    }
+
+    /// True if the drives that are not being emptied could meet all wishes.
+    fn can_be_met(&self) -> bool {
+        let free = (0..REPLICAS_MAX).filter(|slot| !self.draining.contains(*slot));
+        let candidates: Vec<Candidate> = free.map(|slot| candidate(slot, 0)).collect();
+        self.wishes.iter().all(|wishes| unreachable(wishes, &candidates).is_none())
     }
 }
 
+fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
+    let size_bytes = 100 * EXTENT_BYTES;
+    let room =
+        Room { drive: drive_id(slot), domain: FailureDomain::default(), size_bytes, provisioned_bytes };
+    Candidate { room, class: Some(class_of(slot)) }
+}
+
 impl World {
-    /// Takes the next step of the change that is under way, or begins one.
+    /// Takes the next step of the move that is under way, or begins one.
     pub(super) fn move_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        if self.random.chance(1, 40) {
+        if self.random.chance(1, 12) {
             self.wish_otherwise(extent);
         }
         match self.control.doing {
@@ -170,126 +183,152 @@ impl World {
         }
     }
 
+    /// Chance changes the wishes of an extent or the drives that are being emptied, if all wishes can still be met.
     fn wish_otherwise(&mut self, extent: u32) {
-        let mut slots: Vec<usize> = (0..REPLICAS_MAX).collect();
-        while slots.len() > self.settings.replicas {
-            slots.swap_remove(self.random.below(slots.len() as u64) as usize);
+        let before = self.control.clone();
+        if self.random.chance(1, 2) {
+            let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+            match self.control.draining.contains(slot) {
+                true => self.control.draining.remove(slot),
+                false => self.control.draining.insert(slot),
+            }
+        } else {
+            let replicas = self.settings.replicas;
+            let class = |choice| if choice == 0 { Class::High } else { Class::Low };
+            // A volume wishes for a class for each replica, or for none.
+            self.control.wishes[extent as usize] = match self.random.chance(1, 2) {
+                true => vec![None; replicas],
+                false => (0..replicas).map(|_| Some(class(self.random.below(2)))).collect(),
+            };
         }
-        self.control.wished[extent as usize] = slots.into_iter().collect();
+        if !self.control.can_be_met() {
+            self.control = before;
+        }
+    }
+
+    /// Drives that a replica could be made on. How full they are is chance.
+    fn candidates(&mut self) -> Vec<Candidate> {
+        let is_free = |slot: &usize| !self.drives[*slot].is_away() && !self.control.draining.contains(*slot);
+        let free: Vec<usize> = (0..REPLICAS_MAX).filter(is_free).collect();
+        free.into_iter().map(|slot| candidate(slot, self.random.below(8) * EXTENT_BYTES)).collect()
     }
 
     /// Begins what is to be done next for an extent.
     fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
-        // What is captured is read from the files of replicas as they are.
+        // A snapshot reads the files of replicas as they are.
         if self.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
         self.delete_stray_extents(extent);
-        match self.control.next(extent, &self.stands[extent as usize]) {
-            Next::Nothing | Next::Wait => {}
-            Next::Add(slot) if self.drives[slot].is_away() || self.touches(extent, slot) => {}
-            Next::Add(slot) => {
-                self.make(extent, slot);
-                if self.settings.sabotage == Sabotage::RecordsFirst {
-                    self.control.recorded[extent as usize].insert(slot);
+        let candidates = self.candidates();
+        match self.control.next(extent, &self.stands[extent as usize], &candidates) {
+            Step::Done | Step::Wait | Step::Blocked(_) => Ok(()),
+            Step::Add { drive, .. } if self.touches(extent, slot_of(drive)) => Ok(()),
+            Step::Add { drive, .. } => self.begin_change(extent, slot_of(drive), ReplicaChange::add()),
+            Step::Remove(slot) => {
+                let recorded = self.control.recorded[extent as usize];
+                if !may_be_removed(recorded, slot) {
+                    return Ok(());
                 }
-                self.do_next(extent, slot, Stage::Made);
+                self.check_redundancy(extent, slot)?;
+                self.begin_change(extent, slot, ReplicaChange::remove(recorded.contains(slot)))
             }
-            Next::Remove(slot) => return self.begin_removing(extent, slot),
         }
-        Ok(())
     }
 
-    fn do_next(&mut self, extent: u32, slot: usize, stage: Stage) {
-        self.control.doing = Some(Doing { extent, slot, stage });
+    /// A replica in sync goes only if as many stay in sync as there were, or as are wished for.
+    fn check_redundancy(&self, extent: u32, slot: usize) -> Result<(), String> {
+        let states = &self.stands[extent as usize];
+        let is_in_sync = |slot: &usize| states[*slot] == ReplicaState::InSync;
+        let in_sync = (0..REPLICAS_MAX).filter(is_in_sync).count();
+        let wished = self.control.wishes[extent as usize].len();
+        match is_in_sync(&slot) && in_sync <= wished {
+            true => {
+                Err(format!("replica {slot} of extent {extent} goes while {in_sync} of {wished} are in sync"))
+            }
+            false => Ok(()),
+        }
     }
 
-    fn begin_removing(&mut self, extent: u32, slot: usize) -> Result<(), String> {
-        let recorded = self.control.recorded[extent as usize];
-        let is_last = recorded.iter().all(|other| other == slot);
-        let mut effects = Vec::new();
-        if !is_last && self.mirror.remove(extent, slot, &mut effects) {
-            self.do_next(extent, slot, Stage::Removing);
-        }
-        self.take(effects)
+    fn begin_change(&mut self, extent: u32, slot: usize, change: ReplicaChange) -> Result<(), String> {
+        let doing = Doing { extent, slot, change, awaited: None };
+        self.control.doing = Some(doing);
+        self.go_on_moving(doing)
     }
 
     fn go_on_moving(&mut self, doing: Doing) -> Result<(), String> {
-        let Doing { extent, slot, stage } = doing;
-        match stage {
-            Stage::Made => return self.begin_adding(extent, slot),
-            // Who waits is told so once no replica is left that has everything.
-            Stage::Adding | Stage::Removing if self.mirror.is_lost(extent) => {
-                self.control.doing = None;
-                if stage == Stage::Adding {
-                    self.give_back(extent, slot);
-                }
-            }
-            // A drive does not answer, and nobody waits for ever: it is looked at anew.
-            Stage::Adding | Stage::Removing if self.random.chance(1, 50) => self.control.doing = None,
-            Stage::Adding | Stage::Removing => {}
-            Stage::Added => {
-                self.control.recorded[extent as usize].insert(slot);
-                self.mirror.confirm_added(extent, slot);
-                self.control.doing = None;
-                self.report.moves += 1;
-            }
-            Stage::Removed => {
-                self.control.recorded[extent as usize].remove(slot);
-                self.do_next(extent, slot, Stage::Forgotten);
-                self.report.moves += 1;
-            }
-            Stage::Forgotten => {
-                self.give_back(extent, slot);
+        let Doing { extent, slot, change, awaited } = doing;
+        if awaited.is_some() {
+            if self.mirror.is_lost(extent) {
+                self.control.hear(extent, None, |_| true);
+            } else if self.random.chance(1, 50) {
+                // A drive does not answer, and nobody waits for ever: the next look goes on from what it finds.
                 self.control.doing = None;
             }
+            return Ok(());
         }
+        let Some(action) = change.next() else {
+            self.report.moves += u64::from(change.has_come_about());
+            self.control.doing = None;
+            return Ok(());
+        };
+        match action {
+            Action::MakeFile => self.make(extent, slot),
+            Action::AddToVolume => return self.ask_volume(doing, Change::Add),
+            Action::RemoveFromVolume => return self.ask_volume(doing, Change::Remove),
+            Action::Record => self.control.recorded[extent as usize].insert(slot),
+            Action::ConfirmAdded => self.mirror.confirm_added(extent, slot),
+            Action::Unrecord => self.control.recorded[extent as usize].remove(slot),
+            Action::DeleteFile => self.give_back(extent, slot),
+        }
+        self.end_step(Outcome::Done);
         Ok(())
     }
 
-    fn begin_adding(&mut self, extent: u32, slot: usize) -> Result<(), String> {
-        if self.mirror.has_snapshot_in_progress()
-            || self.touches(extent, slot)
-            || !self.mirror.can_add(extent, slot)
-        {
-            self.give_back(extent, slot);
-            self.control.doing = None;
-            return Ok(());
-        }
+    /// Asks the volume for its part of a change.
+    fn ask_volume(&mut self, doing: Doing, change: Change<'_>) -> Result<(), String> {
+        let replica = (doing.extent, doing.slot);
+        let files = FileState {
+            has_orphaned_io: self.has_orphans(doing.extent, doing.slot),
+            can_attach: self.can_attach_anew((doing.slot, doing.extent)),
+        };
+        let awaited = Some(AwaitedChange::new(replica, change));
+        self.control.doing = Some(Doing { awaited, ..doing });
         let mut effects = Vec::new();
-        self.do_next(extent, slot, Stage::Adding);
-        self.unknown.remove(&(slot, extent));
-        self.mirror.add(extent, slot, &mut effects);
-        if self.settings.sabotage == Sabotage::GivesBackEarly {
-            self.give_back_others(extent, slot);
+        if self.mirror.change_replica(replica, change, files, &mut effects) {
+            if matches!(change, Change::Add) {
+                self.unknown.remove(&(doing.slot, doing.extent));
+            }
+        } else {
+            self.control.doing = Some(doing);
+            self.end_step(Outcome::Refused);
         }
         self.take(effects)
     }
 
-    /// No metadata could be written that names a replica: its file goes, and it is added another time.
-    pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
-        let is_meant =
-            |doing: &Doing| (doing.extent, doing.slot, doing.stage) == (extent, slot, Stage::Adding);
-        if self.control.doing.as_ref().is_some_and(is_meant) {
-            self.give_back(extent, slot);
-            self.control.doing = None;
+    fn end_step(&mut self, outcome: Outcome) {
+        if let Some(doing) = &mut self.control.doing {
+            doing.awaited = None;
+            doing.change.ended(outcome);
         }
     }
 
-    /// Makes the mistake of giving back what is still needed.
-    fn give_back_others(&mut self, extent: u32, slot: usize) {
-        let wished = self.control.wished[extent as usize];
-        let surplus: Vec<usize> = (0..REPLICAS_MAX).filter(|slot| !wished.contains(*slot)).collect();
-        surplus.into_iter().filter(|other| *other != slot).for_each(|other| self.give_back(extent, other));
+    /// No metadata could be written that names a replica.
+    pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
+        let awaited = self.control.doing.and_then(|doing| doing.awaited);
+        if awaited.is_some_and(|awaited| awaited.is_refused_by(extent, slot)) {
+            self.end_step(Outcome::Refused);
+        }
     }
 
     /// Makes the file of a replica.
     fn make(&mut self, extent: u32, slot: usize) {
         self.give_back(extent, slot);
         self.drives[slot].is_made[extent as usize] = true;
+        self.control.damaged.remove(&(slot, extent));
     }
 
-    /// The file of a replica goes, and what lies beside it, unless its drive cannot be reached.
+    /// Deletes the files of a replica, unless its drive cannot be reached.
     fn give_back(&mut self, extent: u32, slot: usize) {
         let (drive, index) = (&mut self.drives[slot], extent as usize);
         if drive.is_away() {
@@ -301,12 +340,12 @@ impl World {
         drive.is_made[index] = false;
     }
 
-    /// Gives back files that are neither recorded nor accounted for: a move has left them.
+    /// Deletes files that neither the record nor replica metadata names: a move has left them.
     fn delete_stray_extents(&mut self, extent: u32) {
         for slot in 0..REPLICAS_MAX {
-            let is_accounted = self.stands[extent as usize][slot] != ReplicaState::Absent;
+            let is_named = self.stands[extent as usize][slot] != ReplicaState::Absent;
             let is_stray = self.drives[slot].is_made[extent as usize] && !self.control.knows(extent, slot);
-            if is_stray && !is_accounted && !self.touches(extent, slot) {
+            if is_stray && !is_named && !self.touches(extent, slot) {
                 self.give_back(extent, slot);
             }
         }
@@ -314,7 +353,7 @@ impl World {
 
     /// Brings all replicas to where they are wished, while nothing fails.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
-        for _ in 0..40 {
+        for _ in 0..60 {
             for slot in 0..REPLICAS_MAX {
                 self.take_back(slot)?;
             }
@@ -333,11 +372,21 @@ impl World {
         Err(format!("moves do not end: {:?} with {:?}", self.control, self.stands))
     }
 
+    /// True if an extent has the replicas that were wished for, and no file beside theirs.
     fn is_as_wished(&self, extent: u32) -> bool {
-        let wished = self.control.wished[extent as usize];
+        let (wishes, recorded) =
+            (&self.control.wishes[extent as usize], self.control.recorded[extent as usize]);
         let is_made = |slot: &usize| self.drives[*slot].is_made[extent as usize];
         let made: Slots = (0..REPLICAS_MAX).filter(is_made).collect();
-        let is_done = self.control.next(extent, &self.stands[extent as usize]) == Next::Nothing;
-        is_done && made == wished && self.control.recorded[extent as usize] == wished
+        let count = |class| wishes.iter().filter(|wish| **wish == Some(class)).count();
+        let has = |class| recorded.iter().filter(|slot| class_of(*slot) == class).count();
+        let is_met = [Class::High, Class::Low].into_iter().all(|class| has(class) >= count(class));
+        let is_free = recorded.iter().all(|slot| !self.control.draining.contains(slot));
+        let in_sync = |slot: usize| self.stands[extent as usize][slot] == ReplicaState::InSync;
+        made == recorded
+            && recorded.iter().count() == wishes.len()
+            && is_met
+            && is_free
+            && recorded.iter().all(in_sync)
     }
 }

@@ -52,6 +52,7 @@ impl World {
         self.forget_last_extent();
         let recovered_extent = self.make_last_extent();
         self.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, vec![recovered_extent]);
+        self.resync.look_at_all(&self.mirror);
     }
 
     fn forget_last_extent(&mut self) {

@@ -34,8 +34,6 @@ pub enum Sabotage {
     MendsFromBad,
     /// Changes are let go before what they change is captured.
     SnapshotsLate,
-    /// A replica is taken back while what was given up there may still be carried out.
-    TakesBackEarly,
     /// A start does not wait for what was asked of drives before it.
     StartsUnfenced,
     /// A start does not make durable what a killed daemon left in volatile memory of drives.
@@ -46,10 +44,6 @@ pub enum Sabotage {
     GrowsOverOldFiles,
     /// The epochs of an extent that comes again after a shrink begin as those of the one before did.
     BeginsEpochsAnew,
-    /// A replica is recorded before it is accounted for.
-    RecordsFirst,
-    /// The file of a replica that is to go does so before another one has everything.
-    GivesBackEarly,
     /// A replica behind a write journal whose drive was not found is served without it.
     ServesWithoutJournal,
     /// What a replica behind a write journal is to make durable is synced in its file, and not in the journal.

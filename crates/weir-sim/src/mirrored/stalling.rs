@@ -2,10 +2,11 @@
 //! the data plane does it; they may still carry it out at any later time, or never.
 
 use weir_types::bounds::REPLICAS_MAX;
-use weir_volume::mirror::{Answer, ChecksumWork, ReplicaMetadata, ReplicaState, Slots};
+use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
+use weir_volume::mirror::{Answer, ChecksumWork, ReplicaMetadata, Slots};
 use weir_volume::{Action, Fault};
 
-use super::{Pending, Sabotage, World};
+use super::{Pending, World};
 use crate::{Stamp, transfer};
 
 /// Orphaned I/O: nobody waits for it any more, and the drive may still carry it out.
@@ -89,7 +90,7 @@ impl World {
     /// True if something that was given up may still happen to a replica of an extent.
     pub(super) fn has_orphans(&self, extent: u32, slot: usize) -> bool {
         let is_one = |orphan: &Orphan| (orphan.slot, orphan.extent) == (slot, extent);
-        self.settings.sabotage != Sabotage::TakesBackEarly && self.orphans.iter().any(is_one)
+        self.orphans.iter().any(is_one)
     }
 
     /// True if something is under way on a replica of an extent, so that its file cannot be made anew.
@@ -129,17 +130,20 @@ impl World {
         let Some((extent, slots)) = pending.concerns().filter(|_| self.is_silent(pending)) else {
             return false;
         };
-        // Who is not in sync has no say, and who refuses it does not have it.
         let replica_states = self.mirror.replica_states(extent);
+        // A drive that refuses a header does not have it.
         let takes_it =
-            |slot: usize| !self.drives[slot].is_away() && self.drives[slot].metadata_fault.is_none();
-        let has_it = |slot: usize| takes_it(slot) && replica_states[slot] == ReplicaState::InSync;
+            |slot: &usize| !self.drives[*slot].is_away() && self.drives[*slot].metadata_fault.is_none();
         match pending {
-            Pending::Action(slot, ..) | Pending::Sync(slot, ..) => self.mirror.has_other(extent, *slot),
+            Pending::Action(slot, ..) | Pending::Sync(slot, ..) => {
+                self.mirror.is_failed_when_late(extent, *slot)
+            }
             // That is for `MetadataWrites` to say.
             Pending::Metadata { .. } | Pending::Failure(_) | Pending::Record { .. } => false,
             Pending::ChecksumWork(_, work) => {
-                !matches!(**work, ChecksumWork::WriteHeaders(_)) || slots.iter().any(has_it)
+                let is_header = matches!(**work, ChecksumWork::WriteHeaders(_));
+                let phase = if is_header { ChecksumPhase::Headers } else { ChecksumPhase::Blocks };
+                goes_on_without_late(phase, slots.iter().filter(takes_it).collect(), &replica_states)
             }
             Pending::Snapshot(_) | Pending::BeginSnapshot => true,
             Pending::Journal(_) => false,
@@ -153,22 +157,19 @@ impl World {
             pending.is_of_one() && pending.concerns().is_some_and(|concerns| concerns == (extent, replica))
         };
         let given_up: Vec<Pending> = self.pending.extract_if(.., is_meant).collect();
-        let mut effects = Vec::new();
-        self.mirror.fail_replica(extent, slot, &mut effects);
+        let mut operations = Vec::new();
         for pending in given_up {
-            let answer = match &pending {
-                Pending::Action(_, owner, action) => {
-                    let operation = action.operation();
-                    operation.map(|operation| (*owner, Answer::Completed(operation, Err(Fault::Broken))))
-                }
-                _ => None,
-            };
-            self.orphan(slot, extent, pending);
-            if let Some((owner, answer)) = answer {
-                self.note_fault((slot, extent), owner, &answer);
-                self.mirror.answer(slot, answer, &mut effects);
+            if let Pending::Action(_, owner, action) = &pending
+                && let Some(operation) = action.operation()
+            {
+                let answer = Answer::Completed(operation, Err(Fault::Broken));
+                self.note_fault((slot, extent), *owner, &answer);
+                operations.push(operation);
             }
+            self.orphan(slot, extent, pending);
         }
+        let mut effects = Vec::new();
+        self.mirror.give_up_replica((extent, slot), &operations, &mut effects);
         self.take(effects)
     }
 

@@ -1,8 +1,9 @@
 //! Replicas that come back, some of them in an older state than they went: while the drive was away, its folder was restored from a
 //! backup, or an earlier clone of the drive was put in its place.
 
+use weir_plan::replica_return::{JournalOf, Verdict, before_files, by_files};
 use weir_types::bounds::REPLICAS_MAX;
-use weir_volume::mirror::{ReplicaMetadata, ReplicaState};
+use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaMetadata, ReplicaState};
 
 use super::World;
 use super::checksums::ChecksumFile;
@@ -92,23 +93,56 @@ impl World {
         }
         for extent in 0..EXTENTS {
             self.swap_for_older(extent, slot);
-            let is_known = self.control.knows(extent, slot) && self.drives[slot].is_made[extent as usize];
-            if !is_known || self.has_orphans(extent, slot) || !self.can_attach((slot, extent)) {
-                continue;
-            }
-            // One that never got metadata is made anew, and lacks everything.
-            let found = self.drives[slot].all_metadata[extent as usize].clone().unwrap_or_default();
-            let is_foreign = self.mirror.is_foreign(extent, slot, &found);
-            if self.mirror.rejoin(extent, slot, &found, &mut effects) {
-                self.drives[slot].files[extent as usize].crash(&mut self.random);
-                self.attach_at((slot, extent));
-                self.resume_journaled((slot, extent))?;
-                self.report.swapped += u64::from(is_foreign);
-                self.replica_failed.remove(&(slot, extent));
-                self.unknown.remove(&(slot, extent));
+            if self.control.knows(extent, slot) {
+                self.rejoin(extent, slot, &mut effects)?;
             }
         }
         self.take(effects)
+    }
+
+    /// Takes a replica back, if its files can be used.
+    fn rejoin(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Result<(), String> {
+        let is_recorded = self.mirror.replica_states(extent)[slot] != ReplicaState::Absent;
+        if !is_recorded || self.mirror.is_there(extent, slot) {
+            return Ok(());
+        }
+        let (index, replica) = (extent as usize, (extent, slot));
+        let found = self.drives[slot].all_metadata[index].clone();
+        let is_whole = self.drives[slot].is_made[index];
+        let verdict = before_files(true, false, JournalOf::None)
+            .unwrap_or_else(|| by_files(found.is_some(), is_whole, || true));
+        let Some(found) = found.filter(|_| verdict == Verdict::Usable) else {
+            return self.replace_damaged(replica, effects);
+        };
+        let is_foreign = self.mirror.is_foreign(extent, slot, &found);
+        let files = FileState {
+            has_orphaned_io: self.has_orphans(extent, slot),
+            can_attach: self.can_attach((slot, extent)),
+        };
+        if self.mirror.change_replica(replica, ReplicaChange::Rejoin(&found), files, effects) {
+            self.drives[slot].files[index].crash(&mut self.random);
+            self.attach_at((slot, extent));
+            self.resume_journaled((slot, extent))?;
+            self.report.swapped += u64::from(is_foreign);
+            self.replica_failed.remove(&(slot, extent));
+            self.unknown.remove(&(slot, extent));
+        }
+        Ok(())
+    }
+
+    /// The files of a replica are damaged or gone: another one is made instead, where replicas move, or the replica goes.
+    fn replace_damaged(
+        &mut self,
+        (extent, slot): (u32, usize),
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), String> {
+        if self.settings.is_moved {
+            self.control.is_damaged(extent, slot);
+            return Ok(());
+        }
+        let files = FileState { has_orphaned_io: false, can_attach: true };
+        _ = self.mirror.change_replica((extent, slot), ReplicaChange::Remove, files, effects);
+        Ok(())
     }
 
     /// Puts the backup of a replica in its place, while it is away and another one has everything.

@@ -406,7 +406,7 @@ mod tests {
         let mut world = World::new(1);
         world.add(1);
         world.recorded(taken_but_by(slots(&[])));
-        while world.mirror.replica(0, 1, &mut world.effects).is_some() {
+        while world.mirror.resync_region(0, 1, &mut world.effects).is_some() {
             world.carry_out();
         }
         assert_eq!(world.mirror.lacks(0, 1), 0);

@@ -24,10 +24,13 @@ mod metadata_written;
 mod operation;
 pub mod recovered_extent;
 mod regions;
+pub mod replica_change;
 mod resync;
+pub mod resync_queue;
 pub mod scrub;
 pub mod section;
 mod snapshot;
+pub mod stall;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -45,6 +48,8 @@ pub use recovered_extent::{
     EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState, ReplicaStates, Unservable,
 };
 pub use regions::{REGIONS, RegionSet, regions_of};
+pub use replica_change::{AwaitedChange, FileState, ReplicaChange};
+pub use resync_queue::ResyncQueue;
 pub use scrub::{ChecksumResult, ChecksumWork};
 pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
 pub use snapshot::NothingToSnapshot;

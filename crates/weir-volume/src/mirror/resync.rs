@@ -46,7 +46,7 @@ impl Mirror {
 
     /// Begins to duplicate the next region that a replica lacks; its end is an [`Effect::Done`]. `None` if it lacks none, or
     /// cannot be reached, or nobody else has it.
-    pub fn replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+    pub fn resync_region(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
         self.skip_holes(extent, slot);
         let state = &self.extents[extent as usize];
         if !state.is_there[slot] || !state.in_sync().has_other(slot) {
@@ -509,7 +509,7 @@ mod tests {
             let fastest = usize::from(costs[0] > costs[1]);
             assert_eq!(mirror.source(0, 2), Some(fastest));
             let mut effects = Vec::new();
-            mirror.replica(0, 2, &mut effects).unwrap();
+            mirror.resync_region(0, 2, &mut effects).unwrap();
             let slots: Vec<usize> = effects
                 .iter()
                 .filter_map(|effect| match effect {
@@ -559,7 +559,7 @@ mod tests {
         mirror.extents[0].mark(&request);
         mirror.extents[0].fall_apart(&request);
         let mut effects = Vec::new();
-        mirror.replica(0, 2, &mut effects).unwrap();
+        mirror.resync_region(0, 2, &mut effects).unwrap();
         assert_eq!(carry_out(&mut mirror, &mut effects, Some(0)), [(0, 0)]);
         mirror.fail_replica(0, 0, &mut effects);
         let piece = PIECE_BYTES as u32;

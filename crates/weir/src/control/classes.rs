@@ -15,9 +15,9 @@ use super::model::Model;
 use super::placement::Placement;
 use super::pools::Pool;
 use super::records::{DEFAULT_CLASS, DriveRecord, VolumeRecord, VolumeState};
-use super::spread::{FailureDomain, Room, count_failure_domains, spread};
 use super::volumes::CreateVolume;
 use crate::store::{DriveUsage, extent_count};
+use weir_plan::failure_domain::{FailureDomain, Room, count_failure_domains, spread};
 
 /// A pool as it is offered to a volume.
 #[derive(Clone, Debug)]

@@ -55,7 +55,6 @@ mod shared;
 mod snapshots;
 mod snapshots_in_progress;
 mod space;
-mod spread;
 mod startup;
 mod statistics;
 mod templates;

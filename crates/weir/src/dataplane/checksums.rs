@@ -11,6 +11,7 @@ use std::sync::Arc;
 use weir_types::DriveId;
 use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
 use weir_volume::Mirror;
+use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{ChecksumHeader, ChecksumResult, ChecksumWork, ReplicaState, Slots};
 
 use super::Alarm;
@@ -148,8 +149,12 @@ impl Keeping {
     fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
         let is_late = |work: &UnderWay| {
             let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
-            let has_it = |slot: usize| mirror.replica_states(work.extent)[slot] == ReplicaState::InSync;
-            let can_go_on = || work.phase != Phase::WriteHeaders || work.done.iter().any(has_it);
+            let phase = if work.phase == Phase::WriteHeaders {
+                ChecksumPhase::Headers
+            } else {
+                ChecksumPhase::Blocks
+            };
+            let can_go_on = || goes_on_without_late(phase, work.done, &mirror.replica_states(work.extent));
             work.volume == volume && is_late && can_go_on()
         };
         self.under_way.iter().filter(|(_, work)| is_late(work)).map(|(key, _)| *key).collect()

@@ -14,7 +14,7 @@ use super::emulation::SharedEmulation;
 use super::journals::NewJournal;
 use super::recording::Tap;
 use super::refusals::OpenFile;
-use super::replicas::{ChangeAnswer, ReplicaChange};
+use super::replicas::{ChangeAnswer, NewChange};
 use super::scrubbing::ScrubProgress;
 use super::sharing::{PolicyLevel, PolicyTree, SharedDriveQueue};
 use super::snapshot::NewSnapshot;
@@ -99,7 +99,7 @@ pub(super) enum Command {
     ChangeReplica {
         volume: VolumeId,
         replica: (u32, usize),
-        change: ReplicaChange,
+        change: NewChange,
         done: SyncSender<ChangeAnswer>,
     },
     /// A replica that was added is recorded.

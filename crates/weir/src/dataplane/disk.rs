@@ -50,7 +50,9 @@ impl Reactor {
                 let owner = self.volumes[index].take_owner(operation, source);
                 match owner.purpose {
                     Purpose::Client(ticket) => self.operation_done(ticket, owner, result),
-                    Purpose::Resync { extent, slot } => self.copied(index, (extent, slot), owner, result),
+                    Purpose::Resync { extent, slot } => {
+                        self.region_ended(index, (extent, slot), owner, result)
+                    }
                     Purpose::Scrubbing { extent } => self.piece_scrubbed(index, extent, owner),
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::{ReplicaMetadata, ReplicaState, ReplicaStates};
+use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange, ReplicaMetadata, ReplicaStates};
 
 use super::command::{Command, NewHome};
 use super::journals::NewJournal;
@@ -21,7 +21,7 @@ use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What becomes of a replica of an extent.
-pub(super) enum ReplicaChange {
+pub(super) enum NewChange {
     /// Its file is there and holds nothing, on the home with this index of these; it is behind the journal on a drive, or
     /// behind none.
     Add { homes: Vec<NewHome>, home: u8, journal: Option<DriveId> },
@@ -32,22 +32,14 @@ pub(super) enum ReplicaChange {
     Rejoin { found: Box<ReplicaMetadata>, journal: Option<(DriveId, OwnedFd)> },
 }
 
-/// A change that is not durably known yet, and who waits for it.
-pub(super) struct AwaitedChange {
-    extent: u32,
-    slot: usize,
-    is_there_after: bool,
+/// A change that is not durable yet, and who waits for it.
+pub(super) struct ReplicaWaiter {
+    change: AwaitedChange,
     done: SyncSender<ChangeAnswer>,
 }
 
 /// Whether a change came about, or cannot now; or why not, in words.
 pub(super) type ChangeAnswer = Result<bool, String>;
-
-impl AwaitedChange {
-    fn is_met_by(&self, extent: u32, replica_states: &ReplicaStates) -> bool {
-        extent == self.extent && (replica_states[self.slot] != ReplicaState::Absent) == self.is_there_after
-    }
-}
 
 impl Reactor {
     /// Changes a replica of an extent.
@@ -55,81 +47,95 @@ impl Reactor {
         &mut self,
         id: VolumeId,
         (extent, slot): (u32, usize),
-        change: ReplicaChange,
+        change: NewChange,
         done: SyncSender<ChangeAnswer>,
     ) {
         let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
-        // What is captured is read from the files of replicas as they are.
-        let is_busy =
-            self.volumes[index].is_ending() || self.volumes[index].mirror.has_snapshot_in_progress();
-        if is_busy || self.stop_by_ns.is_some() {
+        if self.volumes[index].is_ending() || self.stop_by_ns.is_some() {
             return tell(done, false);
         }
-        let is_there_after = !matches!(change, ReplicaChange::Remove);
         if !self.resyncing_volumes.contains(&index) {
             self.volumes[index].publish_replica_states();
         }
-        if !self.begin_change(index, (extent, slot), change) {
-            return tell(done, false);
-        }
-        let awaited = AwaitedChange { extent, slot, is_there_after, done };
-        self.volumes[index].awaited_changes.push(awaited);
+        let Some(change) = self.begin_change(index, (extent, slot), change) else { return tell(done, false) };
+        self.volumes[index].replica_waiters.push(ReplicaWaiter { change, done });
         self.resyncing_volumes.insert(index);
         self.go_on_with_resync(index);
     }
 
+    /// Begins a change; `None` if it cannot begin now.
     fn begin_change(
         &mut self,
         index: VolumeIndex,
-        (extent, slot): (u32, usize),
-        change: ReplicaChange,
-    ) -> bool {
+        replica: (u32, usize),
+        change: NewChange,
+    ) -> Option<AwaitedChange> {
         let volume = &mut self.volumes[index];
-        // What was given up there may still be carried out.
-        if !matches!(change, ReplicaChange::Remove) && volume.orphans.are_of(extent, slot) {
-            return false;
+        let can_attach = match &change {
+            NewChange::Add { journal, .. } => volume.can_attach(replica, *journal),
+            NewChange::Rejoin { journal, .. } => {
+                volume.can_attach(replica, journal.as_ref().map(|(drive, _)| *drive))
+            }
+            NewChange::Remove => true,
+        };
+        let files = FileState { has_orphaned_io: volume.orphans.are_of(replica.0, replica.1), can_attach };
+        let begun = match &change {
+            NewChange::Add { .. } => ReplicaChange::Add,
+            NewChange::Remove => ReplicaChange::Remove,
+            NewChange::Rejoin { found, .. } => ReplicaChange::Rejoin(found),
+        };
+        let is_foreign = matches!(begun, ReplicaChange::Rejoin(found)
+            if volume.mirror.is_foreign(replica.0, replica.1, found));
+        if !volume.mirror.change_replica(replica, begun, files, &mut volume.effects) {
+            return None;
         }
+        if is_foreign {
+            let (volume, (extent, slot)) = (volume.id, replica);
+            tracing::warn!(
+                %volume, extent, slot,
+                "replica metadata is not what was last written there: the replica is resynced in full"
+            );
+        }
+        let awaited = AwaitedChange::new(replica, begun);
         match change {
-            ReplicaChange::Add { homes, home, journal } => {
-                if !volume.mirror.can_add(extent, slot) || !volume.can_attach((extent, slot), journal) {
-                    return false;
-                }
-                let places = self.add_new_homes(index, homes);
-                let home = places[usize::from(home)];
-                let volume = &mut self.volumes[index];
-                volume.mirror.add(extent, slot, &mut volume.effects);
-                volume.set_home(extent, slot, home);
-                journal.into_iter().for_each(|drive| volume.attach((extent, slot), drive, None));
-                volume.set_read_costs_of(extent);
-                self.forget_elsewhere(index, (extent, slot));
-                true
+            NewChange::Add { homes, home, journal } => {
+                self.take_added(index, replica, (homes, usize::from(home)), journal);
             }
-            ReplicaChange::Remove => volume.mirror.remove(extent, slot, &mut volume.effects),
-            ReplicaChange::Rejoin { found, journal } => {
-                let drive = journal.as_ref().map(|(drive, _)| *drive);
-                let is_foreign = volume.mirror.is_foreign(extent, slot, &found);
-                let is_back = volume.can_attach((extent, slot), drive)
-                    && volume.mirror.rejoin(extent, slot, &found, &mut volume.effects);
-                if is_back {
-                    if is_foreign {
-                        tracing::warn!(
-                            volume = %volume.id, extent, slot, number = found.number,
-                            "replica metadata is not what was last written there: the replica is brought in sync in full"
-                        );
-                    }
-                    journal
-                        .into_iter()
-                        .for_each(|(drive, file)| volume.attach((extent, slot), drive, Some(file)));
-                    volume.set_file(slot, extent, None);
-                    volume.publish_away(extent);
-                    let size_bytes = volume.size_bytes;
-                    self.forget_elsewhere(index, (extent, slot));
-                    self.resume_binding(index, (extent, slot));
-                    self.trim_bindings(index, size_bytes);
-                }
-                is_back
-            }
+            NewChange::Remove => {}
+            NewChange::Rejoin { journal, .. } => self.take_rejoined(index, replica, journal),
         }
+        Some(awaited)
+    }
+
+    fn take_added(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): (u32, usize),
+        (homes, home): (Vec<NewHome>, usize),
+        journal: Option<DriveId>,
+    ) {
+        let home = self.add_new_homes(index, homes)[home];
+        let volume = &mut self.volumes[index];
+        volume.set_home(extent, slot, home);
+        journal.into_iter().for_each(|drive| volume.attach((extent, slot), drive, None));
+        volume.set_read_costs_of(extent);
+        self.forget_elsewhere(index, (extent, slot));
+    }
+
+    fn take_rejoined(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): (u32, usize),
+        journal: Option<(DriveId, OwnedFd)>,
+    ) {
+        let volume = &mut self.volumes[index];
+        journal.into_iter().for_each(|(drive, file)| volume.attach((extent, slot), drive, Some(file)));
+        volume.set_file(slot, extent, None);
+        volume.publish_away(extent);
+        let size_bytes = volume.size_bytes;
+        self.forget_elsewhere(index, (extent, slot));
+        self.resume_binding(index, (extent, slot));
+        self.trim_bindings(index, size_bytes);
     }
 
     /// A replica that was added is recorded: it may count as in sync.
@@ -156,12 +162,10 @@ impl Reactor {
         }
         let volume = &mut self.volumes[index];
         let reason = volume.fault_message.take().unwrap_or_default();
-        let is_meant = |change: &mut AwaitedChange| {
-            (change.extent, change.slot, change.is_there_after) == (extent, slot, true)
-        };
-        for change in volume.awaited_changes.extract_if(.., is_meant) {
+        let is_meant = |waiter: &mut ReplicaWaiter| waiter.change.is_refused_by(extent, slot);
+        for waiter in volume.replica_waiters.extract_if(.., is_meant) {
             // They may have stopped waiting.
-            let _ = change.done.send(Err(reason.clone()));
+            let _ = waiter.done.send(Err(reason.clone()));
         }
     }
 
@@ -173,17 +177,19 @@ impl Reactor {
         extent: u32,
         replica_states: Option<&ReplicaStates>,
     ) {
-        let ServedVolume { awaited_changes, journals, mirror, .. } = &mut self.volumes[index];
-        let met = |change: &mut AwaitedChange| match replica_states {
-            Some(replica_states) => change.is_met_by(extent, replica_states),
-            None => change.extent == extent,
+        let ServedVolume { replica_waiters, journals, mirror, .. } = &mut self.volumes[index];
+        let outcome = |waiter: &ReplicaWaiter| {
+            let (_, slot) = waiter.change.replica();
+            // A journal may still bring something there, or a request reads it.
+            let is_file_needed =
+                || journals.is_forgetting(extent, slot) || !mirror.has_answered(extent, slot);
+            waiter.change.outcome(extent, replica_states, is_file_needed)
         };
-        for change in awaited_changes.extract_if(.., met) {
-            // Its file must stay while a journal may still bring something there, or a request reads it: it is asked again.
-            let is_needed =
-                journals.is_forgetting(extent, change.slot) || !mirror.has_answered(extent, change.slot);
-            let is_settled = change.is_there_after || !is_needed;
-            tell(change.done, replica_states.is_some() && is_settled);
+        for waiter in std::mem::take(replica_waiters) {
+            match outcome(&waiter) {
+                Some(has_come_about) => tell(waiter.done, has_come_about),
+                None => replica_waiters.push(waiter),
+            }
         }
     }
 }
@@ -224,7 +230,7 @@ impl DataPlane {
         journal: Option<DriveId>,
     ) -> Result<bool, DataPlaneError> {
         let homes = self.new_homes(homes);
-        let added = self.change_replica(volume, replica, ReplicaChange::Add { homes, home, journal });
+        let added = self.change_replica(volume, replica, NewChange::Add { homes, home, journal });
         self.bind_again(volume)?;
         added
     }
@@ -288,7 +294,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
-        self.change_replica(volume, replica, ReplicaChange::Remove)
+        self.change_replica(volume, replica, NewChange::Remove)
     }
 
     /// Takes back a replica of an extent that could not be reached, with the replica metadata that was found beside it; it is
@@ -304,14 +310,14 @@ impl DataPlane {
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, DataPlaneError> {
-        self.change_replica(volume, replica, ReplicaChange::Rejoin { found, journal })
+        self.change_replica(volume, replica, NewChange::Rejoin { found, journal })
     }
 
     fn change_replica(
         &self,
         volume: VolumeId,
         replica: (u32, usize),
-        change: ReplicaChange,
+        change: NewChange,
     ) -> Result<bool, DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         let (done, answer) = std::sync::mpsc::sync_channel(1);

@@ -3,14 +3,13 @@
 //! What is copied next is decided in [`Resync`], which is pure; the mirror knows how a region is copied. Each step
 //! waits in the queue of both drives with a leaf of its kind of background work, beside the tenants.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use weir_qos::{Cost, Kind, Pace};
 use weir_reactor::Clock;
 use weir_types::BackgroundKind;
-use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, PIECE_BYTES, REGION_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{PIECE_BYTES, REGION_BYTES, REPLICAS_MAX};
 use weir_volume::geometry::Part;
-use weir_volume::mirror::{ReplicaState, ReplicaStates};
+use weir_volume::mirror::resync_queue::{ExtentReplica, Next, steps_at_once};
+use weir_volume::mirror::{ReplicaState, ReplicaStates, ResyncQueue};
 use weir_volume::{Content, Fault, Mirror};
 
 use super::locked;
@@ -26,93 +25,25 @@ const KIND: BackgroundKind = BackgroundKind::Resync;
 /// need not be copied after a crash.
 const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// How long a replica rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
-/// again that changes got in the way of.
-const RETRY_NS: u64 = 1_000_000_000;
-
-/// How long what is copied at a time may keep a drive busy, in nanoseconds. What a shallow client asks for is behind all
-/// of it, because nothing waits in the queue of a drive that has few operations; and as long as a region is being copied,
-/// changes of it wait.
-const BUSY_NS_MAX: u32 = 10_000_000;
-
 /// What a step costs under a ceiling before it is known how much it moved.
 const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
 
-/// Names a replica of an extent.
-type ExtentReplica = (u32, usize);
-
-/// What there is to do for the replicas of one volume.
+/// The resync of one volume.
 #[derive(Debug, Default)]
 pub(super) struct Resync {
-    /// Extents of which a replica may lack something.
-    wanting: BTreeSet<u32>,
-    /// Replicas that are left alone until an instant.
-    resting: BTreeMap<ExtentReplica, u64>,
-    steps_under_way: usize,
-    /// When replica metadata are looked at next.
+    pub queue: ResyncQueue,
+    /// When regions leave the dirty region log next, in nanoseconds.
     tidy_at_ns: u64,
-}
-
-/// How many regions are copied at a time between drives of which the slower takes so long for a piece: at least one.
-fn steps_at_once(piece_ns: u32) -> usize {
-    ((BUSY_NS_MAX / piece_ns.max(1)) as usize).clamp(1, BACKGROUND_OPERATIONS_MAX)
-}
-
-/// What to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// Copy a region to it.
-    Resync(ExtentReplica),
-    /// It lacks nothing: it may count as in sync.
-    Promote(ExtentReplica),
 }
 
 impl Resync {
     pub fn new(mirror: &Mirror) -> Resync {
-        let mut resync = Resync::default();
-        resync.look_at_all(mirror);
-        resync
-    }
-
-    /// Looks for replicas that lack something.
-    pub fn look_at_all(&mut self, mirror: &Mirror) {
-        let wants = |extent: &u32| !mirror.wanting(*extent).is_empty();
-        self.wanting = (0..mirror.extents()).filter(wants).collect();
-        self.resting.retain(|(extent, _), _| *extent < mirror.extents());
-    }
-
-    /// Something became different about an extent.
-    fn look_at(&mut self, extent: u32) {
-        self.wanting.insert(extent);
-        self.resting.retain(|(other, _), _| *other != extent);
-    }
-
-    /// A replica is left alone for a while.
-    fn rest(&mut self, replica: ExtentReplica, now_ns: u64) {
-        self.resting.insert(replica, now_ns + RETRY_NS);
-    }
-
-    /// What can be done now: first what is left of the first extent, so that it is whole soon.
-    fn next(&mut self, mirror: &Mirror, now_ns: u64) -> Option<Next> {
-        self.resting.retain(|_, until_ns| *until_ns > now_ns);
-        self.wanting.retain(|extent| !mirror.wanting(*extent).is_empty());
-        if self.steps_under_way >= BACKGROUND_OPERATIONS_MAX {
-            return None;
-        }
-        let of_extent = |extent: &u32| {
-            let extent = *extent;
-            mirror.wanting(extent).iter().map(move |slot| (extent, slot)).collect::<Vec<_>>()
-        };
-        let mut replicas = self.wanting.iter().flat_map(of_extent);
-        let replica = replicas.find(|replica| !self.resting.contains_key(replica))?;
-        let is_whole = mirror.lacks(replica.0, replica.1) == 0;
-        Some(if is_whole { Next::Promote(replica) } else { Next::Resync(replica) })
+        Resync { queue: ResyncQueue::new(mirror), tidy_at_ns: 0 }
     }
 
     /// The next instant at which there may be something to do though nothing happened until then.
-    fn wake_ns(&self) -> Option<u64> {
-        let rest_ns = self.resting.values().min().copied();
-        rest_ns.into_iter().chain(Some(self.tidy_at_ns)).min()
+    fn wake_ns(&self) -> u64 {
+        self.queue.wake_ns().map_or(self.tidy_at_ns, |wake_ns| wake_ns.min(self.tidy_at_ns))
     }
 }
 
@@ -156,7 +87,7 @@ impl Reactor {
         }
         let volumes = self.resyncing_volumes.iter().map(|index| &self.volumes[*index].resync);
         let look_ns = (!self.resyncing_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
-        self.resync_wake_ns = volumes.filter_map(Resync::wake_ns).chain(look_ns).min();
+        self.resync_wake_ns = volumes.map(Resync::wake_ns).chain(look_ns).min();
     }
 
     /// Goes on with what made way for clients.
@@ -190,7 +121,7 @@ impl Reactor {
     pub(super) fn look_at_replicas_again(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         if !volume.mirror.wanting(extent).is_empty() {
-            volume.resync.look_at(extent);
+            volume.resync.queue.look_at(extent);
             self.ask_for_replicas(index);
         }
     }
@@ -205,10 +136,10 @@ impl Reactor {
         volume.tidy(now_ns);
         loop {
             let volume = &mut self.volumes[index];
-            let Some(next) = volume.resync.next(&volume.mirror, now_ns) else { break };
+            let Some(next) = volume.resync.queue.next(&volume.mirror, now_ns) else { break };
             match next {
                 Next::Promote((extent, slot)) => {
-                    volume.resync.rest((extent, slot), now_ns);
+                    volume.resync.queue.rest((extent, slot), now_ns);
                     volume.mirror.promote(extent, slot, &mut volume.effects);
                 }
                 Next::Resync(replica) => {
@@ -218,9 +149,7 @@ impl Reactor {
                 }
             }
         }
-        if let Some(wake_ns) = self.volumes[index].resync.wake_ns() {
-            self.wake_resync_at(wake_ns);
-        }
+        self.wake_resync_at(self.volumes[index].resync.wake_ns());
     }
 
     /// Begins to duplicate a region, if that may be done now.
@@ -230,7 +159,7 @@ impl Reactor {
         let home = volume.home_of(slot, extent).expect("the mirror knows replicas that there are");
         let has_clients = self.resync_throttle.has_clients(now_ns);
         let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
-        if volume.resync.steps_under_way >= steps_max || self.resync_throttle.waits(index, now_ns) {
+        if volume.resync.queue.steps_under_way() >= steps_max || self.resync_throttle.waits(index, now_ns) {
             return false;
         }
         let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
@@ -239,26 +168,26 @@ impl Reactor {
             return false;
         }
         let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
-            volume.resync.rest((extent, slot), now_ns);
+            volume.resync.queue.rest((extent, slot), now_ns);
             return false;
         };
-        match volume.mirror.replica(extent, slot, &mut volume.effects) {
+        match volume.mirror.resync_region(extent, slot, &mut volume.effects) {
             Some(id) => {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
                 volume.set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
-                volume.resync.steps_under_way += 1;
+                volume.resync.queue.step_begun();
                 self.resync_throttle.step_began(Clock.now_ns());
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
-            None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.rest((extent, slot), now_ns),
+            None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.queue.rest((extent, slot), now_ns),
             None => {}
         }
         true
     }
 
     /// A step has ended.
-    pub(super) fn copied(
+    pub(super) fn region_ended(
         &mut self,
         index: VolumeIndex,
         (extent, slot): ExtentReplica,
@@ -268,7 +197,7 @@ impl Reactor {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         drop(owner);
         let volume = &mut self.volumes[index];
-        volume.resync.steps_under_way -= 1;
+        volume.resync.queue.step_ended();
         // Much may have been copied in this round.
         self.resync_throttle.step_ended(Clock.now_ns(), policy.weight);
         match (result, volume.home_of(slot, extent)) {
@@ -277,7 +206,7 @@ impl Reactor {
                 volume.homes[home].with_pace(KIND, policy, now_ns, moved);
                 volume.statistics.replication.copied(REGION_BYTES);
             }
-            _ => volume.resync.rest((extent, slot), now_ns),
+            _ => volume.resync.queue.rest((extent, slot), now_ns),
         }
         self.ask_for_replicas(index);
     }
@@ -294,7 +223,7 @@ impl Reactor {
             }
         }
         let volume = &mut self.volumes[index];
-        volume.resync.look_at(extent);
+        volume.resync.queue.look_at(extent);
         volume.statistics.replication.stands(extent, replica_states);
         volume.publish_away(extent);
         let id = volume.id;
@@ -310,11 +239,7 @@ impl Reactor {
     /// step.
     fn publish_replication(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
-        let out_of_sync = |extent: &u32| {
-            let slots = volume.mirror.wanting(*extent);
-            slots.iter().map(|slot| u64::from(volume.mirror.lacks(*extent, slot))).sum::<u64>()
-        };
-        let regions: u64 = volume.resync.wanting.iter().map(out_of_sync).sum();
+        let regions = volume.resync.queue.regions_left(&volume.mirror);
         volume.statistics.replication.is_left(regions * REGION_BYTES);
     }
 }
@@ -367,18 +292,6 @@ impl ServedVolume {
             if self.mirror.is_dirty(extent) {
                 self.mirror.tidy(extent, &mut self.effects);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_slow_drives_one_region_is_copied_at_a_time_and_of_fast_ones_several() {
-        for (piece_ns, steps) in [(0, 4), (43_000, 4), (2_500_000, 4), (4_000_000, 2), (13_000_000, 1)] {
-            assert_eq!(steps_at_once(piece_ns), steps, "{piece_ns}");
         }
     }
 }

@@ -12,6 +12,7 @@ use weir_reactor::{Buffer, BufferPool, Descriptor, Payload, Target, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundKind, DriveId, VolumeId};
 use weir_volume::geometry::Part;
+use weir_volume::mirror::stall::{STALL_NS, Waiting};
 use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
 use weir_volume::zeroing::Filesystem;
 use weir_volume::{Generation, Mirror, OperationId};
@@ -23,7 +24,7 @@ use super::journals::VolumeJournals;
 use super::memory::Memory;
 use super::recording::Tap;
 use super::refusals::FileIdentity;
-use super::replicas::AwaitedChange;
+use super::replicas::ReplicaWaiter;
 use super::resync::Resync;
 use super::scrubbing::Scrubbing;
 use super::sharing::{DriveQueueEntry, Shaping};
@@ -243,7 +244,7 @@ pub(super) struct ServedVolume {
     /// How often a replica's file was given up or replaced: what was found out about it before says nothing any more.
     pub renewals: u64,
     /// Changes of replicas that are not durably known yet: control asks for few at a time.
-    pub awaited_changes: Vec<AwaitedChange>,
+    pub replica_waiters: Vec<ReplicaWaiter>,
     replicas: Vec<ReplicaSlot>,
     owners: Vec<Option<Owner>>,
 }
@@ -287,7 +288,7 @@ impl ServedVolume {
             orphans: OrphanedIos::default(),
             last_number: 0,
             renewals: 0,
-            awaited_changes: Vec::new(),
+            replica_waiters: Vec::new(),
             replicas: Vec::new(),
             owners: Vec::new(),
         };
@@ -431,7 +432,7 @@ impl ServedVolume {
             replica.files.truncate(count);
             replica.identities.retain(|extent, _| (*extent as usize) < count);
         }
-        self.resync.look_at_all(&self.mirror);
+        self.resync.queue.look_at_all(&self.mirror);
         self.publish_all_checksums();
     }
 
@@ -537,22 +538,23 @@ impl ServedVolume {
         context.is_some_and(|context| context.number == number)
     }
 
-    /// Replicas of extents of which something was asked before an instant and was not answered.
-    pub fn stalled(&self, before_ns: u64) -> Vec<(usize, u32)> {
+    /// Replicas of extents that owe an answer for too long.
+    pub fn stalled(&self, now_ns: u64) -> Vec<(usize, u32)> {
         let mut stalled = Vec::new();
+        let before_ns = now_ns.saturating_sub(STALL_NS);
         let is_silent = |home: &Home| locked(&home.queue_entry.drive_queue).queue.is_silent_since(before_ns);
         let silent: Vec<bool> = self.homes.iter().map(is_silent).collect();
-        // What waits in the queue of a drive that answers nobody has no turn to come.
-        let since_ns = |context: &Context| match context.asked_ns {
-            0 if silent[context.home] => Some(context.at_drive_since_ns),
-            0 => None,
-            asked_ns => Some(asked_ns),
+        let waiting = |context: &Context| match context.asked_ns {
+            0 => {
+                Waiting::Queued { since_ns: context.at_drive_since_ns, is_drive_silent: silent[context.home] }
+            }
+            asked_ns => Waiting::Asked(asked_ns),
         };
         for (slot, replica) in self.replicas.iter().enumerate() {
             let operations = replica.contexts.iter().flatten();
-            let operations = operations.filter_map(|context| Some((context.extent, since_ns(context)?)));
-            let others = replica.asked.values().map(|asked| (asked.extent, asked.since_ns));
-            let late = operations.chain(others).filter(|(_, since_ns)| *since_ns < before_ns);
+            let operations = operations.map(|context| (context.extent, waiting(context)));
+            let others = replica.asked.values().map(|asked| (asked.extent, Waiting::Asked(asked.since_ns)));
+            let late = operations.chain(others).filter(|(_, waiting)| waiting.is_late(now_ns));
             stalled.extend(late.map(|(extent, _)| (slot, extent)));
         }
         stalled.sort_unstable();

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Slots;
+use weir_volume::mirror::stall::Waiting;
 
 use super::command::Command;
 use super::helper::Job;
 use super::reactor::Reactor;
-use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo, STALL_NS};
+use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
 use crate::store::extent_file_name;
@@ -215,15 +216,17 @@ impl Reactor {
         let in_snapshot = self.volumes.iter().filter(|(_, volume)| volume.snapshot.is_some());
         let in_snapshot: Vec<VolumeIndex> = in_snapshot.map(|(index, _)| index).collect();
         self.snapshot_look_ns = (!in_snapshot.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
-        let before_ns = self.now_ns.saturating_sub(STALL_NS);
-        in_snapshot.into_iter().for_each(|index| self.give_up_late(index, before_ns));
+        in_snapshot.into_iter().for_each(|index| self.give_up_late(index));
     }
 
-    fn give_up_late(&mut self, index: VolumeIndex, before_ns: u64) {
+    fn give_up_late(&mut self, index: VolumeIndex) {
+        let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         let Some(mut snapshot) = volume.snapshot.take() else { return };
         let VolumeSnapshot { step, fault, spec, .. } = &mut snapshot;
-        let late: Vec<_> = step.waiting.extract_if(.., |_, (_, since_ns)| *since_ns < before_ns).collect();
+        let is_late =
+            |_: &usize, (_, since_ns): &mut (AskNumber, u64)| Waiting::Asked(*since_ns).is_late(now_ns);
+        let late: Vec<_> = step.waiting.extract_if(.., is_late).collect();
         for (slot, (number, _)) in &late {
             step.failed.insert(*slot);
             volume.orphans.add(

@@ -7,18 +7,13 @@
 use std::collections::BTreeMap;
 
 use weir_qos::Cost;
-use weir_volume::Fault;
-use weir_volume::mirror::Answer;
+use weir_volume::mirror::stall::STALL_NS;
 
 use super::locked;
 use super::reactor::Reactor;
 use super::sharing::SharedDriveQueue;
 use super::space::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-
-/// How long a drive may take for an answer while others have the same, in nanoseconds: longer than a busy disk takes for
-/// all that is queued there, and shorter than what those who wait for it give up after.
-pub(super) const STALL_NS: u64 = 10_000_000_000;
 
 /// What is told of a replica that was given up.
 pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
@@ -67,8 +62,8 @@ impl Reactor {
         let before_ns = self.now_ns.saturating_sub(STALL_NS);
         self.give_up_metadata_io(index, before_ns);
         self.give_up_keeps(index, before_ns);
-        for (slot, extent) in self.volumes[index].stalled(before_ns) {
-            if self.volumes[index].mirror.has_other(extent, slot) {
+        for (slot, extent) in self.volumes[index].stalled(self.now_ns) {
+            if self.volumes[index].mirror.is_failed_when_late(extent, slot) {
                 self.give_up(index, slot, extent);
             }
         }
@@ -78,10 +73,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.fault_message = Some(NO_ANSWER.to_owned());
         let operations = volume.give_up(slot, extent, &self.pool);
-        volume.mirror.fail_replica(extent, slot, &mut volume.effects);
-        for operation in operations {
-            volume.mirror.answer(slot, Answer::Completed(operation, Err(Fault::Broken)), &mut volume.effects);
-        }
+        volume.mirror.give_up_replica((extent, slot), &operations, &mut volume.effects);
         self.carry_out(index);
         // If it was retired by something else before, this message is nobody's.
         self.volumes[index].fault_message = None;

@@ -14,12 +14,13 @@ use weir_volume::zeroing::Step;
 use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
-use crate::dataplane::replicas::ReplicaChange;
+use crate::dataplane::replicas::NewChange;
 use crate::dataplane::sharing::{DriveGrant, Message, Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
-use crate::dataplane::stalls::{OrphanedIo, STALL_NS};
+use crate::dataplane::stalls::OrphanedIo;
 use crate::dataplane::token::{AskNumber, ReplicaIndex};
 use crate::store::extent_file_name;
+use weir_volume::mirror::stall::STALL_NS;
 
 /// Enough for a ring to register it.
 const POOL_BYTES: usize = 1 << 20;
@@ -227,7 +228,7 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
     world.turn_until("a replica is read", |reactor| read_of(reactor).is_some());
     let slot = read_of(&world.reactor).unwrap();
     let (done, answer) = sync_channel(1);
-    world.reactor.change_replica(VOLUME, (0, slot), ReplicaChange::Remove, done);
+    world.reactor.change_replica(VOLUME, (0, slot), NewChange::Remove, done);
     let mut without = world.reactor.volumes[index].mirror.replica_states(0);
     without[slot] = ReplicaState::Absent;
     world.reactor.answer_changes(index, 0, Some(&without));
@@ -237,7 +238,7 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
     world.order(Command::ChangeReplica {
         volume: VOLUME,
         replica: (0, slot),
-        change: ReplicaChange::Remove,
+        change: NewChange::Remove,
         done,
     });
     let mut is_gone = false;
@@ -380,7 +381,7 @@ fn drive_that_answers_each_step_of_zeroing_is_not_given_up() {
     let (operation, replica) = (OperationId(0), ReplicaIndex { volume: index, slot: 0 });
     assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
     let is_late = |reactor: &Reactor| {
-        let stalled = reactor.volumes[index].stalled(reactor.now_ns - STALL_NS);
+        let stalled = reactor.volumes[index].stalled(reactor.now_ns);
         stalled.contains(&(0, 0))
     };
     world.reactor.now_ns += STALL_NS + 1;

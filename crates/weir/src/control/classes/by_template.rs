@@ -7,9 +7,9 @@ use super::super::Control;
 use super::super::error::{ControlError, Outcome};
 use super::super::placement::Placement;
 use super::super::records::{TemplateRecord, VolumeRecord};
-use super::super::spread::{FailureDomain, Room, count_failure_domains, spread_among};
 use super::{Offer, Wish};
 use crate::store::extent_count;
+use weir_plan::failure_domain::{FailureDomain, Room, count_failure_domains, spread_among};
 
 impl Control {
     /// Where a new volume of this size should lie that follows a template.

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
 use weir_types::{DriveId, VolumeId};
 
 use super::super::Control;
@@ -38,17 +39,6 @@ struct State {
     away: BTreeMap<DriveId, Store>,
     /// Replicas in whose place another file was found: they are made anew.
     replaced: BTreeSet<(DriveId, VolumeId, ExtentReplica)>,
-}
-
-/// What is in the place of an open file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// The same file.
-    Same,
-    /// A file of the same number in what may be another life of its filesystem.
-    SameNumber,
-    /// Another file, a damaged one, or none.
-    Other,
 }
 
 impl Absences {
@@ -127,17 +117,34 @@ impl Control {
         let mut files = self.data_plane.open_files(drive);
         // Twice: a drive may have been gone just while its files were looked at.
         for _ in 0..2 {
-            files.retain(|file| found_in_place_of(file) != Found::Same);
+            files.retain(|file| found_in_place_of(file) != FoundFile::Same);
             self.absence(drive, store).map_or(Ok(()), Err)?;
         }
-        for file in &files {
-            match file.content {
-                Content::Replica(extent, slot) => self.leave_replaced(drive, (extent, slot), file),
-                Content::Journal => self.leave_replaced_journal(drive, file),
-            }
-        }
+        files.iter().for_each(|file| self.go_on_without(drive, file));
         self.forget_absence(drive);
         Ok(())
+    }
+
+    /// Does for an open file what follows from the file in its place.
+    fn go_on_without(&self, drive: DriveId, file: &OpenFile) {
+        let (content, replica) = match file.content {
+            Content::Replica(extent, slot) => (FileContent::Replica, Some((extent, slot))),
+            Content::Journal => (FileContent::Journal, None),
+        };
+        // It was another one each time before: that the same file is there now again says nothing of what came between.
+        let found = match found_in_place_of(file) {
+            FoundFile::Same => FoundFile::SameNumber,
+            other => other,
+        };
+        match (after_return(content, found), replica) {
+            (AfterReturn::GiveUpJournal, _) => self.leave_replaced_journal(drive, file),
+            (AfterReturn::Fail, Some(replica)) => self.fail_replaced(replica, file),
+            (AfterReturn::FailAndReplace, Some(replica)) => {
+                self.absences.state().replaced.insert((drive, file.volume, replica));
+                self.fail_replaced(replica, file);
+            }
+            (AfterReturn::Keep | AfterReturn::Fail | AfterReturn::FailAndReplace, _) => {}
+        }
     }
 
     fn leave_replaced_journal(&self, drive: DriveId, file: &OpenFile) {
@@ -150,10 +157,7 @@ impl Control {
         self.data_plane.give_up_journal(file.volume, drive);
     }
 
-    fn leave_replaced(&self, drive: DriveId, replica: ExtentReplica, file: &OpenFile) {
-        if found_in_place_of(file) == Found::Other {
-            self.absences.state().replaced.insert((drive, file.volume, replica));
-        }
+    fn fail_replaced(&self, replica: ExtentReplica, file: &OpenFile) {
         let message = format!(
             "is not the file that was open before its drive was away; acknowledged writes may be missing in {}: put \
              the original back and restart the daemon, or restore a snapshot",
@@ -163,13 +167,13 @@ impl Control {
     }
 }
 
-fn found_in_place_of(file: &OpenFile) -> Found {
-    let Ok(metadata) = fs::symlink_metadata(&file.path) else { return Found::Other };
+fn found_in_place_of(file: &OpenFile) -> FoundFile {
+    let Ok(metadata) = fs::symlink_metadata(&file.path) else { return FoundFile::Other };
     let identity = FileIdentity::of(&metadata);
     match metadata.is_file() && metadata.len() == file.size_bytes && identity.inode == file.identity.inode {
-        false => Found::Other,
-        true if identity == file.identity => Found::Same,
-        true => Found::SameNumber,
+        false => FoundFile::Other,
+        true if identity == file.identity => FoundFile::Same,
+        true => FoundFile::SameNumber,
     }
 }
 
@@ -188,14 +192,17 @@ mod tests {
         let volume = VolumeId(uuid::Uuid::nil());
         let (content, size_bytes) = (Content::Replica(0, 0), EXTENT_BYTES);
         let file = OpenFile { volume, content, path: path.clone(), identity, size_bytes };
-        assert_eq!(found_in_place_of(&file), Found::Same);
+        assert_eq!(found_in_place_of(&file), FoundFile::Same);
         let elsewhere = FileIdentity { device: identity.device + 1, ..identity };
-        assert_eq!(found_in_place_of(&OpenFile { identity: elsewhere, ..file.clone() }), Found::SameNumber);
+        assert_eq!(
+            found_in_place_of(&OpenFile { identity: elsewhere, ..file.clone() }),
+            FoundFile::SameNumber
+        );
         let other = FileIdentity { inode: identity.inode + 1, ..identity };
-        assert_eq!(found_in_place_of(&OpenFile { identity: other, ..file.clone() }), Found::Other);
+        assert_eq!(found_in_place_of(&OpenFile { identity: other, ..file.clone() }), FoundFile::Other);
         fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
-        assert_eq!(found_in_place_of(&file), Found::Other);
+        assert_eq!(found_in_place_of(&file), FoundFile::Other);
         fs::remove_file(&path).unwrap();
-        assert_eq!(found_in_place_of(&file), Found::Other);
+        assert_eq!(found_in_place_of(&file), FoundFile::Other);
     }
 }

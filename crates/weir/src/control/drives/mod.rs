@@ -29,7 +29,6 @@ use super::catalogue::{Catalogue, Transaction};
 use super::error::{ControlError, Outcome};
 use super::model::{Model, list_names};
 use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, keys};
-use super::spread::FailureDomain;
 use super::{Change, Control, DatedUsage};
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
@@ -43,6 +42,7 @@ pub(super) use list_backup::ListBackup;
 pub use list_backup::{DRIVES_FILE, restore_lost};
 pub use lost_writes::LostWrites;
 pub use measuring::{ClassChange, Measurements};
+use weir_plan::failure_domain::FailureDomain;
 
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use jiff::Timestamp;
+use weir_plan::replica_return::{self, JournalOf, Verdict};
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
@@ -29,6 +30,13 @@ enum State {
     Waiting,
     /// Its files, or its journal, are damaged or gone.
     Damaged,
+}
+
+impl State {
+    /// The state of a replica that is not used.
+    fn without_files(verdict: Verdict) -> State {
+        if verdict == Verdict::Wait { State::Waiting } else { State::Damaged }
+    }
 }
 
 /// A drive that was looked for, with its files or why it is not used.
@@ -257,23 +265,28 @@ impl Control {
     /// Whether the files of a replica on a drive that is there can be used.
     fn state_of(&self, volume: VolumeId, drive: DriveId, replica: ExtentReplica) -> State {
         let Ok(store) = self.store(drive) else { return State::Damaged };
-        if self.absences.is_replaced(drive, volume, replica) {
-            return State::Damaged;
-        }
         let (folder, extent) = (store.extents(volume), replica.0);
-        let (metadata, journal) = match self.journal_of(volume, drive, replica) {
-            Place::Direct => (folder.join(metadata_file_name(extent.into())), None),
-            Place::Journaled(journal, _) if !self.is_in_place(journal) => return State::Waiting,
-            Place::Journaled(journal, metadata) => (metadata, Some(journal)),
-            Place::Waiting => return State::Waiting,
-            Place::Lost => return State::Damaged,
+        let place = self.journal_of(volume, drive, replica);
+        let (metadata, journal, journal_of) = match place {
+            Place::Direct => (Some(folder.join(metadata_file_name(extent.into()))), None, JournalOf::None),
+            Place::Journaled(journal, metadata) => {
+                let is_in_place = self.is_in_place(journal);
+                (Some(metadata), Some(journal), JournalOf::Known { is_in_place })
+            }
+            Place::Waiting => (None, None, JournalOf::Missing),
+            Place::Lost => (None, None, JournalOf::Lost),
+        };
+        let is_replaced = self.absences.is_replaced(drive, volume, replica);
+        let before = replica_return::before_files(true, is_replaced, journal_of);
+        let Some(metadata) = metadata.filter(|_| before.is_none()) else {
+            return State::without_files(before.unwrap_or(Verdict::Damaged));
         };
         let is_whole = extent_fault(&folder, extent).is_none();
-        let is_away = || journal.is_some_and(|journal| !self.is_in_place(journal));
-        match replica_metadata::read(&metadata) {
-            Ok(Some(found)) if is_whole => State::Whole(journal, Box::new(found)),
-            _ if is_away() => State::Waiting,
-            _ => State::Damaged,
+        let found = replica_metadata::read(&metadata).ok().flatten();
+        let is_journal_in_place = || journal.is_none_or(|journal| self.is_in_place(journal));
+        match (replica_return::by_files(found.is_some(), is_whole, is_journal_in_place), found) {
+            (Verdict::Usable, Some(found)) => State::Whole(journal, Box::new(found)),
+            (verdict, _) => State::without_files(verdict),
         }
     }
 }

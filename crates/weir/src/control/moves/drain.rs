@@ -8,14 +8,14 @@ use weir_types::{ClassPolicy, DriveId};
 use weir_volume::mirror::ReplicaState;
 
 use super::Stranded;
-use super::plan::{Candidate, Unreachable, Wish, unreachable};
 use crate::control::Control;
 use crate::control::drives::{Drive, Usages};
 use crate::control::error::{ControlError, Outcome};
 use crate::control::model::{Model, list_names};
 use crate::control::records::{DriveRecord, VolumeRecord};
-use crate::control::spread::Room;
 use crate::store::extent_count;
+use weir_plan::failure_domain::Room;
+use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
 
 /// Filesystems by the system's number of them.
 type Filesystems = BTreeSet<u64>;

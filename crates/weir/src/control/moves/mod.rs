@@ -9,12 +9,17 @@
 //! crash leaves is either taken back or given back.
 
 mod drain;
-mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weir_plan::failure_domain::Room;
+use weir_plan::replica_change::{Action, Outcome as Ended, ReplicaChange};
+use weir_plan::replica_plan::{
+    Candidate, ReplicaNow, Step, Unreachable, Waits, Wish, may_be_removed, next_step, surplus_drives,
+    unreachable, waits,
+};
 use weir_types::bounds::REPLICAS_MAX;
 use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
 use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
@@ -25,10 +30,8 @@ use super::error::{ControlError, Outcome};
 use super::model::{Model, Versioned};
 use super::record_backups::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
-use super::spread::Room;
-use crate::dataplane::DataPlaneError;
+use crate::dataplane::{DataPlaneError, VolumeHome};
 use crate::store::{epoch_record, extent_count};
-use plan::{Candidate, ReplicaNow, Step, Unreachable, Wish, next_step, surplus_drives, unreachable};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
 /// occupies twice stays small.
@@ -121,18 +124,6 @@ struct Look {
     damaged: BTreeSet<(u32, usize)>,
 }
 
-/// What an extent waits for.
-enum Wait {
-    /// A replica that cannot be reached: all are where they are wished, so nothing moves.
-    NothingToDo,
-    /// A replica that is being brought up to date, where it is wished.
-    Resync,
-    /// A new replica that is being brought up to date, after which another one goes.
-    Move,
-    /// A new replica that cannot be reached.
-    Blocked(String),
-}
-
 impl Look {
     /// How the replicas of an extent stand: as their replica metadata say, or, if it never had several, as it is recorded.
     fn replica_states(&self, extent: u32) -> ReplicaStates {
@@ -154,11 +145,12 @@ impl Look {
         replicas.find(|(other, _)| *other == slot).map(|(_, drive)| drive)
     }
 
+    /// The replicas of an extent that its replica metadata or its record names.
     fn replicas(&self, extent: u32) -> Vec<ReplicaNow> {
         let replica_states = self.replica_states(extent);
         let replica = |slot: usize| {
             let drive = self.drive(extent, slot);
-            (replica_states[slot] != ReplicaState::Absent).then(|| ReplicaNow {
+            (replica_states[slot] != ReplicaState::Absent || drive.is_some()).then(|| ReplicaNow {
                 slot,
                 drive,
                 class: drive.and_then(|drive| self.classes.get(&drive).copied().flatten()),
@@ -177,17 +169,14 @@ impl Look {
         let (mut view, mut next) = (MoveView::default(), None);
         let mut extents_left = 0;
         for extent in 0..extent_count(self.record.size_bytes) as u32 {
-            let step = match self.gone(extent) {
-                Some(slot) => Step::Remove(slot),
-                None => next_step(&self.replicas(extent), &self.wishes, &self.candidates),
-            };
-            match step {
+            let replicas = self.replicas(extent);
+            match next_step(&replicas, &self.wishes, &self.candidates) {
                 Step::Done => continue,
-                Step::Wait => match self.wait(extent) {
-                    Wait::NothingToDo => continue,
-                    Wait::Resync => view.extents_resyncing += 1,
-                    Wait::Move => {}
-                    Wait::Blocked(why) => view.blocked_reason = Some(why),
+                Step::Wait => match waits(&replicas, &self.wishes, |one| self.is_reachable(extent, one)) {
+                    Waits::NothingToDo => continue,
+                    Waits::Resync => view.extents_resyncing += 1,
+                    Waits::Move => {}
+                    Waits::Blocked(drive) => view.blocked_reason = Some(self.unreachable_words(drive)),
                 },
                 Step::Blocked(wish) => view.blocked_reason = Some(blocked_words(wish, self.wishes.len())),
                 step if next.is_none() && extents_left < EXTENTS_AT_ONCE as u64 => {
@@ -201,36 +190,22 @@ impl Look {
         (view, next)
     }
 
-    /// What an extent waits for whose replicas are not all up to date.
-    fn wait(&self, extent: u32) -> Wait {
-        let replicas = self.replicas(extent);
-        let surplus = surplus_drives(&replicas, &self.wishes);
-        let is_surplus = |replica: &&ReplicaNow| replica.drive.is_some_and(|drive| surplus.contains(&drive));
-        let lagging = replicas.iter().filter(|replica| replica.replica_state != ReplicaState::InSync);
-        let lagging: Vec<&ReplicaNow> = lagging.filter(|replica| !is_surplus(replica)).collect();
-        let is_reachable = |replica: &&&ReplicaNow| {
-            let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(replica.slot));
-            !is_away && replica.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
-        };
-        if lagging.iter().any(|replica| is_reachable(&replica)) {
-            return if surplus.is_empty() { Wait::Resync } else { Wait::Move };
-        }
-        if surplus.is_empty() {
-            return Wait::NothingToDo;
-        }
-        let missing = lagging.iter().find_map(|replica| self.missing.get(&replica.drive?));
-        let why = missing
-            .map(|name| format!("the new replicas on drive '{name}' wait for it, because it is missing"));
-        Wait::Blocked(
-            why.unwrap_or_else(|| "the new replicas failed, and it is tried to use them again".to_owned()),
-        )
+    fn is_reachable(&self, extent: u32, replica: &ReplicaNow) -> bool {
+        let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(replica.slot));
+        !is_away && replica.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
     }
 
-    /// A replica that is recorded and, by its metadata, no more.
-    fn gone(&self, extent: u32) -> Option<usize> {
-        let replica_states = self.replica_states(extent);
-        let replicas = self.record.placement.replicas_of(extent.into());
-        replicas.map(|(slot, _)| slot).find(|slot| replica_states[*slot] == ReplicaState::Absent)
+    /// Why new replicas cannot be brought in sync, in words.
+    fn unreachable_words(&self, drive: Option<DriveId>) -> String {
+        match drive.and_then(|drive| self.missing.get(&drive)) {
+            Some(name) => format!("the new replicas on drive '{name}' wait for it, because it is missing"),
+            None => "the new replicas failed, and it is tried to use them again".to_owned(),
+        }
+    }
+
+    /// The replicas of an extent that its record names.
+    fn recorded(&self, extent: u32) -> Slots {
+        self.record.placement.replicas_of(extent.into()).map(|(slot, _)| slot).collect()
     }
 }
 
@@ -460,57 +435,95 @@ impl Control {
         epoch_record::prepare(&self.epoch_records(record.id), count)?;
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
-        let store = self.store(drive)?;
-        store.add_extent(record.id, extent, &self.record_backup(&look.record)?.content)?;
-        self.absences.forget_replica(drive, record.id, (extent, slot));
         let homes = self.layout(&record)?.homes;
+        let (mut journal, mut refusal) = (None, None);
+        let change = carry_out(ReplicaChange::add(), |action| match action {
+            Action::MakeFile => {
+                let store = self.store(drive)?;
+                store.add_extent(record.id, extent, &self.record_backup(&look.record)?.content)?;
+                self.absences.forget_replica(drive, record.id, (extent, slot));
+                let going = surplus_drives(&look.replicas(extent), &look.wishes);
+                journal = self.put_replica_behind(&record, (extent, slot), drive, &going)?;
+                Ok(Ended::Done)
+            }
+            Action::AddToVolume => {
+                match self.add_to_volume(&record, &homes, ((extent, slot), drive), journal) {
+                    Err(error @ DataPlaneError::NotAdded { .. }) => {
+                        refusal = Some(error);
+                        Ok(Ended::Refused)
+                    }
+                    added => Ok(if added? { Ended::Done } else { Ended::Refused }),
+                }
+            }
+            Action::Record => {
+                self.journals.note(record.id, (extent, slot), journal);
+                self.save_volume(&record, look.revision)?;
+                self.write_record_backups(&mut Tickets::default(), [&record]);
+                Ok(Ended::Done)
+            }
+            Action::ConfirmAdded => {
+                self.data_plane.confirm_added(record.id, (extent, slot))?;
+                Ok(Ended::Done)
+            }
+            Action::DeleteFile => {
+                self.give_back_extent(&look.record, drive, extent)?;
+                Ok(Ended::Done)
+            }
+            Action::RemoveFromVolume | Action::Unrecord => unreachable!("a replica that comes does not go"),
+        });
+        let has_come_about = change?.has_come_about();
+        refusal.map_or(Ok(has_come_about), |error| Err(error.into()))
+    }
+
+    /// Has the data plane write metadata that names a replica. False if it cannot now.
+    fn add_to_volume(
+        &self,
+        record: &VolumeRecord,
+        homes: &[VolumeHome],
+        (replica, drive): ((u32, usize), DriveId),
+        journal: Option<DriveId>,
+    ) -> Result<bool, DataPlaneError> {
         let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
         let home = home.expect("the placement was just told of this drive");
-        let going = surplus_drives(&look.replicas(extent), &look.wishes);
-        let journal = self.put_replica_behind(&record, (extent, slot), drive, &going)?;
-        let added = self.data_plane.add_replica(record.id, (extent, slot), (&homes, home), journal);
-        if matches!(added, Ok(false) | Err(DataPlaneError::NotAdded { .. })) {
-            self.give_back_extent(&look.record, drive, extent)?;
-        }
-        if !added? {
-            return Ok(false);
-        }
-        self.journals.note(record.id, (extent, slot), journal);
-        self.save_volume(&record, look.revision)?;
-        self.write_record_backups(&mut Tickets::default(), [&record]);
-        self.data_plane.confirm_added(record.id, (extent, slot))?;
-        Ok(true)
+        self.data_plane.add_replica(record.id, replica, (homes, home), journal)
     }
 
     fn remove_replica(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
         let drive = look.drive(extent, slot);
-        if self.is_any_other_out_of_place(&look.record, (extent, slot)) {
+        let is_held = self.is_any_other_out_of_place(&look.record, (extent, slot));
+        if is_held || !may_be_removed(look.recorded(extent), slot) {
             return Ok(false);
         }
-        let is_last =
-            look.record.placement.replicas_of(extent.into()).count() == usize::from(drive.is_some());
-        // Asked also of a replica that is accounted for as gone: it is refused unless another one has everything.
-        if is_last && drive.is_some() || !self.data_plane.remove_replica(look.record.id, (extent, slot))? {
-            return Ok(false);
-        }
-        let Some(drive) = drive else {
-            // Wherever its file is, nobody knows of it.
-            self.delete_strays(&look.record)?;
-            self.delete_stray_extents(&look.record)?;
-            return Ok(true);
-        };
         let mut record = look.record.clone();
-        record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
-        record.generation += 1;
-        self.save_volume(&record, look.revision)?;
-        self.write_record_backups(&mut Tickets::default(), [&record]);
-        self.leave_journal(record.id, (extent, slot))?;
-        // On a drive that is missing it is found when that is back.
-        if self.store(drive).is_ok() {
-            self.give_back_extent(&record, drive, extent)?;
-        }
-        Ok(true)
+        let change = carry_out(ReplicaChange::remove(drive.is_some()), |action| match action {
+            // Asked also of a replica that its metadata does not name: it is refused unless another one is in sync.
+            Action::RemoveFromVolume => {
+                let is_removed = self.data_plane.remove_replica(look.record.id, (extent, slot))?;
+                Ok(if is_removed { Ended::Done } else { Ended::Refused })
+            }
+            Action::Unrecord => {
+                record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
+                record.generation += 1;
+                self.save_volume(&record, look.revision)?;
+                self.write_record_backups(&mut Tickets::default(), [&record]);
+                self.leave_journal(record.id, (extent, slot))?;
+                Ok(Ended::Done)
+            }
+            Action::DeleteFile => self.delete_file_of(&record, extent, drive).map(|()| Ended::Done),
+            _ => unreachable!("a replica that goes does not come"),
+        });
+        change.map(|change| change.has_come_about())
+    }
+
+    /// Deletes the file of a replica that nothing names any more; without a drive, wherever such a file is.
+    fn delete_file_of(&self, record: &VolumeRecord, extent: u32, drive: Option<DriveId>) -> Outcome<()> {
+        let Some(drive) = drive else {
+            self.delete_strays(record)?;
+            return self.delete_stray_extents(record);
+        };
+        // On a drive that is missing the file is found when the drive is back.
+        if self.store(drive).is_ok() { self.give_back_extent(record, drive, extent) } else { Ok(()) }
     }
 
     /// True if another replica of an extent, or the journal that it is behind, is on a drive that is gone from its folder and
@@ -537,6 +550,19 @@ impl Control {
         };
         blocked_reason.map(alarm).collect()
     }
+}
+
+/// Carries out the steps of a change in their order. A step that fails ends it there: the next look goes on from what it
+/// finds.
+fn carry_out(
+    mut change: ReplicaChange,
+    mut step: impl FnMut(Action) -> Outcome<Ended>,
+) -> Outcome<ReplicaChange> {
+    while let Some(action) = change.next() {
+        let ended = step(action)?;
+        change.ended(ended);
+    }
+    Ok(change)
 }
 
 /// Where the replicas of an extent should be by a template.

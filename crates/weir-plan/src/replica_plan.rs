@@ -1,26 +1,28 @@
-//! Which replica of an extent comes or goes next, so that it ends up where it is wished. Pure.
+//! The next step that brings the replicas of an extent to where they are wished.
 //!
-//! One step at a time is decided from what is there, so it does not matter where an earlier attempt ended. A replica goes
-//! only once those that stay have everything: at no time are there fewer good replicas than before, or than are wished.
+//! Each step is decided from the replicas as they are, so it does not matter where an earlier attempt ended. A replica goes
+//! only once the replicas that stay are in sync: at no time are there fewer replicas in sync than before, or than are
+//! wished for.
 
 use weir_types::bounds::REPLICAS_MAX;
 use weir_types::{Class, DriveId};
-use weir_volume::mirror::ReplicaState;
+use weir_volume::mirror::{ReplicaState, Slots};
 
-use crate::control::spread::{Room, choose};
+use crate::failure_domain::{Room, choose};
 
 /// A replica of an extent, as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaNow {
     /// Its number.
     pub slot: usize,
-    /// Its drive; `None` if it is accounted for and recorded nowhere: a change was interrupted.
+    /// Its drive; `None` if replica metadata names the replica and no record does: a change was interrupted.
     pub drive: Option<DriveId>,
     /// The class of that.
     pub class: Option<Class>,
     /// The drive of the journal that it is behind.
     pub journal: Option<DriveId>,
-    /// What it is worth.
+    /// Its state by the replica metadata. One that is [`ReplicaState::Absent`] is named by the record alone: a removal was
+    /// interrupted.
     pub replica_state: ReplicaState,
     /// Its drive is to be emptied, or its files are damaged.
     pub must_leave: bool,
@@ -103,7 +105,11 @@ pub fn unreachable(wishes: &[Wish], candidates: &[Candidate]) -> Option<Unreacha
 
 /// The next step for an extent with these replicas.
 pub fn next_step(replicas: &[ReplicaNow], wishes: &[Wish], candidates: &[Candidate]) -> Step {
-    if let Some(lost) = replicas.iter().find(|replica| replica.drive.is_none()) {
+    let is_interrupted =
+        |replica: &&ReplicaNow| replica.drive.is_none() || replica.replica_state == ReplicaState::Absent;
+    // A record without replica metadata first: what the metadata does not name is gone.
+    let interrupted = replicas.iter().filter(is_interrupted);
+    if let Some(lost) = interrupted.min_by_key(|replica| replica.replica_state != ReplicaState::Absent) {
         return Step::Remove(lost.slot);
     }
     let Matched { kept, surplus } = match_up(replicas, wishes);
@@ -118,6 +124,41 @@ pub fn next_step(replicas: &[ReplicaNow], wishes: &[Wish], candidates: &[Candida
         None if all_good => Step::Done,
         None => Step::Wait,
     }
+}
+
+/// What an extent waits for whose next step is [`Step::Wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// A replica that cannot be reached: all replicas are where they are wished, so nothing moves.
+    NothingToDo,
+    /// The resync of a replica that is where it is wished.
+    Resync,
+    /// The resync of a new replica, after which another replica goes.
+    Move,
+    /// A new replica that cannot be reached; its drive.
+    Blocked(Option<DriveId>),
+}
+
+/// What an extent waits for whose replicas are not all in sync.
+pub fn waits(replicas: &[ReplicaNow], wishes: &[Wish], is_reachable: impl Fn(&ReplicaNow) -> bool) -> Waits {
+    let surplus = surplus_drives(replicas, wishes);
+    let is_surplus = |replica: &&ReplicaNow| replica.drive.is_some_and(|drive| surplus.contains(&drive));
+    let lagging = replicas.iter().filter(|replica| replica.replica_state != ReplicaState::InSync);
+    let lagging: Vec<&ReplicaNow> = lagging.filter(|replica| !is_surplus(replica)).collect();
+    match (lagging.iter().any(|replica| is_reachable(replica)), surplus.is_empty()) {
+        (true, true) => Waits::Resync,
+        (true, false) => Waits::Move,
+        (false, true) => Waits::NothingToDo,
+        (false, false) => {
+            let unreachable = lagging.iter().find(|replica| !is_reachable(replica));
+            Waits::Blocked(unreachable.and_then(|replica| replica.drive))
+        }
+    }
+}
+
+/// True if a replica may be removed, as far as the record goes: it is not the only one that the record names.
+pub fn may_be_removed(recorded: Slots, slot: usize) -> bool {
+    !recorded.contains(slot) || recorded.iter().any(|other| other != slot)
 }
 
 /// The drives of replicas that nobody wishes for.
@@ -165,7 +206,7 @@ fn make_room_and_add(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::spread::FailureDomain;
+    use crate::failure_domain::FailureDomain;
     use proptest::prelude::*;
     use weir_types::bounds::EXTENT_BYTES;
 
