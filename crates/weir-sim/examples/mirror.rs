@@ -15,6 +15,7 @@ fn main() -> Result<(), String> {
         Some("rotting") => Settings::rotting,
         Some("snapshotted") => Settings::snapshotted,
         Some("stalled") => Settings::stalled,
+        Some("absent") => Settings::absent,
         Some("moved") => Settings::moved,
         Some("killed") => Settings::killed,
         Some("mixed") => Settings::mixed,
@@ -22,7 +23,7 @@ fn main() -> Result<(), String> {
         Some("doubtful") => Settings::doubtful,
         Some("journaled") => Settings::journaled,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, snapshotted, stalled, moved, killed, mixed, resized, doubtful and journaled";
+            let kinds = "all, scrubbed, rotting, snapshotted, stalled, absent, moved, killed, mixed, resized, doubtful and journaled";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };

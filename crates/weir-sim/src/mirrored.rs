@@ -1,6 +1,7 @@
 //! A volume with several replicas in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
 //! instant, replicas that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
 
+mod absence;
 mod checksums;
 mod crash;
 mod doubting;
@@ -33,6 +34,7 @@ use crate::random::Random;
 use crate::requests::{EXTENTS, FOREIGN, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
+use absence::Originals;
 use checksums::{ChecksumFile, Scrubs};
 use drive::Drive;
 use journaling::{Journaling, Work};
@@ -120,6 +122,10 @@ struct World {
     older: BTreeMap<(usize, u32), OlderState>,
     /// Replicas in an older state that metadata still counts in sync.
     older_in_sync: BTreeSet<(usize, u32)>,
+    /// Files that were open before others were put in their places.
+    originals: Originals,
+    /// Replicas that failed because another file was in the place of theirs.
+    replaced: BTreeSet<(usize, u32)>,
     /// When a replica of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
     /// Regions of extents in which a change failed since the last start: replicas in sync may differ there.
@@ -195,6 +201,7 @@ impl World {
             is_made: vec![!settings.is_moved || slot < settings.replicas; EXTENTS as usize],
             is_broken: false,
             is_silent: false,
+            is_absent: false,
             has_failed: false,
             doubtful: BTreeSet::new(),
             metadata_fault: None,
@@ -230,6 +237,8 @@ impl World {
             unfenced: Vec::new(),
             older: BTreeMap::new(),
             older_in_sync: BTreeSet::new(),
+            originals: Originals::new(),
+            replaced: BTreeSet::new(),
             short_at: BTreeMap::new(),
             differing: BTreeSet::new(),
             in_flight: BTreeMap::new(),
@@ -277,6 +286,7 @@ impl World {
             return self.change_replicas();
         }
         self.carry_out_unfenced();
+        self.go_and_return()?;
         self.look_at_journal()?;
         if self.settings.stalls_per_ten_thousand > 0 && self.stall()? || self.resize_sometimes()? {
             return Ok(());
@@ -309,6 +319,7 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         self.drives.iter_mut().for_each(|drive| (drive.is_silent, drive.is_broken) = (false, false));
         self.end_metadata_faults();
+        self.return_all()?;
         while !self.is_all_parked() || !self.orphans.is_empty() || !self.metadata.is_idle() {
             self.now += 1;
             self.answer_one()?;
@@ -501,9 +512,11 @@ impl World {
                 self.suspend_journaled((slot, extent))?;
                 let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
                 let is_last = !self.mirror.has_other(extent, slot);
-                let is_merely_silent = self.drives[slot].is_silent && !self.drives[slot].is_broken;
+                let Drive { is_silent, is_absent, is_broken, .. } = self.drives[slot];
+                let is_merely_silent = (is_silent || is_absent) && !is_broken;
                 let is_in_doubt =
                     self.unknown.contains(&(slot, extent)) || lacks_metadata || self.is_behind(slot);
+                let is_in_doubt = is_in_doubt || self.replaced.contains(&(slot, extent));
                 if is_last && is_merely_silent && !is_in_doubt {
                     return Err(format!(
                         "replica {slot} of extent {extent}, the last in sync, fell to a silence"
@@ -594,7 +607,8 @@ impl World {
                 if self.is_behind(slot) && !is_of_file {
                     return self.ask_journal(owner, &action);
                 }
-                let answer = self.carry_out(slot, owner, action);
+                let refusal = self.refusal(slot, &action).filter(|_| self.random.chance(1, 2));
+                let answer = refusal.unwrap_or_else(|| self.carry_out(slot, owner, action));
                 self.note_unknown(slot, &action, &answer);
                 self.note_fault((slot, extent), owner, &answer);
                 self.mirror.answer(slot, answer, &mut effects);

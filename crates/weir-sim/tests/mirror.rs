@@ -89,6 +89,13 @@ fn replica_behind_a_write_journal_is_as_good_as_any_other() {
     assert!(invalidated > 50, "only {invalidated} replicas lost what was acknowledged with their journals");
 }
 
+#[test]
+fn promises_hold_while_drives_are_away_and_return() {
+    let reports = check(300, Settings::absent);
+    let absences = sum(&reports, |report| report.absences);
+    assert!(absences > 1000, "drives went only {absences} times");
+}
+
 type Kind = fn(u64) -> Settings;
 
 /// Worlds that once broke a promise. In 6766 one replica was short of memory and the other failed, and a client was told of

@@ -57,6 +57,7 @@ impl World {
         self.control.restart();
         let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
         self.stop_journal(is_kill);
+        self.put_originals_back();
         for drive in &mut self.drives {
             for file in &mut drive.files {
                 match is_kill && !drive.has_failed {

@@ -25,7 +25,9 @@ pub(super) struct Drive {
     pub is_broken: bool,
     /// It answers nobody for now.
     pub is_silent: bool,
-    /// It was either, since the last start.
+    /// Its folder is gone for now; open files stay usable.
+    pub is_absent: bool,
+    /// It was any of these, since the last start.
     pub has_failed: bool,
     /// Extents whose replica metadata may not be what was read last: a write of it failed, or was given up.
     pub doubtful: BTreeSet<u32>,
@@ -36,7 +38,7 @@ pub(super) struct Drive {
 impl Drive {
     /// True if nothing comes of what it is asked for.
     pub fn is_away(&self) -> bool {
-        self.is_broken || self.is_silent
+        self.is_broken || self.is_silent || self.is_absent
     }
 }
 

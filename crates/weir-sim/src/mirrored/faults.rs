@@ -16,7 +16,7 @@ impl World {
         else {
             return;
         };
-        if matches!(fault, Fault::NoSpace | Fault::NoMemory) {
+        if matches!(fault, Fault::NoSpace | Fault::NoMemory | Fault::Away) {
             self.short_at.insert(replica, self.now);
         }
         let (slot, extent) = replica;
@@ -53,7 +53,7 @@ impl World {
                 && self.is_well(*slot)
                 && !self.replica_failed.contains(&(*slot, extent))
         };
-        let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory));
+        let is_shortage = matches!(result, Err(Fault::NoSpace | Fault::NoMemory | Fault::Away));
         let since = flying.began.max(flying.failed_at);
         let was_short =
             |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);

@@ -291,8 +291,9 @@ impl World {
     ) -> Result<(), String> {
         self.end_earlier_metadata(slot);
         let drive = &self.drives[self.metadata_home(slot)];
-        let fault = if drive.is_broken { Some(MetadataFault::Broken) } else { drive.metadata_fault };
-        let is_torn = fault == Some(MetadataFault::Broken) && !drive.is_broken && self.random.chance(1, 2);
+        let is_gone = drive.is_broken || drive.is_absent;
+        let fault = if is_gone { Some(MetadataFault::Broken) } else { drive.metadata_fault };
+        let is_torn = fault == Some(MetadataFault::Broken) && !is_gone && self.random.chance(1, 2);
         self.note_doubtful(slot, extent, fault.is_some());
         let is_lied_about = self.settings.sabotage == Sabotage::MetadataLate && self.random.chance(1, 2);
         if (fault.is_none() || is_torn) && !is_lied_about {

@@ -326,6 +326,7 @@ impl World {
         self.give_back(extent, slot);
         self.drives[slot].is_made[extent as usize] = true;
         self.control.damaged.remove(&(slot, extent));
+        self.replaced.remove(&(slot, extent));
     }
 
     /// Deletes the files of a replica, unless its drive cannot be reached.
@@ -338,6 +339,7 @@ impl World {
         drive.block_checksums[index] = ChecksumFile::default();
         drive.all_metadata[index] = None;
         drive.is_made[index] = false;
+        self.forget_original(extent, slot);
     }
 
     /// Deletes files that neither the record nor replica metadata names: a move has left them.

@@ -97,6 +97,8 @@ pub struct Settings {
     pub breaks_per_ten_thousand: u64,
     /// Of 10 000 steps, in how many a drive stops answering for a while.
     pub stalls_per_ten_thousand: u64,
+    /// Folders of drives that go, in ten thousand steps.
+    pub absences_per_ten_thousand: u64,
     /// Of 10 000 steps, in how many a drive, or the folder of epoch records, takes no metadata for a while.
     pub metadata_faults_per_ten_thousand: u64,
     /// Of 1000 replicas that come back, how many do so in an older state than they went.
@@ -157,6 +159,7 @@ impl Settings {
             full_per_mille: 0,
             breaks_per_ten_thousand: 0,
             stalls_per_ten_thousand: 0,
+            absences_per_ten_thousand: 0,
             metadata_faults_per_ten_thousand: 0,
             swaps_per_mille: 0,
             moves_per_mille: 0,
@@ -305,6 +308,16 @@ impl Settings {
         }
     }
 
+    /// Folders of drives go and return, some with other files in the place of open ones, beside whatever else can happen.
+    pub fn absent(seed: u64) -> Settings {
+        let base = match seed % 3 {
+            0 => Settings { moves_per_mille: 0, ..Settings::quiet(seed) },
+            1 => Settings::all_at_once(seed),
+            _ => Settings::moved(seed),
+        };
+        Settings { absences_per_ten_thousand: 60, swaps_per_mille: 0, steps: 3000, ..base }
+    }
+
     /// What happens beside what a kind of world is for: seeds by turns.
     fn one_of_four(seed: u64) -> Settings {
         match seed % 4 {
@@ -362,6 +375,8 @@ pub struct Report {
     pub moves: u64,
     /// Answers that could be taken for more than they said.
     pub doubtful_answers: u64,
+    /// Times that the folder of a drive went.
+    pub absences: u64,
     /// Pieces of work that were given up because a drive did not answer.
     pub given_up: u64,
     /// Of these, writes that were carried out all the same, later.

@@ -86,6 +86,9 @@ impl World {
     }
 
     pub(super) fn take_back(&mut self, slot: usize) -> Result<(), String> {
+        if self.drives[slot].is_absent {
+            return Ok(());
+        }
         self.drives[slot].is_broken = false;
         let mut effects = Vec::new();
         if self.mirror.has_snapshot_in_progress() {
@@ -109,7 +112,7 @@ impl World {
         let (index, replica) = (extent as usize, (extent, slot));
         let found = self.drives[slot].all_metadata[index].clone();
         let is_whole = self.drives[slot].is_made[index];
-        let verdict = before_files(true, false, JournalOf::None)
+        let verdict = before_files(true, self.replaced.contains(&(slot, extent)), JournalOf::None)
             .unwrap_or_else(|| by_files(found.is_some(), is_whole, || true));
         let Some(found) = found.filter(|_| verdict == Verdict::Usable) else {
             return self.replace_damaged(replica, effects);

@@ -15,6 +15,7 @@
 //! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
 //! each replica, all of which are filled alike for a change.
 
+pub mod absence;
 mod agenda;
 pub mod checksum_state;
 pub mod epoch_record;

@@ -17,6 +17,7 @@ use weir_reactor::Descriptor;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Answer;
+use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::{Action, Fault, OperationId};
 
 use super::DataPlane;
@@ -92,7 +93,7 @@ pub(super) fn permission(
 ) -> Permission {
     match action {
         Action::Sync { .. } => Permission::Granted(None),
-        _ if is_away => Permission::Refused(Fault::Away),
+        _ if is_away && !is_asked_while_away(action) => Permission::Refused(Fault::Away),
         _ => is_counted.permit(space, action),
     }
 }
@@ -191,11 +192,8 @@ impl Reactor {
         if !volume.mirror.has_replicas() {
             return;
         }
-        for (slot, extent) in volume.replicas_relying_on(home) {
-            if volume.mirror.is_there(extent, slot) && volume.mirror.has_other(extent, slot) {
-                volume.mirror.fail_replica(extent, slot, &mut volume.effects);
-            }
-        }
+        let replicas = volume.replicas_relying_on(home);
+        volume.mirror.leave_to_others(replicas, &mut volume.effects);
         self.carry_out(index);
         self.settle_volume(index);
     }

@@ -324,7 +324,8 @@ impl World {
     /// True if nothing is the matter with the drives that a replica needs.
     pub(in crate::mirrored) fn is_well(&self, slot: usize) -> bool {
         let home = self.metadata_home(slot);
-        self.reachable[slot] && !self.drives[slot].is_broken && !self.drives[home].is_broken
+        let is_well = |slot: usize| !self.drives[slot].is_broken && !self.drives[slot].is_absent;
+        self.reachable[slot] && is_well(slot) && is_well(home)
     }
 
     /// A journal whose drive is not there takes those behind it along.

@@ -1,0 +1,118 @@
+//! Drives of the imagined machine whose folders go and return, some of them with another file in the place of an open one.
+//!
+//! The operator puts the original back before the next start, as the daemon asks for it.
+
+use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
+use weir_types::bounds::REPLICAS_MAX;
+use weir_volume::mirror::Answer;
+use weir_volume::mirror::absence::is_asked_while_away;
+use weir_volume::{Action, Fault};
+
+use super::World;
+use crate::disk::File;
+use crate::requests::EXTENTS;
+
+impl World {
+    /// Has folders of drives go and return.
+    pub(super) fn go_and_return(&mut self) -> Result<(), String> {
+        let per_ten_thousand = self.settings.absences_per_ten_thousand;
+        if per_ten_thousand == 0 {
+            return Ok(());
+        }
+        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let is_absent = self.drives[slot].is_absent;
+        match is_absent {
+            false if self.random.chance(per_ten_thousand, 10_000) => self.drive_goes(slot),
+            true if self.random.chance(1, 30) => {
+                let is_changed = self.random.chance(1, 4);
+                self.drive_returns(slot, is_changed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn drive_goes(&mut self, slot: usize) -> Result<(), String> {
+        self.report.absences += 1;
+        (self.drives[slot].is_absent, self.drives[slot].has_failed) = (true, true);
+        let mut effects = Vec::new();
+        self.mirror.leave_to_others((0..EXTENTS).map(|extent| (slot, extent)), &mut effects);
+        self.take(effects)
+    }
+
+    /// The folder of a drive is there again. What follows for each open file is decided as the daemon does.
+    fn drive_returns(&mut self, slot: usize, is_changed: bool) -> Result<(), String> {
+        for extent in 0..EXTENTS {
+            let is_open = self.mirror.is_there(extent, slot);
+            let found = if is_changed { self.change_file(extent, slot) } else { FoundFile::Same };
+            if !is_open {
+                continue;
+            }
+            match after_return(FileContent::Replica, found) {
+                AfterReturn::Keep => {}
+                AfterReturn::Fail => self.fail_replaced(extent, slot)?,
+                AfterReturn::FailAndReplace => {
+                    self.control.is_damaged(extent, slot);
+                    self.fail_replaced(extent, slot)?;
+                }
+                AfterReturn::GiveUpJournal => unreachable!("a replica is no journal"),
+            }
+        }
+        self.drives[slot].is_absent = false;
+        Ok(())
+    }
+
+    fn fail_replaced(&mut self, extent: u32, slot: usize) -> Result<(), String> {
+        self.replaced.insert((slot, extent));
+        let mut effects = Vec::new();
+        self.mirror.fail_replica(extent, slot, &mut effects);
+        self.take(effects)
+    }
+
+    /// Puts an empty file in the place of a replica's, now and then, unless something is still under way there.
+    fn change_file(&mut self, extent: u32, slot: usize) -> FoundFile {
+        let index = extent as usize;
+        if self.touches(extent, slot) || !self.drives[slot].is_made[index] || self.random.chance(1, 2) {
+            return FoundFile::Same;
+        }
+        let file = std::mem::take(&mut self.drives[slot].files[index]);
+        self.originals.entry((slot, extent)).or_insert(file);
+        if self.random.chance(1, 2) { FoundFile::Other } else { FoundFile::SameNumber }
+    }
+
+    /// All drives are where they should be.
+    pub(super) fn return_all(&mut self) -> Result<(), String> {
+        let absent: Vec<usize> = (0..REPLICAS_MAX).filter(|slot| self.drives[*slot].is_absent).collect();
+        absent.into_iter().try_for_each(|slot| self.drive_returns(slot, false))
+    }
+
+    /// The operator puts originals back, before the daemon starts.
+    pub(super) fn put_originals_back(&mut self) {
+        self.replaced.clear();
+        self.drives.iter_mut().for_each(|drive| drive.is_absent = false);
+        for ((slot, extent), file) in std::mem::take(&mut self.originals) {
+            self.drives[slot].files[extent as usize] = file;
+        }
+    }
+
+    /// A file was made anew where another one had been put: that one is gone.
+    pub(super) fn forget_original(&mut self, extent: u32, slot: usize) {
+        self.originals.remove(&(slot, extent));
+    }
+
+    /// The answer of a drive that is away, unless it is asked all the same, or was asked before it went.
+    pub(super) fn refusal(&mut self, slot: usize, action: &Action) -> Option<Answer> {
+        if !self.drives[slot].is_absent || is_asked_while_away(action) {
+            return None;
+        }
+        match *action {
+            Action::Open { extent, generation } => Some(Answer::Opened(extent, generation, Err(Fault::Away))),
+            Action::Allocate { extent, generation, piece } => {
+                Some(Answer::Refused(extent, generation, piece, Fault::Away))
+            }
+            _ => action.operation().map(|operation| Answer::Completed(operation, Err(Fault::Away))),
+        }
+    }
+}
+
+/// The file that was open before another one was put in its place.
+pub(super) type Originals = std::collections::BTreeMap<(usize, u32), File>;
