@@ -9,6 +9,7 @@ mod bench;
 mod demo;
 mod guest;
 mod numbers;
+mod prose;
 mod report;
 mod repository;
 mod sabotage;
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   tidy --list-tests                print every test by the name that SPECIFICATION.md may use
   demo [--keep] [--output DIR] [--disk DIR]
                                    show classes of service, and what policies do about a noisy neighbour
+  prose [--list]                   how long the sentences of the documents are
   guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
@@ -45,6 +47,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
             world::tools::setup()?;
             guest::setup()
         }
+        Some("prose") => prose::run(arguments),
         Some("sabotage") => sabotage::run(arguments),
         Some("tidy") => tidy::run(arguments),
         Some("help") | None => {
