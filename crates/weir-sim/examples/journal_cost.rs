@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use weir_journal::{Action, FileId, FileKey, Geometry, Journal, Kind, Recovery, Request, Step, Ticket};
-use weir_sim::random::Random;
+use weir_types::random::Random;
 use weir_types::{JournalId, VolumeId};
 
 const FILES: u32 = 1000;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::random::Random;
+use weir_types::random::Random;
 use crate::{BLOCK_SECTORS, Stamp};
 
 /// The content of one block.

@@ -150,7 +150,7 @@ pub(crate) fn recover_at_last<C: Content>(
     file: &mut File<Cell<C>>,
     geometry: Geometry,
     identity: u8,
-    random: &mut crate::random::Random,
+    random: &mut weir_types::random::Random,
 ) -> Result<Journal, String> {
     loop {
         let found = recover(file, geometry, identity, |file, block| {

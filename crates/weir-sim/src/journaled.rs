@@ -16,7 +16,7 @@ use crate::Stamp;
 use crate::disk::File;
 use crate::history::History;
 use crate::journal_file;
-use crate::random::Random;
+use weir_types::random::Random;
 
 use client::InFlight;
 use machine::Pending;

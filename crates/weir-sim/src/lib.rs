@@ -12,9 +12,7 @@ pub mod history;
 mod journal_file;
 pub mod journaled;
 pub mod mirrored;
-pub mod random;
 mod requests;
-pub mod sharing;
 mod transfer;
 pub mod world;
 

@@ -30,7 +30,7 @@ use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId,
 
 use crate::disk::{Block, File, SyncPoint};
 use crate::history::History;
-use crate::random::Random;
+use weir_types::random::Random;
 use crate::requests::{EXTENTS, FOREIGN, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};

@@ -3,7 +3,7 @@
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::{Kind, Request};
 
-use crate::random::Random;
+use weir_types::random::Random;
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
 
 /// Extents of the volume.

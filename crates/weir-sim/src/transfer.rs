@@ -5,7 +5,7 @@ use weir_volume::{AllocationMap, Content, EdgeRead, Fault, Request};
 
 use crate::disk::{Block, File};
 use crate::history::History;
-use crate::random::Random;
+use weir_types::random::Random;
 use crate::requests::sectors;
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
 

@@ -9,7 +9,7 @@ use weir_volume::{Action, Content, Fault, Generation, Kind, OperationId, Request
 use crate::Stamp;
 use crate::disk::{File, SyncPoint};
 use crate::history::History;
-use crate::random::Random;
+use weir_types::random::Random;
 use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
 use crate::transfer;
 

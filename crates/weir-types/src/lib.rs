@@ -14,6 +14,7 @@ pub mod identity;
 pub mod measurement;
 pub mod name;
 pub mod policy;
+pub mod random;
 pub mod units;
 
 pub use accepted::{Direction, Rate, TermsError};

@@ -24,7 +24,8 @@ use crate::repository::repository_root;
 use source::Source;
 
 /// Crates that decide and must not know the world: no clock, thread, socket, file or hash order.
-pub const PURE_CRATES: [&str; 5] = ["weir-journal", "weir-nbd", "weir-qos", "weir-types", "weir-volume"];
+pub const PURE_CRATES: [&str; 7] =
+    ["weir-journal", "weir-nbd", "weir-plan", "weir-qos", "weir-replay", "weir-types", "weir-volume"];
 
 /// The repository as the checks see it.
 pub struct Tree {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use weir_qos::Limit;
-use weir_sim::sharing::Event;
+use weir_replay::Event;
 
 use crate::trace::Record;
 

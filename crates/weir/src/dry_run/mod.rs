@@ -11,8 +11,8 @@ mod stage;
 mod tests;
 
 use serde::Serialize;
-use weir_sim::sharing::replay::{MadeUp, Recorded, invent, replay};
-use weir_sim::sharing::world::{Demand, Work};
+use weir_replay::replay::{MadeUp, Recorded, invent, replay};
+use weir_replay::world::{Demand, Work};
 
 use crate::trace::{Header, Record, Trace};
 use figures::Tally;

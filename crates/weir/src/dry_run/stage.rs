@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use weir_qos::{Limit, Rate};
-use weir_sim::sharing::Event;
-use weir_sim::sharing::world::{Drive, Place, Stage, StageNode};
+use weir_replay::Event;
+use weir_replay::world::{Drive, Place, Stage, StageNode};
 use weir_types::{Scope, Terms};
 
 use super::figures::{BoundBy, Figures, Tally};

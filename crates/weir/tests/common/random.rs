@@ -1,13 +1,15 @@
 //! Reproducible choices.
 
+use weir_types::random::Random as Generator;
+
 use super::setting;
 
-/// A small generator (SplitMix64): the same seed gives the same choices everywhere.
-pub struct Random(u64);
+/// A generator: the same seed gives the same choices everywhere.
+pub struct Random(Generator);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(Generator::new(seed))
     }
 
     /// Seeded from `WEIR_SEED`, or from the clock; printed, so that a failure can be repeated.
@@ -19,16 +21,12 @@ impl Random {
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 
     /// Random bytes.

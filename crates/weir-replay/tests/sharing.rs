@@ -1,9 +1,9 @@
 //! Sharing under chance: thousands of random trees and loads, each with its own seed.
 
 use weir_qos::Kind;
-use weir_sim::sharing::chance::{Wanted, plan};
-use weir_sim::sharing::oracle::{check_claims, check_no_idling, check_windows, entitlements};
-use weir_sim::sharing::{History, Load, Plan, PlannedDrive, PlannedNode, run};
+use weir_replay::chance::{Wanted, plan};
+use weir_replay::oracle::{check_claims, check_no_idling, check_windows, entitlements};
+use weir_replay::{History, Load, Plan, PlannedDrive, PlannedNode, run};
 use weir_types::Terms;
 
 const SECOND_NS: u64 = 1_000_000_000;

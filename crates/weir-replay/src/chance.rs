@@ -5,7 +5,7 @@ use weir_types::{Burst, InitialCredit, Limits, OperationSize, Terms, Throughput,
 
 use super::oracle::entitlements;
 use super::{Load, Plan, PlannedDrive, PlannedNode};
-use crate::random::Random;
+use weir_types::random::Random;
 
 /// What kind of plan is wanted.
 #[derive(Clone, Copy, Debug)]

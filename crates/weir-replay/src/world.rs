@@ -10,7 +10,7 @@ use weir_volume::geometry::{Part, covering_blocks, next_piece};
 use weir_volume::{EmulatedDrive, Position};
 
 use super::Event;
-use crate::random::Random;
+use weir_types::random::Random;
 
 /// A request by its place in the list of those that are open.
 type Ticket = usize;

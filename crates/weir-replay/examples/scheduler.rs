@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use weir_qos::{Cost, Kind, NodeId, ROOT, Tree, Verdict};
-use weir_sim::random::Random;
+use weir_types::random::Random;
 use weir_types::{Limits, Terms, Throughput, Weight};
 
 /// Workloads of a group, and groups of a tenant.

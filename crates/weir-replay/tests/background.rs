@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
 use weir_qos::{DriveModel, DriveQueue, DriveRates, Kind, NodeId, ROOT, Verdict};
-use weir_sim::sharing::{Load, Plan, PlannedDrive, PlannedNode, run};
+use weir_replay::{Load, Plan, PlannedDrive, PlannedNode, run};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Emulation, Terms, Throughput};
 use weir_volume::{EmulatedDrive, Position};

@@ -12,7 +12,7 @@ use weir_types::Emulation;
 
 use super::Event;
 use super::world::{Clients, Demand, Drive, Stage, Work, play};
-use crate::random::Random;
+use weir_types::random::Random;
 
 /// Most requests that are played: some minutes of a fast drive.
 pub const PLAYED_REQUESTS_MAX: u64 = 20_000_000;
