@@ -113,13 +113,6 @@ pub const COMPETITION_MEMORY_NS: u64 = 30_000_000_000;
 /// of what they share (or four requests, if that is more).
 pub const SHARE_MEMORY_NS: u64 = 10_000_000;
 
-/// What a volume leases ahead of a budget that it shares, in nanoseconds of the budget: more than a reactor
-/// wakes late on a busy machine, and far less than anybody notices when a member stops.
-pub const SHARED_LEASE_NS: u64 = 20_000_000;
-
-/// Most slots that one volume leases ahead.
-pub const LEASED_SLOTS_MAX: usize = 256;
-
 /// Largest rate that a limit may name, in operations per second.
 pub const RATE_IOPS_MAX: u64 = 1_000_000_000;
 

@@ -71,7 +71,7 @@ fn written(error: &CommandError, format: Format) -> String {
     match format {
         Format::Table => words(),
         Format::Json => serde_json::to_string_pretty(&object).unwrap_or_else(|_| words()),
-        Format::Yaml => serde_norway::to_string(&object).unwrap_or_else(|_| words()),
+        Format::Yaml => yaml_serde::to_string(&object).unwrap_or_else(|_| words()),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn show<T: Serialize>(
     let text = match format {
         Format::Table => table(answer),
         Format::Json => serde_json::to_string_pretty(answer).map_err(CommandError::failed)?,
-        Format::Yaml => serde_norway::to_string(answer).map_err(CommandError::failed)?,
+        Format::Yaml => yaml_serde::to_string(answer).map_err(CommandError::failed)?,
     };
     print(&text)
 }

@@ -47,7 +47,7 @@ pub fn apply(
 /// Writes all policies and bindings as a file that can be applied.
 pub fn export(client: &Client) -> Result<(), CommandError> {
     let set: PolicySet = client.get(PATH, &[])?;
-    output::print(&serde_norway::to_string(&set).map_err(CommandError::failed)?)
+    output::print(&yaml_serde::to_string(&set).map_err(CommandError::failed)?)
 }
 
 /// Reads the policies and bindings of a file.
@@ -76,7 +76,7 @@ fn read(file: &Path) -> std::io::Result<String> {
 
 /// Reads the YAML; what does not fit is told with its line.
 fn parse(text: &str) -> Result<PolicySet, CommandError> {
-    serde_norway::from_str(text).map_err(|error| CommandError::Failed(error.to_string()))
+    yaml_serde::from_str(text).map_err(|error| CommandError::Failed(error.to_string()))
 }
 
 /// The lines on which the entries of each section begin. An entry of a section that is not written with one dash at
