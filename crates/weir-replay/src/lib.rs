@@ -5,6 +5,8 @@
 //! [`History`]; [`oracle`] says by naive arithmetic what must be true of it. [`replay`] plays what was recorded, or
 //! made up, under any policies.
 
+#![forbid(unsafe_code)]
+
 pub mod chance;
 pub mod oracle;
 mod planned;

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use weir_qos::Kind;
-use weir_types::random::Random;
 use weir_replay::Event;
 use weir_replay::replay::{MadeUp, Recorded, invent, replay};
 use weir_replay::world::{Demand, Drive, Place, Stage, StageNode, Work};
+use weir_types::random::Random;
 use weir_types::{Emulation, Limits, Terms, Throughput};
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_types::random::Random;
 use crate::{BLOCK_SECTORS, Stamp};
+use weir_types::random::Random;
 
 /// The content of one block.
 pub type Block = [Stamp; BLOCK_SECTORS];

@@ -2,6 +2,7 @@
 //! instant, replicas that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
 
 mod absence;
+mod background;
 mod checksums;
 mod crash;
 mod doubting;
@@ -21,21 +22,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
-use weir_volume::mirror::resync_queue::{Next, RETRY_NS, ResyncQueue};
+use weir_volume::mirror::ResyncQueue;
 use weir_volume::mirror::{
-    Agenda, Answer, ChecksumWork, Effect, EpochRecord, FileState, MetadataWrites, MirrorId, ReplicaChange,
-    ReplicaMetadata, ReplicaState, ReplicaStates, Slots, epoch_record,
+    Agenda, Answer, ChecksumWork, Effect, EpochRecord, MetadataWrites, MirrorId, ReplicaMetadata,
+    ReplicaState, ReplicaStates, Slots, epoch_record,
 };
 use weir_volume::{Action, Content, Fault, Generation, Kind, Mirror, OperationId, Request};
 
-use crate::disk::{Block, File, SyncPoint};
+use crate::disk::{Block, SyncPoint};
 use crate::history::History;
-use weir_types::random::Random;
 use crate::requests::{EXTENTS, FOREIGN, payload, random_request, sectors};
 use crate::transfer;
 use crate::{SECTOR_BYTES, Stamp};
 use absence::Originals;
-use checksums::{ChecksumFile, Scrubs};
+use checksums::Scrubs;
 use drive::Drive;
 use journaling::{Journaling, Work};
 use metadata::Record;
@@ -44,6 +44,7 @@ pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
 use snapshots::{Piece, VolumeSnapshot};
 use stalling::Orphan;
 use swapping::OlderState;
+use weir_types::random::Random;
 
 /// What will be answered.
 #[derive(Clone, Debug)]
@@ -173,10 +174,6 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
-/// How long a step takes by the clock of the resync queue, in nanoseconds.
-const STEP_NS: u64 = RETRY_NS / 20;
-/// Regions that a resync replicas at once where it is to end soon.
-const RESYNC_DEPTH: usize = 4;
 /// Sectors of a piece.
 const PIECE_SECTORS: usize = PIECE_BYTES as usize / SECTOR_BYTES as usize;
 
@@ -193,19 +190,7 @@ impl World {
             ReplicaMetadata::first(epoch_record::first_epoch(&[]), std::array::from_fn(replica_state));
         // Whoever is alone has no metadata.
         let has_metadata = !settings.is_moved || settings.replicas > 1;
-        let drive = |slot: usize| Drive {
-            files: vec![File::default(); EXTENTS as usize],
-            all_metadata: vec![has_metadata.then(|| metadata.clone()); EXTENTS as usize],
-            block_checksums: vec![ChecksumFile::default(); EXTENTS as usize],
-            filesystem: Default::default(),
-            is_made: vec![!settings.is_moved || slot < settings.replicas; EXTENTS as usize],
-            is_broken: false,
-            is_silent: false,
-            is_absent: false,
-            has_failed: false,
-            doubtful: BTreeSet::new(),
-            metadata_fault: None,
-        };
+        let drive = |slot: usize| Drive::new(settings, slot, has_metadata.then_some(&metadata));
         let drives: Vec<Drive> = (0..REPLICAS_MAX).map(drive).collect();
         let mut record = if has_metadata { Record::new(metadata.epoch) } else { Record::default() };
         let epoch_record = record.found();
@@ -357,89 +342,6 @@ impl World {
         self.take(effects)
     }
 
-    /// Replicas, promotes or tidies something.
-    fn work_in_the_background(&mut self) -> Result<(), String> {
-        let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
-        let mut effects = Vec::new();
-        match self.random.below(4) {
-            0 => self.mirror.tidy(extent, &mut effects),
-            1 => _ = self.mirror.promote(extent, slot, &mut effects),
-            2 => self.resync_next(&mut effects),
-            _ => self.begin_resync(extent, slot, &mut effects),
-        }
-        self.take(effects)
-    }
-
-    /// Resyncs or promotes what the queue of the daemon has next; several regions where a resync is to end soon.
-    fn resync_next(&mut self, effects: &mut Vec<Effect>) {
-        let depth = if self.settings.resyncs_end_soon() { RESYNC_DEPTH } else { 1 };
-        for _ in 0..depth {
-            let now_ns = self.now * STEP_NS;
-            match self.resync.next(&self.mirror, now_ns) {
-                Some(Next::Promote((extent, slot))) => {
-                    self.resync.rest((extent, slot), now_ns);
-                    self.mirror.promote(extent, slot, effects);
-                }
-                Some(Next::Resync((extent, slot))) => {
-                    let steps = self.steps.len();
-                    self.begin_resync(extent, slot, effects);
-                    if self.steps.len() == steps {
-                        self.resync.rest((extent, slot), now_ns);
-                    }
-                }
-                None => return,
-            }
-        }
-    }
-
-    fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.mirror.resync_region(extent, slot, effects) {
-            self.steps.insert(id, foreign_piece());
-        }
-    }
-
-    /// Adds a replica of an extent where there is none, or gives one up while others have everything.
-    fn change_replicas(&mut self) -> Result<(), String> {
-        let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
-        let replica_states = self.mirror.replica_states(extent);
-        let in_sync =
-            replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count();
-        let mut effects = Vec::new();
-        match replica_states[slot] {
-            ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
-            ReplicaState::InSync | ReplicaState::Stale if in_sync > 1 => {
-                let files = FileState { has_orphaned_io: false, can_attach: true };
-                _ = self.mirror.change_replica((extent, slot), ReplicaChange::Remove, files, &mut effects);
-            }
-            _ => {}
-        }
-        self.take(effects)
-    }
-
-    /// Adds a replica of an extent, if that can be now.
-    fn add_replica(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
-        // The files of a replica go only once that is durable.
-        let is_gone = self.stands[extent as usize][slot] == ReplicaState::Absent;
-        let is_touched = self.touches(extent, slot) || self.drives[slot].is_broken;
-        let files = FileState {
-            has_orphaned_io: self.has_orphans(extent, slot),
-            can_attach: self.can_attach_anew((slot, extent)),
-        };
-        let replica = (extent, slot);
-        if !is_gone || is_touched || !self.mirror.change_replica(replica, ReplicaChange::Add, files, effects)
-        {
-            return;
-        }
-        self.drives[slot].files[extent as usize] = File::default();
-        self.drives[slot].block_checksums[extent as usize] = ChecksumFile::default();
-        self.unknown.remove(&(slot, extent));
-        self.attach_at((slot, extent));
-        // All places are recorded here.
-        self.mirror.confirm_added(extent, slot);
-    }
-
     /// Takes over what the mirror wants, and carries it out in its turn.
     fn take(&mut self, effects: Vec<Effect>) -> Result<(), String> {
         self.asked.extend(effects);
@@ -507,25 +409,26 @@ impl World {
                 self.forget_journaled(extent)?;
             }
             Effect::RecordFailure { extent } => self.pending.push(Pending::Failure(extent)),
-            Effect::ReplicaFailed { slot, extent, .. } => {
-                self.replica_failed.insert((slot, extent));
-                self.suspend_journaled((slot, extent))?;
-                let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
-                let is_last = !self.mirror.has_other(extent, slot);
-                let Drive { is_silent, is_absent, is_broken, .. } = self.drives[slot];
-                let is_merely_silent = (is_silent || is_absent) && !is_broken;
-                let is_in_doubt =
-                    self.unknown.contains(&(slot, extent)) || lacks_metadata || self.is_behind(slot);
-                let is_in_doubt = is_in_doubt || self.replaced.contains(&(slot, extent));
-                if is_last && is_merely_silent && !is_in_doubt {
-                    return Err(format!(
-                        "replica {slot} of extent {extent}, the last in sync, fell to a silence"
-                    ));
-                }
-                if !self.has_failed(slot) && (is_last || !lacks_metadata) {
-                    return Err(format!("replica {slot} of extent {extent} fell though its drive is well"));
-                }
-            }
+            Effect::ReplicaFailed { slot, extent, .. } => self.replica_fell(slot, extent)?,
+        }
+        Ok(())
+    }
+
+    /// A replica has failed. Only a drive that failed, or metadata that could not be written, may cost one.
+    fn replica_fell(&mut self, slot: usize, extent: u32) -> Result<(), String> {
+        self.replica_failed.insert((slot, extent));
+        self.suspend_journaled((slot, extent))?;
+        let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
+        let is_last = !self.mirror.has_other(extent, slot);
+        let Drive { is_silent, is_absent, is_broken, .. } = self.drives[slot];
+        let is_merely_silent = (is_silent || is_absent) && !is_broken;
+        let is_in_doubt = self.unknown.contains(&(slot, extent)) || lacks_metadata || self.is_behind(slot);
+        let is_in_doubt = is_in_doubt || self.replaced.contains(&(slot, extent));
+        if is_last && is_merely_silent && !is_in_doubt {
+            return Err(format!("replica {slot} of extent {extent}, the last in sync, fell to a silence"));
+        }
+        if !self.has_failed(slot) && (is_last || !lacks_metadata) {
+            return Err(format!("replica {slot} of extent {extent} fell though its drive is well"));
         }
         Ok(())
     }
@@ -767,31 +670,6 @@ impl World {
         let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
         let mut blocks = start / BLOCK_BYTES as u32..(start + length) / BLOCK_BYTES as u32;
         blocks.any(|block| self.may_be_rotten(slot, request.extent, block))
-    }
-
-    /// Makes up for everything that replicas lack, without faults.
-    fn make_up(&mut self) -> Result<(), String> {
-        (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
-        // What is said beside a replica at rest is taken back in one turn, and then it counts in the next.
-        for _ in 0..3 {
-            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICAS_MAX).map(move |slot| (e, slot))) {
-                let mut effects = Vec::new();
-                loop {
-                    let steps = self.steps.len();
-                    self.begin_resync(extent, slot, &mut effects);
-                    let is_begun = self.steps.len() > steps;
-                    self.take(std::mem::take(&mut effects))?;
-                    self.settle()?;
-                    if !is_begun {
-                        break;
-                    }
-                }
-                self.mirror.promote(extent, slot, &mut effects);
-                self.take(effects)?;
-                self.settle()?;
-            }
-        }
-        Ok(())
     }
 
     /// No file holds what memory held before it was filled.

@@ -3,8 +3,8 @@
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::{Kind, Request};
 
-use weir_types::random::Random;
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+use weir_types::random::Random;
 
 /// Extents of the volume.
 pub(crate) const EXTENTS: u32 = 2;

@@ -5,9 +5,9 @@ use weir_volume::{AllocationMap, Content, EdgeRead, Fault, Request};
 
 use crate::disk::{Block, File};
 use crate::history::History;
-use weir_types::random::Random;
 use crate::requests::sectors;
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+use weir_types::random::Random;
 
 /// Bytes on their way between a file and a buffer: where in the file, where in the buffer, how many.
 pub(crate) type Range = (u32, u32, u32);

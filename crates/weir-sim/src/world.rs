@@ -9,9 +9,9 @@ use weir_volume::{Action, Content, Fault, Generation, Kind, OperationId, Request
 use crate::Stamp;
 use crate::disk::{File, SyncPoint};
 use crate::history::History;
-use weir_types::random::Random;
 use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
 use crate::transfer;
+use weir_types::random::Random;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]

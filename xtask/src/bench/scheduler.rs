@@ -24,7 +24,7 @@ const WORKLOAD_BYTES_MAX: f64 = 512.0;
 /// Runs the example and judges what it printed. There is nothing to shorten: it takes under a minute.
 pub fn run(_options: &Options) -> Result<Report> {
     let mut command = Command::new(env!("CARGO"));
-    let words = ["run", "--release", "--quiet", "--package=weir-replay", "--example=scheduler"];
+    let words = ["run", "--release", "--quiet", "--package=weir-sim", "--example=scheduler"];
     let output = command.args(words).current_dir(repository_root()).output().context("cannot run cargo")?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Complaint, PURE_CRATES, Tree};
 
 /// Each crate of the workspace with the crates of the workspace that it may use.
-const ALLOWED_EDGES: [(&str, &[&str]); 11] = [
+const ALLOWED_EDGES: [(&str, &[&str]); 12] = [
     ("weir-types", &[]),
     ("weir-qos", &["weir-types"]),
     ("weir-volume", &["weir-types"]),
@@ -15,7 +15,8 @@ const ALLOWED_EDGES: [(&str, &[&str]); 11] = [
     ("weir-reactor", &["weir-types"]),
     ("weir-plan", &["weir-types", "weir-volume"]),
     ("weir-replay", &["weir-types", "weir-qos", "weir-volume"]),
-    ("weir-sim", &["weir-types", "weir-volume", "weir-plan", "weir-journal"]),
+    ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor"]),
+    ("weir-sim", &["weir-types", "weir-qos", "weir-volume", "weir-plan", "weir-replay", "weir-journal"]),
     (
         "weir",
         &[
@@ -24,6 +25,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 11] = [
             "weir-volume",
             "weir-plan",
             "weir-replay",
+            "weir-store",
             "weir-journal",
             "weir-nbd",
             "weir-reactor",

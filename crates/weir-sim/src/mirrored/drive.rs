@@ -7,8 +7,9 @@ use weir_volume::zeroing::{Filesystem, Next, Step};
 use weir_volume::{AllocationMap, Fault};
 
 use super::checksums::ChecksumFile;
-use super::{Abilities, Sabotage, World};
+use super::{Abilities, Sabotage, Settings, World};
 use crate::disk::File;
+use crate::requests::EXTENTS;
 use crate::transfer;
 
 /// An imagined drive with a replica of each extent.
@@ -36,6 +37,17 @@ pub(super) struct Drive {
 }
 
 impl Drive {
+    /// A drive with a replica of each extent if the volume begins with it, and this metadata beside them.
+    pub fn new(settings: Settings, slot: usize, metadata: Option<&ReplicaMetadata>) -> Drive {
+        Drive {
+            files: vec![File::default(); EXTENTS as usize],
+            all_metadata: vec![metadata.cloned(); EXTENTS as usize],
+            block_checksums: vec![ChecksumFile::default(); EXTENTS as usize],
+            is_made: vec![!settings.is_moved || slot < settings.replicas; EXTENTS as usize],
+            ..Drive::default()
+        }
+    }
+
     /// True if nothing comes of what it is asked for.
     pub fn is_away(&self) -> bool {
         self.is_broken || self.is_silent || self.is_absent

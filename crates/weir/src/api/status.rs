@@ -13,7 +13,7 @@ use super::{Context, Facts};
 use crate::control::alarms::ShownAlarm;
 use crate::control::bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
 use crate::control::{Control, Outcome};
-use crate::store::DriveUsage;
+use weir_store::DriveUsage;
 
 /// How the daemon is: its node, drives, volumes and alarms.
 #[utoipa::path(

@@ -26,7 +26,7 @@ use crate::exports::ListenAddress;
 use crate::exports::listener::{self, Listeners};
 use crate::exports::table::ExportTable;
 use crate::logging;
-use crate::store::space::{Obstacle, explain};
+use weir_store::space::{Obstacle, explain};
 
 /// Name of the API's socket.
 const API_SOCKET: &str = "api.sock";

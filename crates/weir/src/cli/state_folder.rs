@@ -5,8 +5,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use super::client::CommandError;
-use crate::doors::folder;
-use crate::store::space::explain;
+use weir_store::space::explain;
+use weir_store::trusted_folder;
 
 /// Mode bits with which others get through a folder to what they know the name of.
 const PASS: u32 = 0o011;
@@ -37,5 +37,5 @@ pub fn make(state: &Path, has_group: bool) -> Result<(), CommandError> {
 /// # Errors
 /// If others may write it or a folder above it.
 pub fn examine(state: &Path) -> Result<(), CommandError> {
-    folder::rely_on(state).map_err(|error| CommandError::Failed(format!("the state folder: {error}")))
+    trusted_folder::rely_on(state).map_err(|error| CommandError::Failed(format!("the state folder: {error}")))
 }

@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
-use crate::store::{ExtentFault, Faults};
 pub(super) use shown::Since;
 pub use shown::{Severity, ShownAlarm};
+use weir_store::{ExtentFault, Faults};
 
 /// Who noticed a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]

@@ -19,7 +19,7 @@ use super::model::{Model, list_names, refuse_other_version};
 use super::records::{VolumeRecord, VolumeState, keys};
 use crate::dataplane::{JobProgress, ProgressSnapshot, ReclaimSpec};
 use crate::statistics::ReplicationStatistics;
-use crate::store::Store;
+use weir_store::Store;
 
 /// Something whose space is to be given back.
 #[derive(Clone, Debug)]

@@ -16,8 +16,8 @@ use super::placement::Placement;
 use super::pools::Pool;
 use super::records::{DEFAULT_CLASS, DriveRecord, VolumeRecord, VolumeState};
 use super::volumes::CreateVolume;
-use crate::store::{DriveUsage, extent_count};
 use weir_plan::failure_domain::{FailureDomain, Room, count_failure_domains, spread};
+use weir_store::{DriveUsage, extent_count};
 
 /// A pool as it is offered to a volume.
 #[derive(Clone, Debug)]

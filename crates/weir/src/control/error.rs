@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::catalogue::CatalogueError;
 use crate::dataplane::DataPlaneError;
-use crate::store::StoreError;
+use weir_store::StoreError;
 
 /// What sort of obstacle an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

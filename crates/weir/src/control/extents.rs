@@ -12,7 +12,7 @@ use super::error::{ControlError, Outcome};
 use super::records::{RecordBackup, VolumeRecord, VolumeState};
 use super::replicas::first_metadata;
 use crate::dataplane::{DriveSpec, VolumeHome, VolumeLayout};
-use crate::store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};
+use weir_store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};
 
 /// What a read counts more on drives that a template does not have read: more than any differences of their speeds.
 const NOT_READ_COST: u32 = 1 << 16;

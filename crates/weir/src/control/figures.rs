@@ -19,8 +19,8 @@ use super::model::Model;
 use super::records::VolumeRecord;
 use crate::processor;
 use crate::statistics::VolumeStatistics;
-use crate::store::snapshot::Occupied;
-use crate::store::{DriveUsage, Store, extent_count};
+use weir_store::snapshot::Occupied;
+use weir_store::{DriveUsage, Store, extent_count};
 
 /// How long reads, and changes elsewhere, wait for a new look at drives. One that did not answer in time once is not
 /// waited for until it does.

@@ -9,7 +9,7 @@ use weir_volume::mirror::ReplicaState;
 use super::Control;
 use super::model::Model;
 use super::records::VolumeRecord;
-use crate::store::extent_count;
+use weir_store::extent_count;
 
 /// What clients of a volume can expect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

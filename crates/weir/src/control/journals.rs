@@ -22,8 +22,8 @@ use super::model::Model;
 use super::records::{DriveRecord, VolumeRecord};
 use crate::dataplane::{JournalSpec, VolumeHome};
 use crate::statistics::JournalUsage;
-use crate::store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
-use crate::store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
+use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
+use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
 
 /// A replica of an extent, by its extent and number.
 pub(super) type ExtentReplica = (u32, usize);

@@ -13,7 +13,7 @@ use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
 
 use super::bounds::DRIVES_MAX;
 use crate::dataplane::{NO_HOME, home_beyond_list};
-use crate::store::extent_count;
+use weir_store::extent_count;
 
 /// A replica's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
 const _: () = assert!(DRIVES_MAX <= NO_HOME as usize);

@@ -22,7 +22,7 @@ use super::projected_state::{ProjectedState, Proposal};
 use super::records::{DriveRecord, PoolSettings, VolumeRecord, VolumeState, keys};
 use super::{Control, DatedUsage};
 use crate::dataplane::{DriveQueueDepth, DriveSpec};
-use crate::store::DriveUsage;
+use weir_store::DriveUsage;
 
 /// What should become different about a pool; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,8 +13,8 @@ use super::records::{
     BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord, VolumeState,
     keys,
 };
-use crate::format;
-use crate::store::Store;
+use weir_store::Store;
+use weir_store::format;
 
 /// What the backups say, taken together.
 #[derive(Default)]

@@ -18,8 +18,8 @@ use super::built_in::is_built_in;
 use super::error::{ControlError, Outcome};
 use super::model::Model;
 use super::records::{BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, VolumeRecord};
-use crate::format::MINIMUM_READER;
-use crate::store::RecordUpdate;
+use weir_store::RecordUpdate;
+use weir_store::format::MINIMUM_READER;
 
 /// How long a change that is done waits for the backups of its records before it is answered without them.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use weir_types::{
 };
 
 use super::placement::Placement;
-use crate::format::first_reader;
+use weir_store::format::first_reader;
 
 pub use super::drives::{ClassChoice, DatedMeasurement, DeviceRecord, Measured, MeasurementFailure};
 
@@ -231,7 +231,7 @@ fn one_replica() -> u8 {
 pub struct RecordBackup {
     /// Version of this form: [`BACKUP_FORMAT`].
     pub format: u32,
-    /// The least version that a reader needs; see [`crate::format`].
+    /// The least version that a reader needs; see [`weir_store::format`].
     #[serde(default = "first_reader")]
     pub minimum_reader: u32,
     /// The volume.

@@ -17,9 +17,9 @@ use super::error::{ControlError, Outcome};
 use super::journals::{ExtentReplica, Place};
 use super::model::{Model, list_names};
 use super::records::{VolumeRecord, VolumeState};
-use crate::store::replica_metadata::{self, metadata_file_name};
-use crate::store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
 use weir_plan::failure_domain::{FailureDomain, count_failure_domains};
+use weir_store::replica_metadata::{self, metadata_file_name};
+use weir_store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
 
 /// Folder of all epoch records in the state folder.
 const EPOCH_RECORDS_FOLDER: &str = "epoch-records";

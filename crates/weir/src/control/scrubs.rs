@@ -22,7 +22,7 @@ use super::model::{Model, list_names};
 use super::records::{VolumeRecord, keys};
 use crate::dataplane::{ProgressSnapshot, ScrubEnd, ScrubProgress, ScrubSnapshot};
 use crate::statistics::ChecksumCounters;
-use crate::store::checksums::{self, checksum_file_name};
+use weir_store::checksums::{self, checksum_file_name};
 
 /// How long whoever gives up a scrub waits until it has ended: what is under way comes to its end first.
 const END_TIMEOUT: Duration = Duration::from_secs(10);

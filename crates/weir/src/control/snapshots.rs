@@ -17,7 +17,7 @@ use super::records::{SnapshotOf, VolumeRecord, VolumeState, keys};
 use super::snapshots_in_progress::{Pair, placement_like};
 use super::volumes::{VolumeView, refuse_more};
 use super::{Change, Control};
-use crate::store::snapshot::Occupied;
+use weir_store::snapshot::Occupied;
 
 /// What snapshots should be made.
 #[derive(Clone, Debug)]

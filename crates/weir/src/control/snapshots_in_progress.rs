@@ -20,7 +20,7 @@ use super::placement::Placement;
 use super::records::{VolumeRecord, keys};
 use super::{Change, Control};
 use crate::dataplane::{SnapshotProgress, SnapshotSpec};
-use crate::store::{Store, WriteScope, epoch_record, extent_count};
+use weir_store::{Store, WriteScope, epoch_record, extent_count};
 
 /// How long a capture waits for another one of the same volume.
 const TIMEOUT: Duration = Duration::from_secs(60);

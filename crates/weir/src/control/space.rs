@@ -10,7 +10,7 @@ use super::Control;
 use super::alarms::{ActiveAlarm, AlarmSource};
 use super::bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
 use super::catalogue::{CATALOGUE_BYTES_MIN, CatalogueFault};
-use crate::store::space::{Obstacle, Space};
+use weir_store::space::{Obstacle, Space};
 
 /// The filesystem of the state folder, as it was seen last; nobody who only reads waits for it.
 #[derive(Default)]

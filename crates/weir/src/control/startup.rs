@@ -30,8 +30,8 @@ use super::{Change, Control, drives, rebuild};
 use crate::config::ConfiguredDrive;
 use crate::dataplane::DataPlane;
 use crate::exports::table::ExportTable;
-use crate::format::{self, FormatRecord};
-use crate::store::Store;
+use weir_store::Store;
+use weir_store::format::{self, FormatRecord};
 
 /// Name of the catalogue in the state folder.
 const CATALOGUE_FILE: &str = "catalogue.sqlite";

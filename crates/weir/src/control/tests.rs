@@ -127,8 +127,16 @@ fn bind(text: &str) -> ModifyVolume {
 }
 
 /// The files of the drive in the state folder.
-fn default_store(control: &Control) -> crate::store::Store {
+fn default_store(control: &Control) -> weir_store::Store {
     control.store(DriveId::DEFAULT).unwrap()
+}
+
+/// The faults of extents of a volume on a drive.
+pub(super) fn check_extents(
+    extents: &Path,
+    indices: impl Iterator<Item = u32>,
+) -> Vec<weir_store::ExtentFault> {
+    indices.filter_map(|index| weir_store::extent_fault(extents, index)).collect()
 }
 
 fn folders(state: &Path) -> usize {

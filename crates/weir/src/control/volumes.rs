@@ -24,9 +24,9 @@ use super::records::{
 use super::scrubs::ScrubView;
 use super::{Change, Control};
 use crate::statistics::{ReplicationCounters, VolumeCounters};
-use crate::store::extent_count;
 use refusals::{refuse_floor, refuse_more_reclaims, refuse_other_kind};
 pub(super) use refusals::{refuse_more, refuse_taken};
+use weir_store::extent_count;
 
 /// What a new volume should be.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::store::checksums::{self, checksum_file_name};
+use weir_store::checksums::{self, checksum_file_name};
 
 /// What is done with the file beside one replica.
 enum Work {

@@ -23,8 +23,8 @@ use super::checksums::{ChecksumAnswer, ChecksumJob};
 use super::refusals::FileIdentity;
 use super::space::{SpaceAnswer, SpaceJob};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::store::extent_file::{check_whole, next_data, next_hole, open_whole};
-use crate::store::{PendingDeletion, epoch_record, replica_metadata, snapshot};
+use weir_store::extent_file::{check_whole, next_data, next_hole, open_whole};
+use weir_store::{PendingDeletion, epoch_record, replica_metadata, snapshot};
 
 /// How often, and after which pause, replica metadata is written again while the system is short of something.
 const SHORTAGE_TRIES: u32 = 50;

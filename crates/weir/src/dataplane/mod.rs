@@ -53,7 +53,6 @@ use weir_volume::EmulatedDrive;
 use weir_volume::mirror::{ChecksumHeader, RecoveredExtent};
 
 use crate::statistics::VolumeStatistics;
-use crate::store::PendingDeletion;
 use background::NewReclaim;
 pub use background::{JobProgress, ProgressSnapshot};
 use command::{Command, NewHome, NewSize, PolicyBinding};
@@ -71,6 +70,7 @@ use sharing::{
 };
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 use space::IsCounted;
+use weir_store::PendingDeletion;
 
 /// How the data plane is set up.
 #[derive(Clone, Debug)]

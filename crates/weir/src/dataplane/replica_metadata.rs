@@ -14,7 +14,7 @@ use super::helper::{Job, MetadataError};
 use super::reactor::Reactor;
 use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::store::replica_metadata::metadata_file_name;
+use weir_store::replica_metadata::metadata_file_name;
 
 /// That replica metadata of an extent was written beside a replica, or why it could not be.
 type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);

@@ -21,8 +21,8 @@ use super::reactor::Reactor;
 use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use super::{DataPlane, DataPlaneError};
-use crate::store::extent_file_name;
-use crate::store::snapshot::Target;
+use weir_store::extent_file_name;
+use weir_store::snapshot::Target;
 
 /// How long changes are held for other volumes to be brought to the same instant, in nanoseconds: what clients may
 /// notice as a pause at most.

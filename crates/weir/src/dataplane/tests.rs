@@ -19,7 +19,7 @@ use crate::dataplane::sharing::{DriveGrant, Message, Pending, Waiter};
 use crate::dataplane::space::SpaceAnswer;
 use crate::dataplane::stalls::OrphanedIo;
 use crate::dataplane::token::{AskNumber, ReplicaIndex};
-use crate::store::extent_file_name;
+use weir_store::extent_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
 /// Enough for a ring to register it.

@@ -4,6 +4,5 @@
 //! It knows neither protocol: exports and the API each have their own listeners.
 
 pub mod budget;
-pub mod folder;
 pub mod peer;
 pub mod socket;

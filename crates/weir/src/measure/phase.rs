@@ -3,11 +3,11 @@
 //! Decides only. It is told what has ended and when, and knows no clock, file or ring; chance follows from a
 //! fixed seed, so that two measurements ask for the same.
 
-use weir_types::random::Random;
 use weir_types::bounds::{
     BLOCK_BYTES, MEASUREMENT_DEPTH, MEASUREMENT_OPERATIONS_MAX, MEASUREMENT_SCRATCH_BYTES_MIN,
     MEASUREMENT_SEQUENTIAL_DEPTH, PIECE_BYTES,
 };
+use weir_types::random::Random;
 use weir_types::{MeasuredDirection, Measurement};
 
 /// How long a phase asks for more, in nanoseconds.

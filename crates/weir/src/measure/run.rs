@@ -3,9 +3,9 @@
 //! Which operation is next, and what it tells, is decided elsewhere; here they are begun and waited for.
 
 use weir_reactor::{BufferPool, Clock, Completion, Payload, Ring, RingConfig};
-use weir_types::random::Random;
 use weir_types::Measurement;
 use weir_types::bounds::{MEASUREMENT_POOL_BYTES, MEASUREMENT_SECONDS_MAX, PIECE_BYTES};
+use weir_types::random::Random;
 
 use super::model::Modelled;
 use super::phase::{Course, Figures, PHASES, Step, bearable_depth, summary};

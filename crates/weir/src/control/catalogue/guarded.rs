@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Catalogue, CatalogueError, Entry, Transaction};
-use crate::store::space::{Obstacle, Space};
+use weir_store::space::{Obstacle, Space};
 
 /// Free space below which a catalogue that cannot be opened or written may lack nothing else, in bytes: it needs less.
 pub const CATALOGUE_BYTES_MIN: u64 = 128 << 10;

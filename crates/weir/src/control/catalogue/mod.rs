@@ -158,7 +158,7 @@ pub trait Catalogue: Send + Sync {
 impl Entry {
     /// Reads the value as a record, of which nothing would be lost by writing it again.
     pub fn decode<T: DeserializeOwned + Serialize>(&self) -> Result<T, CatalogueError> {
-        crate::format::read(&self.value)
+        weir_store::format::read(&self.value)
             .map_err(|reason| CatalogueError::Unreadable { key: self.key.clone(), reason })
     }
 }

@@ -8,8 +8,8 @@ use super::super::error::{ControlError, Outcome};
 use super::super::placement::Placement;
 use super::super::records::{TemplateRecord, VolumeRecord};
 use super::{Offer, Wish};
-use crate::store::extent_count;
 use weir_plan::failure_domain::{FailureDomain, Room, count_failure_domains, spread_among};
+use weir_store::extent_count;
 
 impl Control {
     /// Where a new volume of this size should lie that follows a template.

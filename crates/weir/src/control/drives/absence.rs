@@ -27,7 +27,7 @@ use weir_types::{DriveId, VolumeId};
 use super::super::Control;
 use super::super::journals::ExtentReplica;
 use crate::dataplane::{Content, FileIdentity, OpenFile};
-use crate::store::{Marker, Store};
+use weir_store::{Marker, Store};
 
 /// Drives that went away while the daemon ran, and what was found changed of those that came back.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use super::super::record_backups::Tickets;
 use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, DriveView, device};
-use crate::store::extent_count;
+use weir_store::extent_count;
 
 /// How far a drive is from being empty that is to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]

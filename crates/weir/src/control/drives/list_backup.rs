@@ -12,8 +12,8 @@ use super::super::alarms::{ActiveAlarm, AlarmSource};
 use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
 use super::super::records::{DriveRecord, NodeRecord, keys};
-use crate::format;
-use crate::store::write_file_durably;
+use weir_store::format;
+use weir_store::write_file_durably;
 
 /// Name of the backup in the state folder.
 pub const DRIVES_FILE: &str = "drives.json";

@@ -15,7 +15,7 @@ use super::super::catalogue::{Catalogue, Transaction};
 use super::super::error::{ControlError, Outcome};
 use super::super::records::{DriveRecord, keys};
 use super::{Drive, DriveView, Unused};
-use crate::store::{Store, StoreError};
+use weir_store::{Store, StoreError};
 
 /// That writes to a drive were lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,7 +32,6 @@ use super::records::{DEFAULT_DRIVE, DriveRecord, PoolSettings, VolumeRecord, key
 use super::{Change, Control, DatedUsage};
 use crate::config::ConfiguredDrive;
 use crate::measure::{self, Progress};
-use crate::store::{DriveUsage, EarlierWrites, Marker, Store, StoreError};
 pub(super) use absence::Absences;
 pub use class::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use device::{DeviceRecord, Formats};
@@ -43,6 +42,7 @@ pub use list_backup::{DRIVES_FILE, restore_lost};
 pub use lost_writes::LostWrites;
 pub use measuring::{ClassChange, Measurements};
 use weir_plan::failure_domain::FailureDomain;
+use weir_store::{DriveUsage, EarlierWrites, Marker, Store, StoreError};
 
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";
@@ -521,7 +521,7 @@ fn settle(earlier: EarlierWrites) -> Result<Store, Unused> {
 }
 
 /// Removes what a crash left behind and is small; space is given back later, in the background.
-fn clean(store: Store) -> Result<Store, crate::store::StoreError> {
+fn clean(store: Store) -> Result<Store, weir_store::StoreError> {
     store.remove_temporary_records()?;
     if let Err(error) = measure::remove_leftover(store.drive()) {
         tracing::warn!(drive = %store.drive().display(), %error, "the file of an earlier measurement stays");

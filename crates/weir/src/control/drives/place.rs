@@ -7,7 +7,7 @@ use weir_types::{DriveId, Name};
 
 use super::super::error::{ControlError, Outcome};
 use super::super::records::DriveRecord;
-use crate::store::{MARKER_FILE, Marker, VOLUMES_FOLDER};
+use weir_store::{MARKER_FILE, Marker, VOLUMES_FOLDER};
 
 /// Name of the catalogue in a state folder.
 const CATALOGUE_FILE: &str = "catalogue.sqlite";

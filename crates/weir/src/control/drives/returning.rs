@@ -18,8 +18,8 @@ use super::super::journals::{ExtentReplica, Place};
 use super::super::records::{DriveRecord, VolumeRecord, VolumeState};
 use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, Unused, lost_writes, open_store, settle};
-use crate::store::replica_metadata::{self, metadata_file_name};
-use crate::store::{EarlierWrites, Store, extent_fault, extent_file_name};
+use weir_store::replica_metadata::{self, metadata_file_name};
+use weir_store::{EarlierWrites, Store, extent_fault, extent_file_name};
 
 /// Whether a replica that could not be reached can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

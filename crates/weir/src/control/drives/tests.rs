@@ -90,7 +90,7 @@ fn directories_that_cannot_be_drives_are_refused_with_the_reason() {
     assert_eq!(fs::read_dir(&free).unwrap().count(), 0, "a refusal leaves nothing behind");
 }
 
-const MARKER: &str = crate::store::MARKER_FILE;
+const MARKER: &str = weir_store::MARKER_FILE;
 
 #[test]
 fn a_missing_drive_is_an_alarm_and_harms_no_other() {

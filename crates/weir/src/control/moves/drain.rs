@@ -13,9 +13,9 @@ use crate::control::drives::{Drive, Usages};
 use crate::control::error::{ControlError, Outcome};
 use crate::control::model::{Model, list_names};
 use crate::control::records::{DriveRecord, VolumeRecord};
-use crate::store::extent_count;
 use weir_plan::failure_domain::Room;
 use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
+use weir_store::extent_count;
 
 /// Filesystems by the system's number of them.
 type Filesystems = BTreeSet<u64>;
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_filesystem_of_several_drives_counts_once() {
-        use crate::store::DriveUsage;
+        use weir_store::DriveUsage;
         let usage = |filesystem, available_bytes| {
             Ok(DriveUsage { size_bytes: 100, used_bytes: 0, available_bytes, filesystem })
         };

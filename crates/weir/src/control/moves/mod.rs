@@ -31,7 +31,7 @@ use super::model::{Model, Versioned};
 use super::record_backups::Tickets;
 use super::records::{TemplateRecord, VolumeRecord};
 use crate::dataplane::{DataPlaneError, VolumeHome};
-use crate::store::{epoch_record, extent_count};
+use weir_store::{epoch_record, extent_count};
 
 /// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
 /// occupies twice stays small.

@@ -22,7 +22,7 @@ fn filled(control: &Control, text: &str, extents: u64) -> VolumeId {
     id
 }
 
-fn fill(store: &crate::store::Store, id: VolumeId, extents: u64) {
+fn fill(store: &weir_store::Store, id: VolumeId, extents: u64) {
     for extent in 0..extents {
         let path = store.extents(id).join(format!("{extent:08}"));
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -71,7 +71,7 @@ fn a_name_is_free_at_once_and_space_is_given_back_by_whichever_daemon() {
     assert_eq!(folders(&state), 2);
     let store = default_store(&world.control);
     for (id, extents) in [(kept, 2), (new, 3)] {
-        assert_eq!(crate::store::check_extents(&store.extents(id), 0..extents), []);
+        assert_eq!(super::check_extents(&store.extents(id), 0..extents), []);
     }
     drop(world);
     assert!(World::start(&state).control.background_jobs().is_empty());
@@ -184,7 +184,7 @@ fn what_was_cut_off_never_comes_back() {
     for round in 1..=3 {
         resize(GIB / 2);
         resize(10 * GIB);
-        assert_eq!(crate::store::check_extents(&store.extents(id), 0..10), []);
+        assert_eq!(super::check_extents(&store.extents(id), 0..10), []);
         let used = store.used_bytes(id).unwrap();
         assert!(used <= 64 << 10, "{used} bytes are in the volume, of which all but one block was cut off");
         assert_eq!(world.control.background_jobs().len(), round);
@@ -197,7 +197,7 @@ fn what_was_cut_off_never_comes_back() {
     world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
     assert_eq!((folders(&state), world.control.alarms()), (1, vec![]));
-    assert_eq!(crate::store::check_extents(&store.extents(id), 0..10), []);
+    assert_eq!(super::check_extents(&store.extents(id), 0..10), []);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_volume_is_left_alone_whatever_else_bears_its_name() {
     assert!(world.control.background_jobs().is_empty());
     let alarms = world.control.alarms();
     assert!(alarms.len() == 1 && alarms[0].message.contains("is left alone"), "{alarms:?}");
-    assert_eq!(crate::store::check_extents(&store.extents(id), 0..1), []);
+    assert_eq!(super::check_extents(&store.extents(id), 0..1), []);
     assert!(pending_deletion.exists());
 }
 

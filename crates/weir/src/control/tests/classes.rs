@@ -5,7 +5,6 @@ use weir_types::ClassPolicy;
 use super::*;
 use crate::control::drives::AddDrive;
 use crate::control::placement::Placement;
-use crate::store::check_extents;
 
 /// Adds a drive of a class, as though it had been measured.
 fn drive(world: &World, state: &Path, text: &str, class: Class) -> DriveId {

@@ -6,8 +6,8 @@ use super::*;
 use crate::control::catalogue::{Catalogue, Transaction};
 use crate::control::drives::DRIVES_FILE;
 use crate::control::records::RecordBackup;
-use crate::format;
-use crate::store::{MARKER_FILE, Marker, RECORD_FILE};
+use weir_store::format;
+use weir_store::{MARKER_FILE, Marker, RECORD_FILE};
 
 /// A catalogue, record backups, a marker and a list of drives as the first version wrote them.
 fn fixture() -> Value {

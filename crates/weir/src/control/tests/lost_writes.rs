@@ -10,8 +10,8 @@ use super::*;
 use crate::control::catalogue::{Catalogue, Transaction};
 use crate::control::drives::{AddDrive, LostWrites, ModifyDrive};
 use crate::control::records::VolumeRecord;
-use crate::store::journal::read_marker;
-use crate::store::{MARKER_FILE, extent_file_name};
+use weir_store::journal::read_marker;
+use weir_store::{MARKER_FILE, extent_file_name};
 
 /// A file of a kind that cannot be made durable: the filesystem of processes refuses it.
 const NEVER_DURABLE: &str = "/proc/version";

@@ -7,8 +7,8 @@ use crate::control::alarms::AlarmSource;
 use crate::control::bounds::REPLICAS_MAX;
 use crate::control::drives::AddDrive;
 use crate::control::records::VolumeRecord;
-use crate::store::epoch_record;
-use crate::store::replica_metadata::{self, metadata_file_name};
+use weir_store::epoch_record;
+use weir_store::replica_metadata::{self, metadata_file_name};
 
 /// A drive of a class, as though it had been measured, in a zone and a rack.
 fn drive_in(world: &World, state: &Path, text: &str, zone: Option<&str>, rack: Option<&str>) -> DriveId {

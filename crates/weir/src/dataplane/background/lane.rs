@@ -148,7 +148,7 @@ impl Lane {
 mod tests {
     use super::super::reclaim::Done;
     use super::*;
-    use crate::store::{Given, Survey};
+    use weir_store::{Given, Survey};
     use weir_types::{Throughput, Weight};
 
     const SECOND_NS: u64 = 1_000_000_000;

@@ -23,10 +23,10 @@ use super::helper;
 use super::locked;
 use super::reactor::Reactor;
 use super::sharing::{DriveQueueState, Pending, SharedDriveQueue, Waiter, without_ceilings};
-use crate::store::PendingDeletion;
 use lane::{Job, Lane};
 pub use progress::{JobProgress, ProgressSnapshot};
 pub(super) use reclaim::{Done, Outcome, Step};
+use weir_store::PendingDeletion;
 
 /// Names a lane.
 type LaneKey = (DriveId, BackgroundKind);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::store::{Given, Survey};
+use weir_store::{Given, Survey};
 
 /// A step of a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -178,14 +178,14 @@ impl VolumeJournals {
         let journal = self.at(self.on(drive)?);
         let stat = rustix::fs::fstat(&journal.file).ok().filter(|_| !journal.has_failed)?;
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
-        Some((crate::store::journal::log_path(&journal.directory), identity, journal.size_bytes))
+        Some((weir_store::journal::log_path(&journal.directory), identity, journal.size_bytes))
     }
 
     /// Path of the metadata of a replica, if it is behind a journal.
     pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
         let binding = self.binding(extent, slot)?;
         let folder = &self.at(binding.journal).directory;
-        Some(crate::store::journal::journaled_metadata_path(folder, extent, slot))
+        Some(weir_store::journal::journaled_metadata_path(folder, extent, slot))
     }
 
     /// The place of the journal on a drive.

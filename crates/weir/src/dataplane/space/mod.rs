@@ -23,7 +23,7 @@ use super::helper::Job;
 use super::locked;
 use super::reactor::Reactor;
 use super::token::{AskNumber, ReplicaIndex};
-use crate::store::extent_file;
+use weir_store::extent_file;
 
 /// Whether a drive is on the filesystem of the state folder, so that what is taken there counts.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::super::super::error::{ControlError, Outcome};
 use super::mount;
 use super::probe::BlockDevice;
-use crate::store::{MARKER_FILE, VOLUMES_FOLDER};
+use weir_store::{MARKER_FILE, VOLUMES_FOLDER};
 
 /// Refuses a device whose filesystem was finished and holds anything. It is mounted at `folder` for the look.
 ///

@@ -18,7 +18,7 @@ use super::super::super::model::list_names;
 use super::super::super::records::DriveRecord;
 use super::probe::{BlockDevice, number_at};
 use super::tables::DeviceNumber;
-use crate::store::StoreError;
+use weir_store::StoreError;
 
 /// Name of the folder, in the state folder, that drives are mounted in.
 const MOUNTS_FOLDER: &str = "mounts";

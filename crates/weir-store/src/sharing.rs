@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 /// What is known of a drive, for all handles on it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sharing {
+pub(crate) struct Sharing {
     known: Arc<Mutex<Known>>,
 }
 

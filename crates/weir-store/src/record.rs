@@ -24,14 +24,14 @@ pub struct RecordUpdate {
 }
 
 /// Writes a record durably under its final name.
-pub(super) fn write_durably(folder: &Path, content: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn write_durably(folder: &Path, content: &[u8]) -> Result<(), StoreError> {
     write_temporary(folder, content, true)?;
     replace(folder)?;
     sync_folder(folder)
 }
 
 /// Writes the record of a volume that is being made, under its final name; it is not durable yet.
-pub(super) fn write_new(folder: &Path, content: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn write_new(folder: &Path, content: &[u8]) -> Result<(), StoreError> {
     write_temporary(folder, content, false)?;
     replace(folder)
 }
@@ -45,7 +45,7 @@ fn write_temporary(folder: &Path, content: &[u8], sync: bool) -> Result<(), Stor
 }
 
 /// Removes a replica that a crash kept from replacing the old one.
-pub(super) fn remove_temporary(folder: &Path) -> Result<(), StoreError> {
+pub(crate) fn remove_temporary(folder: &Path) -> Result<(), StoreError> {
     let path = folder.join(TEMPORARY_FILE);
     match fs::remove_file(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
 
 use super::{Context, Store, StoreError, sync_folder};
-use crate::doors::folder;
 use crate::format;
+use crate::trusted_folder;
 
 /// Name of the marker in the drive's folder.
 pub const MARKER_FILE: &str = "weir-drive.json";
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Refuses to rely on what was made by its path, where the folder is not the one that was opened: it is not on the drive.
-    pub(super) fn refuse_another_folder(&self) -> Result<(), StoreError> {
+    pub(crate) fn refuse_another_folder(&self) -> Result<(), StoreError> {
         match self.absence(None) {
             None => Ok(()),
             Some(why) => Err(io::Error::other(why)).context("use", self.drive()),
@@ -150,7 +150,7 @@ impl Store {
 
 /// Refuses a directory in which others could put links where the daemon makes files.
 fn rely_on(directory: &Path) -> Result<(), StoreError> {
-    folder::rely_on_own_entries(directory).map_err(io::Error::other).context("use", directory)
+    trusted_folder::rely_on_own_entries(directory).map_err(io::Error::other).context("use", directory)
 }
 
 /// Reads a small file that is none but itself: a symbolic link is an error.
@@ -158,7 +158,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::NOFOLLOW.bits() as i32;
     let mut content = Vec::new();
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !folder::is_own(&file.metadata()?) {
+    if !trusted_folder::is_own(&file.metadata()?) {
         return Err(io::Error::other("it belongs to another user, who may have put it there; remove it"));
     }
     file.read_to_end(&mut content)?;

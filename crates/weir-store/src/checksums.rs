@@ -71,12 +71,12 @@ pub fn checksum_file_name(index: u64) -> String {
 }
 
 /// The path of the checksums beside the extent file with this index.
-pub(super) fn checksum_path(extents: &Path, index: u64) -> PathBuf {
+pub(crate) fn checksum_path(extents: &Path, index: u64) -> PathBuf {
     extents.join(checksum_file_name(index))
 }
 
 /// The name of the extent's file that a file beside it belongs to, if it is that of checksums.
-pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
+pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
     let (extent, suffix) = file_name.split_once('.')?;
     [SUFFIX, NEW_SUFFIX].contains(&suffix).then_some(extent)
 }

@@ -64,7 +64,7 @@ pub fn marker_path(extents: &Path, index: u64) -> PathBuf {
 }
 
 /// The name of the extent's file that a file beside it belongs to, if it is a marker.
-pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
+pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(MARKER_SUFFIX)?.strip_suffix('.')
 }
 
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// Removes the folder of all journals if it is empty.
-    pub(super) fn dissolve_journals(&self) -> Result<(), StoreError> {
+    pub(crate) fn dissolve_journals(&self) -> Result<(), StoreError> {
         let folder = self.journals();
         match fs::remove_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

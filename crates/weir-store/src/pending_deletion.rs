@@ -95,7 +95,7 @@ impl Store {
 
     /// Puts the extent files of a volume with an index of `count` and above, and what lies beside them, among what is to
     /// go, durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
-    pub(super) fn delete_extents_from(
+    pub(crate) fn delete_extents_from(
         &self,
         volume: VolumeId,
         count: u64,
@@ -172,7 +172,7 @@ impl Store {
 }
 
 /// The extent files in a folder with an index of `count` and above, and what lies beside them.
-pub(super) fn surplus(extents: &Path, count: u64) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) fn surplus(extents: &Path, count: u64) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(extents).context("read", extents)? {
         let entry = entry.context("read", extents)?;
@@ -184,7 +184,7 @@ pub(super) fn surplus(extents: &Path, count: u64) -> Result<Vec<PathBuf>, StoreE
 }
 
 /// The index of the extent that a file holds, if it is that of one.
-pub(super) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
+pub(crate) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.parse().ok()
 }
 

@@ -10,11 +10,14 @@
 //! Every change is safe against a crash at any instant: folders come into being under a name ending in
 //! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
 
+#![forbid(unsafe_code)]
+
 mod check;
 pub mod checksums;
 mod durability;
 pub mod epoch_record;
 pub mod extent_file;
+pub mod format;
 pub mod journal;
 mod marker;
 mod pending_deletion;
@@ -23,6 +26,7 @@ pub mod replica_metadata;
 mod sharing;
 pub mod snapshot;
 pub mod space;
+pub mod trusted_folder;
 mod usage;
 
 use std::fs::{self, File, OpenOptions};
@@ -112,7 +116,7 @@ pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
 /// Refuses what is not a folder of the daemon's own where one should be.
 fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
     let metadata = fs::symlink_metadata(folder).context("examine", folder)?;
-    if metadata.is_dir() && crate::doors::folder::is_own(&metadata) {
+    if metadata.is_dir() && crate::trusted_folder::is_own(&metadata) {
         return Ok(());
     }
     let foreign =

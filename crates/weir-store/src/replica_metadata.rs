@@ -80,7 +80,7 @@ pub fn metadata_file_name(index: u64) -> String {
 }
 
 /// The name of the extent's file that a file beside it belongs to, if it is that of replica metadata.
-pub(super) fn extent_name_of(file_name: &str) -> Option<&str> {
+pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
     let (extent, suffix) = file_name.split_once('.')?;
     [SUFFIX, NEW_SUFFIX].contains(&suffix).then_some(extent)
 }
@@ -287,7 +287,7 @@ fn read_blocks(file: &File) -> io::Result<[Block; BLOCKS]> {
 }
 
 /// Fills a buffer from an offset on as far as the file goes.
-pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {
@@ -301,7 +301,7 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 }
 
 /// The path of the metadata beside the extent file with this index.
-pub(super) fn metadata_path(extents: &Path, index: u64) -> PathBuf {
+pub(crate) fn metadata_path(extents: &Path, index: u64) -> PathBuf {
     extents.join(metadata_file_name(index))
 }
 
