@@ -1,7 +1,8 @@
-//! Bringing replicas of volumes up to date in the background, and keeping replica metadata short.
+//! Resync: bringing stale replicas up to date in the background, and keeping the dirty region log short.
 //!
-//! What is copied next is decided in [`Resync`], which is pure; the mirror knows how a region is copied. Each step
-//! waits in the queue of both drives with a leaf of its kind of background work, beside the tenants.
+//! [`Resync`] decides which region is next, and is pure. The mirror knows how a region is resynced. Each
+//! step waits in the drive queues of both drives, with a leaf of its kind of background work beside the
+//! tenants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,51 +20,51 @@ use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
-/// The kind of work that this is.
+/// The kind of background work.
 const KIND: BackgroundKind = BackgroundKind::Resync;
 
-/// How often it is looked which regions can leave the replica metadata, in nanoseconds: what was not changed for this long
-/// need not be copied after a crash.
+/// Interval in nanoseconds of the checks for regions that can leave the dirty region log. A region without
+/// changes for this long needs no resync after a crash.
 const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// How long a replica rests that could not be brought up to date, in nanoseconds, and after which a promotion is tried
-/// again that changes got in the way of.
+/// Rest of a replica that could not be resynced, and of a promotion that was prevented by changes, in
+/// nanoseconds.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// How long what is copied at a time may keep a drive busy, in nanoseconds. What a shallow client asks for is behind all
-/// of it, because nothing waits in the queue of a drive that has few operations; and as long as a region is being copied,
-/// changes of it wait.
+/// Longest time that the regions under way may keep a drive busy, in nanoseconds. A request of a shallow
+/// client waits behind all of them, because nothing waits in the drive queue at low load. Changes of a
+/// region wait while the region is resynced.
 const BUSY_NS_MAX: u32 = 10_000_000;
 
-/// What a step costs under a ceiling before it is known how much it moved.
+/// Cost of a step under a ceiling, before the number of bytes that it moves is known.
 const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
 
-/// Names a replica of an extent.
+/// Key of an extent replica.
 type ExtentReplica = (u32, usize);
 
-/// What there is to do for the replicas of one volume.
+/// Resync work of one volume.
 #[derive(Debug, Default)]
 pub(super) struct Resync {
-    /// Extents of which a replica may lack something.
+    /// Extents that may have a stale replica.
     wanting: BTreeSet<u32>,
-    /// Replicas that are left alone until an instant.
+    /// Replicas that rest, with the end of their rest in nanoseconds.
     resting: BTreeMap<ExtentReplica, u64>,
     steps_under_way: usize,
-    /// When replica metadata are looked at next.
+    /// When the dirty region log is checked next.
     tidy_at_ns: u64,
 }
 
-/// How many regions are copied at a time between drives of which the slower takes so long for a piece: at least one.
+/// Number of regions to resync at a time, at least one, by the time of the slower drive for a piece.
 fn steps_at_once(piece_ns: u32) -> usize {
     ((BUSY_NS_MAX / piece_ns.max(1)) as usize).clamp(1, BACKGROUND_OPERATIONS_MAX)
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Copy a region to it.
+    /// Resync a region of the replica.
     Resync(ExtentReplica),
-    /// It lacks nothing: it may count as in sync.
+    /// The replica has no dirty region left: promote it to in sync.
     Promote(ExtentReplica),
 }
 
@@ -74,25 +75,25 @@ impl Resync {
         resync
     }
 
-    /// Looks for replicas that lack something.
+    /// Looks for stale replicas in all extents.
     pub fn look_at_all(&mut self, mirror: &Mirror) {
         let wants = |extent: &u32| !mirror.wanting(*extent).is_empty();
         self.wanting = (0..mirror.extents()).filter(wants).collect();
         self.resting.retain(|(extent, _), _| *extent < mirror.extents());
     }
 
-    /// Something became different about an extent.
+    /// The state of an extent has changed, so its replicas are checked again.
     fn look_at(&mut self, extent: u32) {
         self.wanting.insert(extent);
         self.resting.retain(|(other, _), _| *other != extent);
     }
 
-    /// A replica is left alone for a while.
+    /// Lets a replica rest for a while.
     fn rest(&mut self, replica: ExtentReplica, now_ns: u64) {
         self.resting.insert(replica, now_ns + RETRY_NS);
     }
 
-    /// What can be done now: first what is left of the first extent, so that it is whole soon.
+    /// The next step that can be taken now. The first extent comes first, so that it is in sync soon.
     fn next(&mut self, mirror: &Mirror, now_ns: u64) -> Option<Next> {
         self.resting.retain(|_, until_ns| *until_ns > now_ns);
         self.wanting.retain(|extent| !mirror.wanting(*extent).is_empty());
@@ -109,7 +110,7 @@ impl Resync {
         Some(if is_whole { Next::Promote(replica) } else { Next::Resync(replica) })
     }
 
-    /// The next instant at which there may be something to do though nothing happened until then.
+    /// The next time at which there may be a step without any event before, in nanoseconds.
     fn wake_ns(&self) -> Option<u64> {
         let rest_ns = self.resting.values().min().copied();
         rest_ns.into_iter().chain(Some(self.tidy_at_ns)).min()
@@ -117,7 +118,7 @@ impl Resync {
 }
 
 impl Reactor {
-    /// Looks after a volume that may have several replicas, from now on.
+    /// Begins the resync of a volume that may have several replicas.
     pub(super) fn begin_resync(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
         volume.set_read_costs();
@@ -128,8 +129,9 @@ impl Reactor {
         self.go_on_with_resync(index);
     }
 
-    /// Once all clients are gone and the daemon stops: what is stable everywhere leaves the replica metadata, so that the next
-    /// start has nothing to duplicate. True if nothing is left to do.
+    /// Clears the dirty region log once all clients are gone and the daemon stops. Regions that are stable
+    /// on all replicas leave the log, so that the next start has nothing to resync. True if nothing is left
+    /// to do.
     pub(super) fn tidy_up_replicas(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_tidying_up, true) {
             for index in self.resyncing_volumes.clone() {
@@ -140,7 +142,7 @@ impl Reactor {
         self.resyncing_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
     }
 
-    /// Does for the replicas of all volumes what is due.
+    /// Does all work that is due for the replicas of all volumes.
     pub(super) fn look_at_resync(&mut self) {
         if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
@@ -149,7 +151,7 @@ impl Reactor {
             self.retry_metadata(index);
             self.look_for_stalls(index);
             self.go_on_with_resync(index);
-            // It may have been closed by what it just did.
+            // The volume may have been closed by the step.
             if self.volumes.contains(index) {
                 self.publish_replication(index);
             }
@@ -159,7 +161,7 @@ impl Reactor {
         self.resync_wake_ns = volumes.filter_map(Resync::wake_ns).chain(look_ns).min();
     }
 
-    /// Goes on with what made way for clients.
+    /// Resumes the resync of volumes that gave way to clients.
     pub(super) fn resume_resync(&mut self) {
         for index in self.resync_throttle.take_due(self.now_ns) {
             if self.volumes.contains(index) {
@@ -168,25 +170,25 @@ impl Reactor {
         }
     }
 
-    /// Has copying looked at again in this round.
+    /// Schedules a check of resync in this round.
     pub(super) fn wake_resync(&mut self) {
         self.wake_resync_at(self.now_ns);
     }
 
-    /// Has copying looked at again at an instant, or before.
+    /// Schedules a check of resync at this time or earlier.
     fn wake_resync_at(&mut self, at_ns: u64) {
         self.resync_wake_ns = Some(self.resync_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
-    /// Does for a volume's replicas what can be done now.
+    /// Takes all steps for a volume's replicas that can be taken now.
     pub(super) fn go_on_with_resync(&mut self, index: VolumeIndex) {
         self.ask_for_replicas(index);
         self.carry_out(index);
         self.settle_volume(index);
     }
 
-    /// What kept a replica of an extent from counting as in sync may be gone: it is looked at again at once; whoever calls this
-    /// has it carried out.
+    /// The obstacle to the promotion of an extent's replica may be gone, so the replica is checked again at
+    /// once. The caller has to carry out the volume's effects.
     pub(super) fn look_at_replicas_again(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         if !volume.mirror.wanting(extent).is_empty() {
@@ -195,7 +197,8 @@ impl Reactor {
         }
     }
 
-    /// Asks the mirror for what can be done now; whoever calls this has it carried out.
+    /// Requests all steps that can be taken now from the mirror. The caller has to carry out the volume's
+    /// effects.
     fn ask_for_replicas(&mut self, index: VolumeIndex) {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
@@ -223,7 +226,7 @@ impl Reactor {
         }
     }
 
-    /// Begins to duplicate a region, if that may be done now.
+    /// Begins to resync a region, if that may begin now.
     fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
@@ -250,7 +253,8 @@ impl Reactor {
                 self.resync_throttle.step_began(Clock.now_ns());
                 volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
             }
-            // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
+            // The dirty regions are being written, cannot be reached, or were found to be holes in all
+            // replicas.
             None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.rest((extent, slot), now_ns),
             None => {}
         }
@@ -269,7 +273,7 @@ impl Reactor {
         drop(owner);
         let volume = &mut self.volumes[index];
         volume.resync.steps_under_way -= 1;
-        // Much may have been copied in this round.
+        // Many regions may have been resynced in this round.
         self.resync_throttle.step_ended(Clock.now_ns(), policy.weight);
         match (result, volume.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
@@ -282,7 +286,7 @@ impl Reactor {
         self.ask_for_replicas(index);
     }
 
-    /// The replica states of an extent's replicas have changed.
+    /// The replica states of an extent have changed.
     pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, replica_states: ReplicaStates) {
         for (slot, _) in replica_states
             .iter()
@@ -306,8 +310,8 @@ impl Reactor {
         self.ask_for_replicas(index);
     }
 
-    /// Lets everybody see how much there is left to duplicate. It looks at all that replicas lack, so it is not done for each
-    /// step.
+    /// Publishes the number of bytes left to resync. It counts all dirty regions, so it is not called for
+    /// each step.
     fn publish_replication(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
         let out_of_sync = |extent: &u32| {
@@ -320,7 +324,7 @@ impl Reactor {
 }
 
 impl ServedVolume {
-    /// How long a piece takes the slower of the drives that a replica is copied from and to, in nanoseconds.
+    /// Time of the slower of the source and target drives for a piece, in nanoseconds.
     fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
         let cost_ns = |home: usize, kind| {
             let pool = &self.homes[home].queue_entry.drive_queue;
@@ -331,7 +335,7 @@ impl ServedVolume {
         cost_ns(home, Kind::Write).max(read_ns)
     }
 
-    /// Lets everybody see how all replicas stand.
+    /// Publishes the states of all replicas.
     pub fn publish_replica_states(&self) {
         let replica_states =
             (0..self.mirror.extents()).map(|extent| self.mirror.reliable_replica_states(extent));
@@ -339,7 +343,7 @@ impl ServedVolume {
         (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
     }
 
-    /// Lets everybody see which replicas of an extent cannot be reached.
+    /// Publishes which replicas of an extent cannot be reached.
     pub fn publish_away(&self, extent: u32) {
         let replica_states = self.mirror.replica_states(extent);
         let is_away = |slot: &usize| {
@@ -348,7 +352,7 @@ impl ServedVolume {
         self.statistics.replication.are_away(extent, (0..REPLICAS_MAX).filter(is_away).collect());
     }
 
-    /// Has all regions leave the replica metadata, because nothing more is to come.
+    /// Removes all regions from the dirty region log, because no further change comes.
     fn tidy_up(&mut self) {
         for extent in 0..self.mirror.extents() {
             if self.mirror.is_dirty(extent) {
@@ -357,7 +361,7 @@ impl ServedVolume {
         }
     }
 
-    /// Has regions leave the replica metadata that nothing was changed in lately.
+    /// Removes regions without recent changes from the dirty region log.
     fn tidy(&mut self, now_ns: u64) {
         if now_ns < self.resync.tidy_at_ns {
             return;
@@ -376,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_slow_drives_one_region_is_copied_at_a_time_and_of_fast_ones_several() {
+    fn slow_drives_resync_one_region_at_a_time_and_fast_ones_several() {
         for (piece_ns, steps) in [(0, 4), (43_000, 4), (2_500_000, 4), (4_000_000, 2), (13_000_000, 1)] {
             assert_eq!(steps_at_once(piece_ns), steps, "{piece_ns}");
         }
