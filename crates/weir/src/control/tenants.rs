@@ -1,4 +1,4 @@
-//! Operations on tenants.
+//! Tenants: creating, listing, changing and deleting them.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,31 @@ use super::policies::GroupKind;
 use super::projected_state::Proposal;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord, TenantRecord, VolumeRecord, keys};
 
-/// What should become different about a tenant; what is `None` stays.
+/// Requested changes of a tenant; a field that is `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct ModifyTenant {
-    /// The shared policy group whose terms everything of the tenant has together, or none.
+    /// The shared policy group whose terms hold for all volumes of the tenant together, or none.
     pub policy_group: Option<Option<Name>>,
-    /// The policy group that volumes get which are made without one, or none.
+    /// The default policy group, which new volumes get if they name no other, or none.
     pub template: Option<Option<Name>>,
-    /// Bind floors that the pools of its volumes do not have.
+    /// Bind floors although the pools of the tenant's volumes cannot deliver them.
     pub force: bool,
     /// Refuse the change unless the tenant has this version.
     pub if_version: Option<u64>,
 }
 
-/// A tenant as it is shown.
+/// A tenant as the API shows it.
 #[derive(Clone, Debug)]
 pub struct TenantView {
-    /// Its record.
+    /// The tenant's record.
     pub record: TenantRecord,
-    /// The policy group whose terms are the tenant's.
+    /// The policy group whose terms hold for the whole tenant.
     pub policy_group: Option<PolicyGroupRecord>,
-    /// The policy group that volumes get which are made without one.
+    /// The default policy group for new volumes.
     pub template: Option<PolicyGroupRecord>,
-    /// Number of its volumes.
+    /// Number of the tenant's volumes.
     pub volumes: usize,
-    /// Its version.
+    /// The tenant's version.
     pub version: u64,
 }
 
@@ -62,7 +62,7 @@ impl Control {
         self.model().tenants.keys().cloned().collect()
     }
 
-    /// Some tenants; those that are gone are left out.
+    /// The tenants with these names, without those that no longer exist.
     pub fn tenant_views(&self, names: &[Name]) -> Vec<TenantView> {
         let model = self.model();
         let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
@@ -79,13 +79,14 @@ impl Control {
         Ok(TenantView::of(&model, model.tenant(Some(name))?, volumes))
     }
 
-    /// Changes a tenant's policy, which holds for all that it owns from the answer on, or the template of volumes
-    /// to come, which changes nothing about those that are there.
+    /// Changes a tenant's policy group or default policy group. The policy group holds for all volumes of
+    /// the tenant as soon as this call returns. The default policy group holds for new volumes only.
     ///
     /// # Errors
-    /// Not found for a policy group that the tenant does not have; invalid for one that is not shared, is
-    /// adaptive or stands under another, and if floors would be above the group's; refused if pools of its
-    /// volumes do not have the group's floor, unless it is forced; conflict if it has another version than asked for.
+    /// Not found for a policy group that the tenant does not have. Invalid for a group that is not shared,
+    /// is adaptive or has a parent, and if floors would be above the group's. Refused without `force` if
+    /// the pools of the tenant's volumes cannot deliver the group's floor. Conflict if the tenant has
+    /// another version than asked for.
     pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
         let mut change = self.begin_change();
         let title = format!("tenant '{name}'");
@@ -129,10 +130,10 @@ impl Control {
         volumes.filter(|volume| volume.tenant == *tenant).cloned().collect()
     }
 
-    /// Makes a tenant.
+    /// Creates a tenant.
     ///
     /// # Errors
-    /// Conflict if there is one of that name; full if there are as many as can be.
+    /// Conflict if the name is taken; full if the number of tenants is at its bound.
     pub fn create_tenant(&self, name: Name) -> Outcome<TenantView> {
         let _change = self.begin_change();
         if self.model().tenants.contains_key(&name) {
@@ -150,11 +151,11 @@ impl Control {
         self.tenant(&record.name)
     }
 
-    /// Removes a tenant that owns nothing.
+    /// Deletes a tenant that owns nothing.
     ///
     /// # Errors
-    /// Refused for the default tenant and for one that owns volumes or policy groups, which are named; conflict if it
-    /// has another version than `if_version`.
+    /// Refused for the default tenant, and for a tenant that owns volumes or policy groups; the error names
+    /// them. Conflict if the tenant has another version than `if_version`.
     pub fn delete_tenant(&self, name: &Name, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.begin_change();
         let title = format!("tenant '{name}'");

@@ -1,4 +1,4 @@
-//! Control against a real catalogue and real files in a temporary folder.
+//! Tests of control against a real catalogue and real files in a temporary folder.
 
 mod apply;
 mod background;
@@ -33,7 +33,7 @@ pub(crate) use wait::{origin, wait_until};
 
 const GIB: u64 = 1 << 30;
 
-/// A control core with its state folder, which stays when the core is ended.
+/// A control core and its state folder; the folder stays when the core ends.
 pub(crate) struct World {
     pub control: Arc<Control>,
     data_plane: Arc<DataPlane>,
@@ -49,7 +49,7 @@ impl World {
         World::of(ControlConfig { rebuild_catalogue, ..configuration(state) })
     }
 
-    /// One for which drives are of these classes.
+    /// A control core with these class thresholds.
     fn with_classes(state: &Path, classes: ClassThresholds) -> Outcome<World> {
         World::of(ControlConfig { classes, ..configuration(state) })
     }
@@ -75,7 +75,7 @@ impl Control {
     }
 }
 
-/// What a daemon is told in most tests.
+/// The configuration that most tests use.
 pub(crate) fn configuration(state: &Path) -> ControlConfig {
     ControlConfig {
         state: state.to_owned(),
@@ -84,7 +84,7 @@ pub(crate) fn configuration(state: &Path) -> ControlConfig {
         classes: Default::default(),
         journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
         measure_default: false,
-        // How full the disk is on which tests run is no matter of theirs.
+        // The fill level of the disk under the tests must not matter.
         pool_full_percent: 100,
         zone: None,
     }
@@ -143,7 +143,7 @@ fn folders(state: &Path) -> usize {
     std::fs::read_dir(state.join("drive/volumes")).unwrap().count()
 }
 
-/// Waits until everything that is deleted is given back.
+/// Waits until all deleted space is reclaimed.
 pub(crate) fn settle(control: &Control) {
     wait_until("all space is given back", || {
         control.settle_background();
@@ -151,7 +151,7 @@ pub(crate) fn settle(control: &Control) {
     });
 }
 
-/// Waits until all measurements have ended, and has them recorded.
+/// Waits until all measurements have ended, and has their results recorded.
 pub(crate) fn settle_measurements(control: &Control) {
     wait_until("all measurements have ended", || {
         control.settle_measurements();
@@ -165,7 +165,7 @@ pub(super) fn error<T>(outcome: Outcome<T>) -> (ErrorKind, String) {
 }
 
 #[test]
-fn a_volume_is_made_found_and_removed() {
+fn volume_is_created_listed_and_deleted() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let view = world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
@@ -181,7 +181,7 @@ fn a_volume_is_made_found_and_removed() {
 }
 
 #[test]
-fn bad_sizes_are_named_with_what_would_be_accepted() {
+fn bad_size_is_refused_with_nearest_accepted_sizes() {
     let (_folder, state) = state();
     let world = World::start(&state);
     for (size, words) in [
@@ -202,7 +202,7 @@ fn bad_sizes_are_named_with_what_would_be_accepted() {
 }
 
 #[test]
-fn name_without_tenant_is_the_default_tenants() {
+fn name_without_tenant_means_default_tenant() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     for tenant in ["svm01", "svm02"] {
@@ -240,7 +240,7 @@ fn name_without_tenant_is_the_default_tenants() {
 }
 
 #[test]
-fn tenants_that_own_something_stay() {
+fn tenant_with_volumes_or_groups_is_not_deleted() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_tenant(name("svm01")).unwrap();
@@ -255,7 +255,7 @@ fn tenants_that_own_something_stay() {
 }
 
 #[test]
-fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
+fn policy_groups_bind_within_tenant_and_are_deleted_only_unbound() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_tenant(name("svm01")).unwrap();
@@ -290,7 +290,7 @@ fn policies_are_bound_within_a_tenant_and_deleted_only_when_free() {
 }
 
 #[test]
-fn modifying_a_policy_changes_only_what_is_given_and_never_sharing() {
+fn modify_policy_group_changes_only_given_fields_and_never_sharing() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_policy_group(group(None, "policy1", 1000, false)).unwrap();
@@ -318,7 +318,7 @@ fn modifying_a_policy_changes_only_what_is_given_and_never_sharing() {
 }
 
 #[test]
-fn resizing_makes_and_removes_extents_and_shows_to_new_clients() {
+fn resize_adds_and_removes_extents_and_updates_export() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
@@ -333,7 +333,7 @@ fn resizing_makes_and_removes_extents_and_shows_to_new_clients() {
     assert_eq!(world.exports.find("vol9").unwrap().volume, id);
 }
 
-/// Makes a tenant with a bound and a free volume and answers what there is, to be compared after a restart.
+/// Makes a tenant with a bound and a free volume. Answers the inventory, to be compared after a restart.
 fn furnish(control: &Control) -> String {
     control.create_tenant(name("svm01")).unwrap();
     control.create_policy_group(group(Some("svm01"), "policy1", 1000, true)).unwrap();
@@ -356,7 +356,7 @@ pub(super) fn inventory(control: &Control) -> String {
 }
 
 #[test]
-fn a_restart_finds_everything_and_serves_it() {
+fn restart_finds_and_serves_all_volumes() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let before = furnish(&world.control);
@@ -369,7 +369,7 @@ fn a_restart_finds_everything_and_serves_it() {
 }
 
 #[test]
-fn a_lost_catalogue_is_rebuilt_from_record_backups() {
+fn lost_catalogue_is_rebuilt_from_record_backups() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let before = furnish(&world.control);
@@ -379,7 +379,7 @@ fn a_lost_catalogue_is_rebuilt_from_record_backups() {
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }
-    // Without being told to rebuild, the daemon starts and says what it found.
+    // Without the rebuild option, the daemon starts and reports the folders that it found.
     let world = World::start(&state);
     assert!(world.control.alarms()[0].message.contains("2 volume folders"));
     drop(world);
@@ -391,7 +391,7 @@ fn a_lost_catalogue_is_rebuilt_from_record_backups() {
 }
 
 #[test]
-fn a_damaged_catalogue_is_named_and_set_aside_only_when_told_to_rebuild() {
+fn damaged_catalogue_is_reported_and_set_aside_only_on_rebuild() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let before = furnish(&world.control);
@@ -418,7 +418,7 @@ fn interrupt(state: &Path, id: VolumeId, volume_state: VolumeState) {
 }
 
 #[test]
-fn interrupted_creations_are_undone_and_deletions_finished() {
+fn interrupted_creation_is_undone_and_deletion_finished() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let mut ids = Vec::new();
@@ -447,13 +447,13 @@ fn interrupted_creations_are_undone_and_deletions_finished() {
 }
 
 #[test]
-fn an_interrupted_resize_leaves_no_surplus_and_no_old_data() {
+fn interrupted_resize_leaves_no_surplus_extents_or_old_data() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", 4096)).unwrap().record.id;
     let store = default_store(&world.control);
     drop(world);
-    // Growing had made its files but not its record; shrinking had made its record but left data behind.
+    // The growth has made its files but no record; the shrink has changed its record but left data behind.
     store.grow(id, &[1, 2], b"{}", None).unwrap();
     let extent = store.extents(id).join("00000000");
     let file = std::fs::OpenOptions::new().write(true).open(&extent).unwrap();
@@ -468,7 +468,7 @@ fn an_interrupted_resize_leaves_no_surplus_and_no_old_data() {
 }
 
 #[test]
-fn faults_of_extent_files_are_alarms_until_they_are_mended() {
+fn faulty_extent_file_raises_alarm_until_repaired() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap().record.id;
@@ -489,7 +489,7 @@ fn faults_of_extent_files_are_alarms_until_they_are_mended() {
 }
 
 #[test]
-fn a_volume_without_its_folder_does_not_stop_the_start() {
+fn start_succeeds_without_the_folder_of_one_volume() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;

@@ -1,23 +1,24 @@
-//! Totals of requests that can be added and subtracted: the form in which statistics leave the daemon.
+//! Totals: request counters that can be added and subtracted, the form in which statistics leave the
+//! daemon.
 
 use crate::statistics::{Bucket, OperationCounters, SIZES, TimeByCause, VolumeCounters};
 
 /// Totals of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationTotals {
-    /// Requests answered.
+    /// Number of answered requests.
     pub operations: u64,
-    /// Bytes that they covered.
+    /// Bytes that these requests covered.
     pub bytes: u64,
-    /// Requests answered with an error.
+    /// Number of requests answered with an error.
     pub errors: u64,
-    /// Requests held back by a ceiling.
+    /// Number of requests that a ceiling delayed.
     pub delayed: u64,
-    /// What the time of all requests was spent on; together it is the sum of all latencies.
+    /// Time of all requests by cause; the causes add up to the sum of all latencies.
     pub time: TimeByCause,
     /// Requests by size; see [`crate::statistics::SIZES_UP_TO_BYTES`].
     pub sizes: [u64; SIZES],
-    /// Requests by latency: the buckets that have any, ascending.
+    /// Requests by latency: the non-empty buckets, ascending.
     pub latency: Vec<Bucket>,
 }
 
@@ -28,7 +29,7 @@ pub struct Totals {
     pub read: OperationTotals,
     /// Writes.
     pub write: OperationTotals,
-    /// Everything else.
+    /// All other operations.
     pub other: OperationTotals,
 }
 
@@ -96,7 +97,7 @@ impl Totals {
         self.combine(other, u64::saturating_add);
     }
 
-    /// Takes away earlier totals of the same source.
+    /// Subtracts earlier totals of the same source.
     pub fn subtract(&mut self, earlier: &Totals) {
         self.combine(earlier, u64::saturating_sub);
     }
@@ -108,7 +109,7 @@ mod tests {
     use crate::statistics::{Served, VolumeStatistics};
 
     #[test]
-    fn the_causes_of_totals_sum_up_to_their_latencies_through_additions_and_subtractions() {
+    fn causes_add_up_to_latencies_through_addition_and_subtraction() {
         let statistics = VolumeStatistics::default();
         let serve = |latency_ns, queue_ns| {
             let served = Served { bytes: 70_000, latency_ns, delayed_ns: 10, queue_ns, ..Served::default() };
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_totals_are_matched_whichever_of_them_are_there() {
+    fn buckets_are_matched_by_latency_when_combined() {
         let bucket = |up_to_ns: u64, count| Bucket { above_ns: up_to_ns / 2, up_to_ns, count };
         let reads = |latency: &[Bucket]| {
             let read = OperationTotals { latency: latency.to_vec(), ..OperationTotals::default() };
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_count_what_was_recorded_and_can_be_subtracted() {
+    fn totals_count_recorded_requests_and_subtract() {
         let statistics = VolumeStatistics::default();
         let serve = |latency_ns| {
             statistics.read.record(Served { bytes: 4096, latency_ns, delayed_ns: 10, ..Served::default() })

@@ -1,6 +1,6 @@
-//! How the policies of one tenant stand under each other, and what of it is accepted.
+//! Policy tree of one tenant: how its policy groups nest, and which nesting is accepted.
 //!
-//! Pure: it sees records and numbers of members, and changes nothing.
+//! Pure: this module sees records and member counts only, and changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use super::error::ControlError;
 use super::model::list_names;
 use super::records::PolicyGroupRecord;
 
-/// The policy groups of one tenant.
+/// The policy tree of one tenant.
 pub struct PolicyTree<'a> {
-    /// Its groups.
+    /// The tenant's policy groups.
     groups: BTreeMap<PolicyGroupId, &'a PolicyGroupRecord>,
-    /// The group whose terms are those of the tenant: everything else stands under it.
+    /// The group whose terms are the tenant's terms: all other groups are below it.
     top: Option<PolicyGroupId>,
     /// Number of volumes bound to each group.
     members: BTreeMap<PolicyGroupId, u64>,
-    /// Groups by the one they stand directly under.
+    /// Groups by their direct parent.
     children: BTreeMap<PolicyGroupId, Vec<PolicyGroupId>>,
-    /// The group that is looked at first, so that faults are told of the one that is being changed.
+    /// The group to check first, so that an error names the group that is being changed.
     first: Option<PolicyGroupId>,
 }
 
-/// Why policies cannot stand as they should; names the values and what would be accepted.
+/// Why a policy tree is refused; the message names the values and the accepted ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// A parent of another tenant, or none at all.
+    /// The parent belongs to another tenant, or does not exist.
     #[error(
         "the parent of policy group '{0}' is not in its tenant; a shared group of the same tenant is accepted"
     )]
     ParentElsewhere(Name),
-    /// A parent that is not shared.
+    /// The parent is not shared.
     #[error(
         "policy group '{parent}' is not shared, so '{group}' cannot stand under it; a shared group is accepted"
     )]
@@ -43,7 +43,7 @@ pub enum TreeError {
         /// Its parent.
         parent: Name,
     },
-    /// A parent that is adaptive.
+    /// The parent is adaptive.
     #[error(
         "policy group '{parent}' is adaptive, so '{group}' cannot stand under it; a shared group is accepted"
     )]
@@ -53,28 +53,28 @@ pub enum TreeError {
         /// Its parent.
         parent: Name,
     },
-    /// Groups that stand under themselves.
+    /// The group is its own ancestor.
     #[error("policy groups would stand under themselves: {path}; a parent outside of these is accepted")]
     Cycle {
         /// The group.
         group: Name,
-        /// The names on the way from it back to itself.
+        /// The names on the path from the group back to itself.
         path: String,
     },
-    /// Too deep.
+    /// The group is nested too deep.
     #[error("policy group '{group}' would be {depth} groups deep; {GROUP_DEPTH_MAX} is the most")]
     TooDeep {
         /// The group.
         group: Name,
-        /// How deep it would be.
+        /// Depth that the group would have.
         depth: usize,
     },
-    /// A tenant's terms that cannot be.
+    /// The group cannot hold a tenant's terms.
     #[error(
         "policy group '{0}' {1}, so it cannot be a tenant's; a shared group without a parent is accepted"
     )]
     Top(Name, &'static str),
-    /// A floor that is more than the parent's.
+    /// The floor is above the parent's floor or ceiling.
     #[error(
         "floor {floor} of policy group '{group}' is above the {what} {bound} of '{parent}', under which it stands; up to {bound} is accepted"
     )]
@@ -83,14 +83,14 @@ pub enum TreeError {
         group: Name,
         /// Its floor.
         floor: Rate,
-        /// What of the parent it is above.
+        /// Term of the parent that the floor exceeds: "floor" or "ceiling".
         what: &'static str,
         /// The parent's floor or ceiling.
         bound: Rate,
         /// The parent.
         parent: Name,
     },
-    /// A floor that cannot be a part of the parent's.
+    /// The floor is of another kind than the parent's floor, so it cannot be a part of it.
     #[error(
         "floor {floor} of policy group '{group}' cannot be a part of the floor {bound} of '{parent}', under which it stands; a floor of the same kind is accepted"
     )]
@@ -104,18 +104,18 @@ pub enum TreeError {
         /// The parent.
         parent: Name,
     },
-    /// Floors that are together more than the parent has.
+    /// The floors of all children together are above the parent's floor or ceiling.
     #[error(
         "the floors under policy group '{parent}' ({groups}) are {sum} together, which is above its {what} {bound}; up to {bound} together is accepted"
     )]
     FloorsAboveParent {
         /// The parent.
         parent: Name,
-        /// The groups whose floors count.
+        /// The names of the groups whose floors count.
         groups: String,
-        /// Their sum, each as often as it is claimed.
+        /// Sum of the floors, each counted as often as it is claimed.
         sum: Rate,
-        /// What of the parent it is above.
+        /// Term of the parent that the sum exceeds: "floor" or "ceiling".
         what: &'static str,
         /// The parent's floor or ceiling.
         bound: Rate,
@@ -123,7 +123,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// The group that is at fault.
+    /// The group to blame.
     pub fn group(&self) -> &Name {
         match self {
             TreeError::ParentElsewhere(group)
@@ -146,7 +146,7 @@ impl From<TreeError> for ControlError {
 }
 
 impl<'a> PolicyTree<'a> {
-    /// The tree of some groups, with the number of volumes bound to each.
+    /// The tree of these groups, with the number of volumes bound to each.
     pub fn new(
         groups: impl IntoIterator<Item = &'a PolicyGroupRecord>,
         top: Option<PolicyGroupId>,
@@ -162,15 +162,15 @@ impl<'a> PolicyTree<'a> {
         PolicyTree { groups, top, members, children, first: None }
     }
 
-    /// The same tree, of which one group is looked at first.
+    /// The same tree, with the group to check first.
     pub fn starting_with(self, first: Option<PolicyGroupId>) -> PolicyTree<'a> {
         PolicyTree { first, ..self }
     }
 
-    /// Refuses what cannot stand.
+    /// Refuses an invalid tree.
     ///
     /// # Errors
-    /// The first fault that is found.
+    /// The first error that is found.
     pub fn check(&self) -> Result<(), TreeError> {
         let mut ordered: Vec<_> = self.groups.values().copied().collect();
         ordered.sort_by_key(|group| (Some(group.id) != self.first, &group.name));
@@ -181,7 +181,7 @@ impl<'a> PolicyTree<'a> {
         ordered.iter().try_for_each(|group| self.check_floors(group))
     }
 
-    /// Checks the way from a group up to the top.
+    /// Checks the path from a group up to the root.
     fn check_parents(&self, group: &PolicyGroupRecord) -> Result<(), TreeError> {
         let mut path = vec![group];
         let mut lowest = group;
@@ -232,8 +232,9 @@ impl<'a> PolicyTree<'a> {
         Err(TreeError::FloorsAboveParent { parent, groups, sum: bound.with(sum), what, bound })
     }
 
-    /// What a group claims of the one above it, in the dimension of `kind`: its own floor, for each of its members
-    /// if it is not shared; without one, what is claimed of it.
+    /// The floor that a group claims from its parent, in the dimension of `kind`. A shared group claims its
+    /// own floor once; a group that is not shared claims its floor once per member. A group without a floor
+    /// claims the sum of its children's claims.
     fn claim(&self, group: PolicyGroupId, kind: Rate) -> u64 {
         let Some(record) = self.groups.get(&group).filter(|record| record.adaptive.is_none()) else {
             return 0;
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_stand_under_themselves_are_refused() {
+    fn cyclic_nesting_is_refused() {
         refused(&[group(1, 1, "none", "none")], 0, &[], "stand under themselves: g1 under g1;");
         let three = [group(1, 3, "none", "none"), group(2, 1, "none", "none"), group(3, 2, "none", "none")];
         refused(&three, 0, &[], "g1 under g3 under g2 under g1");
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_a_depth() {
+    fn nesting_depth_is_bounded() {
         let chain = |depth: u128| (1..=depth).map(|n| group(n, n - 1, "none", "none")).collect::<Vec<_>>();
         let most = GROUP_DEPTH_MAX as u128;
         assert_eq!(check(&chain(most), 0, &[]), Ok(()));
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_can_only_have_a_shared_fixed_group_without_a_parent() {
+    fn tenant_group_must_be_shared_fixed_and_without_parent() {
         let plain = group(1, 0, "none", "none");
         assert_eq!(check(std::slice::from_ref(&plain), 1, &[]), Ok(()));
         refused(&[own(plain.clone())], 1, &[], "'g1' is not shared, so it cannot be a tenant's");
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_at_most_the_parents_floor_and_ceiling() {
+    fn floor_above_parents_floor_or_ceiling_is_refused() {
         let parent = group(1, 0, "1000IOPS", "2000IOPS,9MB/s");
         let with = |floor: &str| [parent.clone(), group(2, 1, floor, "none")];
         assert_eq!(check(&with("1000IOPS"), 0, &[]), Ok(()));
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_together_are_at_most_the_parents() {
+    fn sum_of_floors_above_parents_floor_is_refused() {
         let parent = group(1, 0, "1000IOPS", "none");
         let two = |one, other| [parent.clone(), group(2, 1, one, "none"), own(group(3, 1, other, "none"))];
         assert_eq!(check(&two("600IOPS", "100IOPS"), 0, &[(3, 4)]), Ok(()));
@@ -411,7 +412,7 @@ mod tests {
             &[(3, 5)],
             "the floors under policy group 'g1' (g2, g3) are 1100IOPS together, which is above its floor 1000IOPS",
         );
-        // A group without a floor of its own claims what is claimed of it.
+        // A group without a floor of its own claims the sum of its children's claims.
         let deep = [parent.clone(), group(2, 1, "none", "none"), own(group(3, 2, "300IOPS", "none"))];
         assert_eq!(check(&deep, 0, &[(3, 3)]), Ok(()));
         refused(&deep, 0, &[(3, 4)], "(g2) are 1200IOPS together");

@@ -1,4 +1,4 @@
-//! Operations on volumes.
+//! Volumes: creating, listing, resizing, changing and deleting them.
 
 mod refusals;
 
@@ -28,102 +28,104 @@ use refusals::{refuse_floor, refuse_more_reclaims, refuse_other_kind};
 pub(super) use refusals::{refuse_more, refuse_taken};
 use weir_store::extent_count;
 
-/// What a new volume should be.
+/// Request for a new volume.
 #[derive(Clone, Debug)]
 pub struct CreateVolume {
-    /// The owner; the default tenant if none is named.
+    /// The owner; the default tenant if `None`.
     pub tenant: Option<Name>,
     /// The name.
     pub name: Name,
     /// The size in bytes.
     pub size_bytes: u64,
-    /// The class; [`DEFAULT_CLASS`] if none is named.
+    /// The class; [`DEFAULT_CLASS`] if `None`.
     pub io_priority: Option<Class>,
-    /// What becomes of it if that class cannot be had; it is refused if nothing is said.
+    /// The policy for an unavailable class; if `None`, the volume is refused.
     pub class_policy: Option<ClassPolicy>,
-    /// How many replicas of each extent there should be; one if nothing is said.
+    /// Number of replicas of each extent; one if `None`.
     pub replicas: Option<u8>,
-    /// The template to follow, which says all of that instead.
+    /// The template to follow; it decides the class, the class policy and the number of replicas.
     pub template: Option<Name>,
-    /// The drive to hold it; where its class is to be had if none is named.
+    /// The drive to hold the volume; if `None`, any drive of the class.
     pub drive: Option<Name>,
-    /// The policy to begin with; if `None`, what its template says, or what new volumes of its tenant get.
+    /// The initial policy; if `None`, the policy group of the template, or else the tenant's default policy
+    /// group.
     pub policy: Option<PolicyChange>,
-    /// Bind floors that the drive's pool does not have, and have replicas share a zone or rack.
+    /// Bind floors that the drive's pool cannot deliver, and let replicas share a zone or rack.
     pub force: bool,
 }
 
-/// What should become of a volume's policy.
+/// Requested change of a volume's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyChange {
-    /// It is released from a policy of this kind, or of either.
+    /// The volume is released from a policy of this kind, or of either kind.
     Release(Option<GroupKind>),
-    /// It is bound to this policy group of its tenant, instead of any other.
+    /// The volume is bound to this policy group of its tenant, instead of any other.
     Bind(GroupKind, Name),
 }
 
-/// What should become different about a volume; what is `None` stays.
+/// Requested changes of a volume; a field that is `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct ModifyVolume {
     /// Another name.
     pub name: Option<Name>,
-    /// Another class: replicas are moved to where it is.
+    /// Another class; replicas are moved to drives of that class.
     pub io_priority: Option<Class>,
-    /// What becomes of it if that cannot be had.
+    /// Another policy for an unavailable class.
     pub class_policy: Option<ClassPolicy>,
     /// Another number of replicas.
     pub replicas: Option<u8>,
-    /// Another template to follow, or none: then it stays as it is.
+    /// Another template to follow. With `Some(None)`, the volume follows none and stays as it is.
     pub template: Option<Option<Name>>,
     /// Another policy, or none.
     pub policy: Option<PolicyChange>,
-    /// Whether clients are kept from changing its data.
+    /// Whether clients may only read.
     pub is_read_only: Option<bool>,
-    /// End the connections of attached clients where the change cannot be made under them, and bind floors
-    /// that the drive's pool does not have.
+    /// End the connections of attached clients if the change needs that, and bind floors that the drive's
+    /// pool cannot deliver.
     pub force: bool,
     /// Refuse the change unless the volume has this version.
     pub if_version: Option<u64>,
 }
 
-/// A volume as it is shown.
+/// A volume as the API shows it.
 #[derive(Clone, Debug)]
 pub struct VolumeView {
-    /// Its record.
+    /// The volume's record.
     pub record: VolumeRecord,
-    /// Its version.
+    /// The volume's version.
     pub version: u64,
-    /// The drives that hold it, as far as they are known.
+    /// The known drives that hold extents of the volume.
     pub drives: Vec<DriveRecord>,
-    /// The drives of each replica, as far as they are known, if it has several.
+    /// The known drives of each replica, if the volume has several replicas.
     pub replica_drives: Vec<Vec<DriveRecord>>,
-    /// How healthy it is.
+    /// The volume's health.
     pub health: VolumeHealth,
-    /// How its replicas stand, if it has, or had, several.
+    /// Replica states, if the volume has or had several replicas.
     pub replication: Option<ReplicationCounters>,
-    /// How far replicas are from where they are wished, while they are not there.
+    /// Progress of moves, while replicas are not at their targets.
     pub moves: Option<MoveView>,
-    /// What is known of it at rest, if it was ever scrubbed.
+    /// Results of scrubs, if the volume was ever scrubbed.
     pub scrub: Option<ScrubView>,
-    /// The class that it has: the lowest of its drives'; `None` if one of them has none.
+    /// The actual class: the lowest class of the volume's drives; `None` if one of the drives has no class.
     pub class: Option<Class>,
-    /// The policy group that it is bound to.
+    /// The policy group that the volume is bound to.
     pub policy: Option<PolicyGroupRecord>,
-    /// The levels of policies that it stands under, from the top down, itself last.
+    /// The policy levels of the volume, from the top down; the volume's own level is last.
     pub levels: Vec<Level>,
-    /// Bytes that it occupies on the drive; `None` if its files cannot be examined.
+    /// Space that the volume occupies on its drives, in bytes; `None` if its files cannot be examined.
     pub used_bytes: Option<u64>,
-    /// The part of these that nothing else shares; `None` unless the volume is looked at alone.
+    /// Space that the volume shares with no snapshot or clone, in bytes; `None` unless the volume is
+    /// inspected alone.
     pub unique_bytes: Option<u64>,
     /// Number of its snapshots.
     pub snapshots: u64,
-    /// Bytes that are left to go over for a capture of it, if one is under way.
+    /// Bytes that a snapshot in progress has still to preserve; `None` without a snapshot in progress.
     pub snapshot_bytes_left: Option<u64>,
-    /// What was counted so far; `None` if the data plane does not serve it.
+    /// Counters since the start; `None` if the data plane does not serve the volume.
     pub counters: Option<VolumeCounters>,
 }
 
-/// A view without what must be read from the drive.
+/// A view without the values that must be read from drives.
 fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeView {
     VolumeView {
         record: record.clone(),
@@ -145,12 +147,12 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
     }
 }
 
-/// True if there is something to tell of replicas.
+/// True if the volume has replica states to show.
 fn is_replicated(replication: &ReplicationCounters) -> bool {
     !replication.replica_states.is_empty()
 }
 
-/// The drives of each replica, if a volume has several.
+/// The drives of each replica, if a volume has several replicas.
 fn replica_drives(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>> {
     if !record.placement.has_replicas() {
         return Vec::new();
@@ -160,8 +162,8 @@ fn replica_drives(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>>
     replicas.map(|drives| drives.into_iter().filter_map(known).collect()).collect()
 }
 
-/// The levels of a volume with its own terms as they are in effect, which may be some seconds old if they follow
-/// what it occupies.
+/// The levels of a volume with its own terms as they are in effect. If these terms follow the used space,
+/// they may be some seconds old.
 pub(super) fn levels_in_effect(model: &Model, record: &VolumeRecord) -> Vec<Level> {
     let mut levels = model.levels(record, 0);
     if let (Some(own), Some(terms)) = (levels.last_mut(), model.adapted.get(&record.id)) {
@@ -170,24 +172,25 @@ pub(super) fn levels_in_effect(model: &Model, record: &VolumeRecord) -> Vec<Leve
     levels
 }
 
-/// How a volume is deleted.
+/// Options of a deletion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeleteVolume {
     /// End the connections of attached clients.
     pub force: bool,
-    /// Delete its snapshots too.
+    /// Delete the volume's snapshots too.
     pub with_snapshots: bool,
-    /// Refuse it unless the volume has this version.
+    /// Refuse the deletion unless the volume has this version.
     pub if_version: Option<u64>,
 }
 
 impl VolumeView {
-    /// What of all levels is in effect, field by field, with where it comes from.
+    /// The effective value of each field over all levels, with its source.
     pub fn effective(&self) -> Vec<EffectiveField> {
         effective(&self.levels)
     }
 
-    /// The ceilings of the policy that it is bound to: its own, or those that it shares.
+    /// The ceilings of the policy that the volume is bound to: the volume's own ceilings, or the shared
+    /// ones.
     pub fn policy_limits(&self) -> Option<Limits> {
         let policy = self.policy.as_ref()?;
         let own = self.levels.last().map(|level| level.terms.limits).unwrap_or_default();
@@ -196,8 +199,8 @@ impl VolumeView {
 }
 
 impl Model {
-    /// The policy group that a new volume of a tenant gets: the one that is asked for, else what its template says, else
-    /// what new volumes of the tenant get.
+    /// The policy group of a new volume: the requested group, else the template's group, else the tenant's
+    /// default policy group.
     pub(super) fn policy_for_new(
         &self,
         tenant: &Name,
@@ -217,7 +220,7 @@ impl Model {
     }
 }
 
-/// Refuses sizes that no volume can have.
+/// Refuses a size that no volume can have.
 fn check_size(size_bytes: u64) -> Outcome<()> {
     let granule = VOLUME_SIZE_GRANULE_BYTES;
     if size_bytes == 0 {
@@ -242,7 +245,7 @@ fn check_size(size_bytes: u64) -> Outcome<()> {
 }
 
 impl Control {
-    /// The identities of all volumes, or of those of one tenant, by tenant and name.
+    /// The identities of all volumes, or of one tenant's volumes, sorted by tenant and name.
     pub fn volume_ids(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeId>> {
         let model = self.model();
         tenant.map(|tenant| model.tenant(Some(tenant)).map(|_| ())).transpose()?;
@@ -253,7 +256,7 @@ impl Control {
         Ok(wanted.into_iter().map(|volume| volume.id).collect())
     }
 
-    /// Some volumes; those that are gone are left out.
+    /// Views of these volumes, without the volumes that no longer exist.
     pub fn volume_views(&self, ids: &[VolumeId]) -> Vec<VolumeView> {
         let failed = self.failed_extents();
         let model = self.model();
@@ -266,7 +269,7 @@ impl Control {
         views
     }
 
-    /// Adds what is known elsewhere than in the records.
+    /// Adds the values that are not in the records.
     fn complete(&self, model: &Model, view: &mut VolumeView) {
         view.used_bytes = self.known_used_bytes(model, &view.record);
         view.snapshot_bytes_left = self.snapshot_bytes_left(view.record.id);
@@ -274,7 +277,7 @@ impl Control {
         view.scrub = self.scrub_of(&view.record);
     }
 
-    /// All volumes by tenant and name, without what must be read from the drive.
+    /// Views of all volumes by tenant and name, without the values that must be read from drives.
     pub fn volume_records_by_name(&self) -> Vec<VolumeView> {
         let failed = self.failed_extents();
         let model = self.model();
@@ -288,13 +291,14 @@ impl Control {
         views
     }
 
-    /// The names under which volumes and snapshots are attached.
+    /// The export names of volumes and snapshots.
     pub fn export_names(&self) -> BTreeMap<VolumeId, String> {
         let model = self.model();
         model.volumes.iter().map(|(id, volume)| (*id, volume.record.export_name())).collect()
     }
 
-    /// One volume with everything about it; that takes a look at each piece of its files, unless it is being captured.
+    /// One volume with all values. This examines every piece of the volume's files, unless a snapshot is in
+    /// progress.
     pub fn inspect_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeView> {
         let mut view = self.volume(tenant, name)?;
         if view.snapshot_bytes_left.is_none() {
@@ -320,13 +324,16 @@ impl Control {
         Ok(view)
     }
 
-    /// Makes a volume and lets clients attach it.
+    /// Creates a volume and exports it.
     ///
     /// # Errors
-    /// Invalid for a size or number of replicas that no volume can have, not found for an unknown tenant, drive, template
-    /// or policy group, conflict for a name that is taken, full if the drive or the number of volumes is exhausted or there
-    /// are fewer drives than replicas, refused if its policy has floors that the drive's pool does not have or replicas
-    /// would share a zone or rack, unless it is forced.
+    /// * Invalid for a size or number of replicas that no volume can have.
+    /// * Not found for an unknown tenant, drive, template or policy group.
+    /// * Conflict if the name is taken.
+    /// * Full if the drive or the number of volumes is exhausted, or if there are fewer drives than
+    ///   replicas.
+    /// * Refused without `force` if the drive's pool cannot deliver the policy's floors, or if replicas
+    ///   would share a zone or rack.
     pub fn create_volume(&self, request: CreateVolume) -> Outcome<VolumeView> {
         self.wait_for_classes(&self.classes_for_new(&request));
         check_size(request.size_bytes)?;
@@ -346,8 +353,8 @@ impl Control {
         self.volume(Some(&record.tenant), &record.name)
     }
 
-    /// Decides what a new volume is, and takes it and places at its drives. Where that had to wait, what was decided before
-    /// may hold no more.
+    /// Decides the record of a new volume and claims the volume and its drives for this change. If a claim
+    /// had to wait, the decision may be outdated, so it is checked again.
     fn decide_new(&self, change: &mut Change<'_>, request: &CreateVolume) -> Outcome<VolumeRecord> {
         loop {
             let record = self.new_record(request)?;
@@ -416,19 +423,18 @@ impl Control {
         self.serve(change, record)
     }
 
-    /// Takes back a creation that failed. What cannot be taken back now is at the next start, because the
-    /// catalogue says what to do.
+    /// Undoes a creation that failed. If the undo fails too, the next start finishes it from the catalogue.
     fn undo_creation(&self, change: &mut Change<'_>, record: &VolumeRecord) {
         if let Err(error) = self.tear_down(change, record) {
             tracing::error!(volume = %record.id, %error, "a failed creation could not be undone yet");
         }
     }
 
-    /// Changes a volume's size. Shrinking needs `force` because it destroys what lies beyond the new end.
+    /// Changes a volume's size. Shrinking needs `force`, because it destroys the data beyond the new end.
     ///
     /// # Errors
-    /// Invalid for a size that no volume can have; refused if it would shrink without `force`; conflict if it has another
-    /// version than `if_version`.
+    /// Invalid for a size that no volume can have. Refused if the volume would shrink without `force`.
+    /// Conflict if the volume has another version than `if_version`.
     pub fn resize_volume(
         &self,
         tenant: Option<&Name>,
@@ -464,7 +470,7 @@ impl Control {
         refuse_more_reclaims(&self.model())
     }
 
-    /// Gives a volume another size, which nothing speaks against.
+    /// Applies a new size that was checked already.
     fn resized(
         &self,
         change: &mut Change<'_>,
@@ -487,7 +493,7 @@ impl Control {
         if self.model().adapted.contains_key(&record.id) {
             self.change_own_terms(std::slice::from_ref(&record))?;
         }
-        // What is cut off is no part of the volume from here on; a growth makes new files.
+        // From here on, the cut-off end is no part of the volume; a growth makes new files.
         let trim = || if size_bytes < old_bytes { self.trim(&record, size_bytes) } else { Ok(()) };
         let trimmed = change.beside(trim);
         self.publish(&record);
@@ -495,8 +501,8 @@ impl Control {
         trimmed.map(|()| record)
     }
 
-    /// Makes the files that a volume lacks for its new size, with this first epoch, and records that; answers which new
-    /// replicas are behind the journals on which drives.
+    /// Makes the extent files that a grown volume needs, with this first epoch, and commits the new record.
+    /// Answers which new replicas are behind the journals on which drives.
     fn save_resized(
         &self,
         old: &VolumeRecord,
@@ -504,28 +510,32 @@ impl Control {
         revision: u64,
         epoch: u64,
     ) -> Outcome<Vec<((u32, usize), DriveId)>> {
-        // An earlier shrink may have failed in the middle: what it left must not become part of the volume again.
+        // An earlier shrink may have failed midway; its remains must not become a part of the volume again.
         self.trim(old, old.size_bytes)?;
         let is_growing = new.size_bytes > old.size_bytes;
         let made = if is_growing { self.grow_files(new, old, epoch) } else { Ok(Vec::new()) };
         let saved = made.and_then(|bindings| self.save_volume(new, revision).map(|_| bindings));
         if saved.is_err() {
-            // New extent files that no record names must not stay.
+            // No record names the new extent files, so they must go.
             self.delete_strays(old)?;
             self.trim(old, old.size_bytes)?;
         }
         saved
     }
 
-    /// Changes a volume's policy, template, class, replicas, name or access while it is in use. Clients learn when they attach
-    /// whether they may write, so a volume becomes read-only only while none is attached, or with `force`,
-    /// which ends their connections; one that becomes writable is so for those who attach from then on.
+    /// Changes a volume's policy, template, class, replicas, name or access while the volume is in use.
+    ///
+    /// Clients learn at attach whether they may write. A volume therefore becomes read-only only while no
+    /// client is attached, or with `force`, which ends their connections. A volume that becomes writable is
+    /// writable for clients that attach afterwards.
     ///
     /// # Errors
-    /// Not found for an unknown template, or a policy group that the volume's tenant does not have; conflict for a name
-    /// that is taken; refused if it would become read-only under attached clients, its policy has floors that the
-    /// drive's pool does not have, there are too few drives for its replicas, or its template says what is asked for;
-    /// conflict, too, if it has another version than asked for.
+    /// * Not found for an unknown template, or for a policy group that the volume's tenant does not have.
+    /// * Conflict if the name is taken, or if the volume has another version than asked for.
+    /// * Refused if the volume would become read-only under attached clients.
+    /// * Refused if the drive's pool cannot deliver the policy's floors, or if there are too few drives for
+    ///   the replicas.
+    /// * Refused if the volume's template decides a requested setting.
     pub fn modify_volume(
         &self,
         tenant: Option<&Name>,
@@ -548,7 +558,7 @@ impl Control {
             self.admit(&Proposal::volume(&new), force)?;
         }
         if new.is_read_only && !old.is_read_only {
-            // It would wait for what is being captured.
+            // A read-only volume would have to wait for the snapshot in progress.
             self.refuse_snapshot_in_progress(&old)?;
             if !force {
                 self.refuse_attached_now(&old)?;
@@ -565,7 +575,7 @@ impl Control {
             if new.name != old.name {
                 self.exports.withdraw(&old.export_name());
             }
-            // Whatever fails below, replicas begin to move to where they are wished now.
+            // Moves begin here even if a later step fails.
             self.begin_moves(new.id);
             self.write_record_backups(change.tickets(), [&new]);
             if (&new.name, new.is_read_only) != (&old.name, old.is_read_only) {
@@ -582,7 +592,7 @@ impl Control {
         self.volume(Some(&new.tenant), &new.name)
     }
 
-    /// Publishes a volume so that at no time a client is told that it may write where it may not.
+    /// Publishes a volume so that no client is ever told that it may write where it may not.
     fn publish_access(&self, volume: &VolumeRecord) -> Outcome<()> {
         if !volume.is_read_only {
             self.data_plane.set_read_only(volume.id, false)?;
@@ -628,12 +638,13 @@ impl Control {
         Ok(new)
     }
 
-    /// Removes a volume and all its data. It is gone with the answer, and its name is free; its space is given back in
-    /// the background.
+    /// Deletes a volume and all its data. The volume is gone and its name is free when this call returns.
+    /// The space is reclaimed in the background.
     ///
     /// # Errors
-    /// Refused while clients are attached, unless `force` is given, which ends their connections; and while it has
-    /// snapshots, unless these are to go too. Conflict if it has another version than asked for.
+    /// Refused while clients are attached, unless `force` ends their connections. Refused while the volume
+    /// has snapshots, unless they are deleted too. Conflict if the volume has another version than asked
+    /// for.
     pub fn delete_volume(
         &self,
         tenant: Option<&Name>,
@@ -655,7 +666,7 @@ impl Control {
         if !with_snapshots {
             self.refuse_with_snapshots(&record)?;
         }
-        // Its snapshots first, and none of them if anything stands in the way of one.
+        // Snapshots go first. If one of them cannot be deleted, none is.
         let mut all: Vec<VolumeRecord> = self.model().snapshots_of(record.id).cloned().collect();
         all.push(record);
         all.iter().try_for_each(|record| self.refuse_deletion(record, force))?;
@@ -669,7 +680,8 @@ impl Control {
             let mut all: Vec<VolumeId> = self.model().snapshots_of(seen).map(|one| one.id).collect();
             all.push(seen);
             let change = self.begin_volume_change(&all)?;
-            // Another request may have changed it before this could: then it is another volume, or has other snapshots.
+            // Another request may have changed the volume, or its snapshots, before this change claimed
+            // them.
             let model = self.model();
             let is_held = model.snapshots_of(seen).all(|one| change.holds(one.id));
             if is_held && model.volume(tenant, name)?.record.id == seen {
@@ -678,7 +690,7 @@ impl Control {
         }
     }
 
-    /// Removes a volume or a snapshot.
+    /// Deletes a volume or a snapshot.
     pub(super) fn delete_record(
         &self,
         change: &mut Change<'_>,
@@ -689,24 +701,24 @@ impl Control {
         self.tear_down(change, record)
     }
 
-    /// Refuses before anything is begun what could not be finished.
+    /// Refuses a deletion that could not be finished, before it begins.
     fn refuse_deletion(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
         self.refuse_missing(record)?;
         self.refuse_snapshot_in_progress(record)?;
         if force { Ok(()) } else { self.refuse_attached_now(record) }
     }
 
-    /// Removes a volume step by step; whatever stops it, the next start or another deletion goes on.
+    /// Deletes a volume step by step. If a step fails, the next start or another deletion continues.
     fn tear_down(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
         let record = self.mark_deleting(record)?;
         self.take_down(change, &record)
     }
 
-    /// Ends the service of a volume that is durably deleted, and begins to give its space back.
+    /// Ends the service of a volume whose deletion is durable, and begins to reclaim its space.
     pub(super) fn take_down(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
         self.exports.withdraw(&record.export_name());
         self.leave_policy(record);
-        // From here on nobody asks anything of it that it could not do any more.
+        // From here on, no request reaches the volume's open state in the data plane.
         let open = self.update(|model| {
             model.adapted.remove(&record.id);
             model.open.remove(&record.id)
@@ -721,7 +733,7 @@ impl Control {
         Ok(())
     }
 
-    /// Notes durably that a volume is deleted.
+    /// Records durably that a volume is deleted.
     pub(super) fn mark_deleting(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let key = keys::volume(record.id);
         let deleted_at = Some(record.deleted_at.unwrap_or_else(Timestamp::now));
@@ -745,7 +757,7 @@ impl Control {
         });
     }
 
-    /// A volume that is not about to disappear and has the version that was asked for, with its revision.
+    /// A volume that is not being deleted and has the requested version, with its revision.
     fn usable_volume(
         &self,
         tenant: Option<&Name>,
@@ -763,18 +775,19 @@ impl Control {
     }
 }
 
-/// True if replicas of a volume should be elsewhere than before. One that is released from its template stays.
+/// True if the volume's replicas may need to move. A volume that is released from its template stays in its
+/// place.
 fn is_to_move(old: &VolumeRecord, new: &VolumeRecord) -> bool {
     let wishes = |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy);
     wishes(old) != wishes(new) || (new.template.is_some() && new.template != old.template)
 }
 
-/// What was asked to become of a volume whose class cannot be had, if a class was asked for.
+/// The class policy that was requested, if a class was requested.
 fn asked_policy(volume: &VolumeRecord) -> Option<ClassPolicy> {
     Some(volume.class_policy).filter(|policy| *policy != ClassPolicy::Any)
 }
 
-/// The policy group of this name and kind that volumes of a tenant can be bound to.
+/// The policy group with this name and kind that a tenant's volumes can be bound to.
 fn policy_of_tenant(model: &Model, kind: GroupKind, tenant: &Name, name: &Name) -> Outcome<PolicyGroupId> {
     Ok(model.group_of(kind, Some(tenant), name)?.record.id)
 }

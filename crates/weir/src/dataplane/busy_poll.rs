@@ -1,25 +1,26 @@
-//! Whether to look for the next event for a moment before going to sleep.
+//! Busy poll: whether to poll for the next event for a moment before sleeping.
 //!
-//! Falling asleep and being woken costs both sides more than a client of low queue depth needs to come back
-//! with its next request. Looking is kept up as long as it finds something; where it does not, it is tried
-//! ever more rarely, so that slow clients cost next to nothing. Decides only; knows no clock and no ring.
+//! Sleeping and waking cost both sides more than a client of low queue depth needs to send its next
+//! request. Polling continues as long as it finds events. After fruitless polls it is tried ever more
+//! rarely, so slow clients cost almost nothing. This module only decides; it knows neither a clock nor a
+//! ring.
 
-/// How long a look may take, in nanoseconds: about what a sleep and the wake-up after it cost.
+/// Longest poll in nanoseconds: about the cost of one sleep and the wake-up after it.
 const POLL_NS: u64 = 30_000;
-/// Sleeps without a look, at most, before the next one.
+/// Highest number of sleeps without a poll between two polls.
 const SLEEPS_MAX: u32 = 255;
 
-/// What was learnt about looking.
+/// History of recent polls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BusyPoll {
-    /// Sleeps to come without a look.
+    /// Sleeps that still pass without a poll.
     sleeps_left: u32,
-    /// Sleeps that the last fruitless look was followed by.
+    /// Sleeps without a poll that followed the last fruitless poll.
     sleeps: u32,
 }
 
 impl BusyPoll {
-    /// How long to look before the sleep that is due now, in nanoseconds; 0 means not at all.
+    /// How long to poll before the sleep that is due now, in nanoseconds; 0 means no poll.
     pub fn poll_ns(&mut self) -> u64 {
         if self.sleeps_left == 0 {
             return POLL_NS;
@@ -28,7 +29,7 @@ impl BusyPoll {
         0
     }
 
-    /// What came of a look.
+    /// Takes the result of a poll.
     pub fn polled(&mut self, is_found: bool) {
         self.sleeps = if is_found { 0 } else { (self.sleeps * 2 + 1).min(SLEEPS_MAX) };
         self.sleeps_left = self.sleeps;
@@ -39,7 +40,7 @@ impl BusyPoll {
 mod tests {
     use super::*;
 
-    /// Looks within `sleeps` waits, none of which finds anything.
+    /// Number of polls within `sleeps` sleeps, none of which finds an event.
     fn fruitless_looks(busy_poll: &mut BusyPoll, sleeps: u32) -> u32 {
         let mut looks = 0;
         for _ in 0..sleeps {
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_as_long_as_it_finds_something() {
+    fn polls_while_polls_find_events() {
         let mut busy_poll = BusyPoll::default();
         for _ in 0..1000 {
             assert_eq!(busy_poll.poll_ns(), POLL_NS);
@@ -61,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn looks_ever_more_rarely_where_nothing_is_found() {
+    fn fruitless_polls_become_rarer() {
         let mut busy_poll = BusyPoll::default();
         assert!(fruitless_looks(&mut busy_poll, 1000) <= 12);
         assert!((3..=4).contains(&fruitless_looks(&mut busy_poll, 1000)));
     }
 
     #[test]
-    fn one_find_makes_it_look_again() {
+    fn one_found_event_restarts_polling() {
         let mut busy_poll = BusyPoll::default();
         fruitless_looks(&mut busy_poll, 1000);
         while busy_poll.poll_ns() == 0 {}

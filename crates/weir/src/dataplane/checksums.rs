@@ -1,8 +1,8 @@
-//! Reading and writing what is kept of replicas at rest: files of checksums, by a helper thread for each drive; an emulated
-//! drive answers when it would have.
+//! Checksum files: reading and writing the checksum files beside replicas, in a helper thread per drive.
 //!
-//! It does not know what checksums mean. One piece of work concerns the files of several replicas, and is answered once all
-//! of them are done.
+//! A request concerns the files of several replicas, and is answered once all of them are done. Answers of
+//! an emulated drive are held back until its model would have answered. This module does not know the
+//! meaning of checksums.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,27 +22,27 @@ use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use weir_store::checksums::{self, checksum_file_name};
 
-/// What is done with the file beside one replica.
+/// The operation on a checksum file.
 enum Work {
     Load { section: u32 },
     Store { section: u32, block_checksums: Arc<Vec<u32>> },
     WriteHeaders(ChecksumHeader),
 }
 
-/// Work with the file beside one replica.
+/// An operation on the checksum file of one replica.
 pub(super) struct ChecksumJob {
-    /// The drive that it is on.
+    /// The drive that holds the file.
     pub drive: DriveId,
     keep: u64,
     replica: ReplicaIndex,
     number: AskNumber,
     path: PathBuf,
     work: Work,
-    /// When an emulated drive has done it.
+    /// When an emulated drive is done with the operation, in nanoseconds.
     due_ns: u64,
 }
 
-/// What came of it.
+/// Answer to a [`ChecksumJob`].
 pub(super) struct ChecksumAnswer {
     keep: u64,
     replica: ReplicaIndex,
@@ -54,13 +54,13 @@ pub(super) struct ChecksumAnswer {
 enum Outcome {
     Loaded(Option<Vec<u32>>),
     Done,
-    /// It could not be written, and was removed: nothing is said any more.
+    /// The header could not be written and the file was removed, so no checksum counts any more.
     Dropped(String),
     Failed(String),
 }
 
 impl ChecksumJob {
-    /// Does it.
+    /// Carries out the operation.
     pub fn perform(self) -> ChecksumAnswer {
         let ChecksumJob { keep, replica, number, due_ns, .. } = self;
         let path = &self.path;
@@ -88,7 +88,7 @@ impl ChecksumJob {
     }
 }
 
-/// What can neither be kept nor taken back must not be believed later.
+/// Removes a checksum file whose header cannot be written, because an outdated header must not count later.
 fn drop_checksums(path: &std::path::Path, why: String) -> Outcome {
     match checksums::remove(path) {
         Ok(()) => Outcome::Dropped(why),
@@ -96,7 +96,7 @@ fn drop_checksums(path: &std::path::Path, why: String) -> Outcome {
     }
 }
 
-/// Which work it is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Load,
@@ -104,7 +104,7 @@ enum Phase {
     WriteHeaders,
 }
 
-/// Work with the files of one extent.
+/// A request that concerns the checksum files of one extent.
 struct UnderWay {
     volume: VolumeIndex,
     extent: u32,
@@ -129,23 +129,24 @@ impl UnderWay {
     }
 }
 
-/// A reactor's work with files of checksums: at most one of each phase for an extent.
+/// A reactor's requests on checksum files: at most one of each phase per extent.
 #[derive(Default)]
 pub(super) struct Keeping {
     under_way: BTreeMap<u64, UnderWay>,
     count: u64,
-    /// Answers that emulated drives have not given yet, by when they do.
+    /// Answers that emulated drives hold back, by due time.
     held: BTreeMap<(u64, u64), ChecksumAnswer>,
 }
 
 impl Keeping {
-    /// The next instant at which an emulated drive answers.
+    /// The next time at which an emulated drive answers, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
-    /// Work for a volume that was due before an instant, and that a replica in sync has done: who is left alone in service is
-    /// waited for, or what it writes late could take the place of what it is given later.
+    /// Requests of a volume that were due before `before_ns` and can do without the missing answers. A
+    /// header write needs an in-sync replica that has done it. The last replica in service is waited for,
+    /// because its late write could overwrite a newer header.
     fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
         let is_late = |work: &UnderWay| {
             let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
@@ -162,7 +163,7 @@ impl Keeping {
 }
 
 impl Reactor {
-    /// Has something done with the files of checksums of an extent.
+    /// Begins a request on the checksum files of an extent.
     pub(super) fn keep(&mut self, index: VolumeIndex, extent: u32, keep: ChecksumWork) {
         let (phase, work) = works(keep);
         self.keeping.count += 1;
@@ -198,7 +199,7 @@ impl Reactor {
         self.keeping.under_way.insert(key, under_way);
     }
 
-    /// A helper has done something with a file.
+    /// Takes a helper's answer.
     pub(super) fn checksums_answered(&mut self, answer: ChecksumAnswer) {
         let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.replica.volume].is_ending();
         if answer.due_ns > self.now_ns && !is_ending {
@@ -259,7 +260,8 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    /// Raises that checksums can neither be written nor removed, if no replica failed for it; takes that back once they can.
+    /// Raises an alarm if checksum headers can neither be written nor removed and no replica failed for it.
+    /// Clears the alarm once headers can be written.
     fn tell_of_checksum_headers(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
         let volume = &mut self.volumes[index];
         if is_written && volume.checksum_alarms.remove(&extent) {
@@ -275,7 +277,8 @@ impl Reactor {
         }
     }
 
-    /// Gives up replicas of a volume whose files should have been written before an instant, while others have it.
+    /// Gives up requests of a volume that were due before `before_ns` and can do without the missing
+    /// answers. The replicas that have not answered count as failed for the request.
     pub(super) fn give_up_keeps(&mut self, index: VolumeIndex, before_ns: u64) {
         for key in self.keeping.stalled(index, before_ns, &self.volumes[index].mirror) {
             let work = self.keeping.under_way.get_mut(&key).expect("it was just found");
@@ -296,7 +299,7 @@ impl Reactor {
         }
     }
 
-    /// Passes on what emulated drives answer now; everything, if the daemon is ending.
+    /// Passes on held answers that are due, or all of them if the daemon ends.
     pub(super) fn pass_on_due_keeps(&mut self) {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(first) = self.keeping.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
@@ -306,7 +309,7 @@ impl Reactor {
     }
 }
 
-/// What is to be done with the file beside each replica.
+/// The operation on each replica's checksum file.
 fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
     match keep {
         ChecksumWork::Load { section, slots } => {
@@ -328,7 +331,7 @@ fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
 }
 
 impl ServedVolume {
-    /// Takes over what was found beside replicas.
+    /// Takes the checksum headers that were found beside replicas.
     pub fn take_checksum_headers(&mut self, headers: Vec<(u32, usize, Option<ChecksumHeader>)>) {
         for (extent, slot, headers) in headers {
             self.mirror.set_checksum_header(extent, slot, headers);
@@ -336,19 +339,19 @@ impl ServedVolume {
         self.publish_all_checksums();
     }
 
-    /// Lets everybody see what is known of an extent at rest.
+    /// Publishes the damaged ranges and valid checksum sections of an extent.
     pub fn publish_checksums(&self, extent: u32) {
         let (damaged, valid) = (self.mirror.damaged(extent), self.mirror.valid_sections(extent));
         self.statistics.checksums.is(extent, damaged, valid);
     }
 
-    /// Lets everybody see what is known of all extents at rest.
+    /// Publishes the damaged ranges and valid checksum sections of all extents.
     pub fn publish_all_checksums(&self) {
         self.statistics.checksums.forget();
         (0..self.mirror.extents()).for_each(|extent| self.publish_checksums(extent));
     }
 
-    /// The volume becomes smaller, and what it holds beyond its end is taken from its files.
+    /// Invalidates the checksums beyond the new end of a shrinking volume, because its files are cut there.
     pub fn invalidate_checksum_tail(&mut self, size_bytes: u64) {
         let tail = size_bytes % EXTENT_BYTES;
         if size_bytes < self.size_bytes && tail > 0 {

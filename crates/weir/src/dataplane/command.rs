@@ -1,4 +1,4 @@
-//! What the rest of the daemon tells a reactor.
+//! Commands: the orders that the rest of the daemon gives to a reactor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,36 +21,37 @@ use super::snapshot::NewSnapshot;
 use super::space::IsCounted;
 use crate::statistics::VolumeStatistics;
 
-/// What a volume is to be under: all levels from the top, and the tree of its ceilings if it has any.
+/// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
+/// ceilings.
 pub(super) struct PolicyBinding {
     pub path: Vec<PolicyLevel>,
     pub policy_tree: Option<Arc<PolicyTree>>,
 }
 
-/// A drive that a volume is on, with what volumes share there.
+/// A drive that holds extents of a volume, with the state that volumes share on that drive.
 pub(super) struct NewHome {
     pub drive: DriveId,
     pub directory: PathBuf,
     pub read_cost: u32,
     pub is_counted: Arc<IsCounted>,
-    /// Its model, if it is emulated.
+    /// The drive's model, if the drive is emulated.
     pub emulated: Option<SharedEmulation>,
     pub drive_queue: SharedDriveQueue,
 }
 
-/// How large a volume becomes, and on which drives it is then.
+/// New size and layout of a volume.
 pub(super) struct NewSize {
     pub size_bytes: u64,
-    /// Those that it has, in their order, and others behind them.
+    /// The present homes in their order, followed by new homes.
     pub homes: Vec<NewHome>,
     pub replicas: Vec<Vec<u8>>,
-    /// How extents begin that are new.
+    /// Recovered state of the new extents.
     pub recovered_extents: Vec<RecoveredExtent>,
-    /// Which replicas of them are behind the journals on which drives.
+    /// The new extent replicas that are behind a journal, with the drive of the journal.
     pub bindings: Vec<((u32, usize), DriveId)>,
 }
 
-/// One order to a reactor. Those with a `done` are answered once they hold.
+/// One order to a reactor. A reactor answers a `done` once the order is in effect.
 pub(super) enum Command {
     Open {
         spec: VolumeSpec,
@@ -78,80 +79,80 @@ pub(super) enum Command {
         binding: PolicyBinding,
         done: SyncSender<()>,
     },
-    /// Terms were changed where they stand: what may go now is let go.
+    /// Terms were changed in place: release the requests that may run now.
     LookAtPolicyTrees {
         done: SyncSender<()>,
     },
-    /// Begin to record a volume, or end it.
+    /// Begin or end recording a volume.
     Tap {
         volume: VolumeId,
         tap: Option<Tap>,
         done: SyncSender<()>,
     },
-    /// Give back the space of what was condemned.
+    /// Reclaim the space of a pending deletion.
     Reclaim(Box<NewReclaim>),
     ChangeBackground {
         kind: BackgroundKind,
         policy: BackgroundPolicy,
         done: SyncSender<()>,
     },
-    /// Add, give up or take back a replica of an extent.
+    /// Add, fail or restore a replica of an extent.
     ChangeReplica {
         volume: VolumeId,
         replica: (u32, usize),
         change: NewChange,
         done: SyncSender<ChangeAnswer>,
     },
-    /// A replica that was added is recorded.
+    /// Control has recorded an added replica.
     ConfirmAdded {
         volume: VolumeId,
         replica: (u32, usize),
     },
-    /// Use one more journal.
+    /// Use another journal.
     AddJournal {
         volume: VolumeId,
         journal: Box<NewJournal>,
         done: SyncSender<bool>,
     },
-    /// Give up the journal on a drive.
+    /// Remove the journal on a drive; false if it is still in use.
     DropJournal {
         volume: VolumeId,
         drive: DriveId,
         done: SyncSender<bool>,
     },
-    /// Read from other replicas: how long reads take on the volume's drives.
+    /// Set the cost of reads on the volume's drives, which decides which replicas are read.
     SetReadCosts {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
         done: SyncSender<()>,
     },
-    /// Begin no change of a volume for a moment; false if it cannot be captured now.
+    /// Hold back new changes of a volume for a moment. False if no snapshot can be taken now.
     Quiesce {
         volume: VolumeId,
         done: SyncSender<bool>,
     },
-    /// Capture what a volume holds.
+    /// Take a snapshot of a volume.
     Snapshot(Box<NewSnapshot>),
     AbandonSnapshot {
         volume: VolumeId,
     },
-    /// Scrub a volume; false if it cannot be now.
+    /// Scrub a volume; false if no scrub can begin now.
     Scrub {
         volume: VolumeId,
         progress: Arc<ScrubProgress>,
         done: SyncSender<bool>,
     },
-    /// Give up the scrub of a volume, if there is one.
+    /// End the scrub of a volume, if there is one.
     EndScrub {
         volume: VolumeId,
         done: SyncSender<()>,
     },
-    /// A drive is away, or back with what it had.
+    /// A drive went away, or came back with its data.
     SetAway {
         drive: DriveId,
         is_away: bool,
     },
-    /// Tell which files are open on a drive.
+    /// List the files that are open on a drive.
     OpenFiles {
         drive: DriveId,
         done: SyncSender<Vec<OpenFile>>,

@@ -1,4 +1,4 @@
-//! One client's connection in its transmission phase: what is being received, served and sent.
+//! Connection: one client in its transmission phase, with the requests being received, served and answered.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -19,42 +19,43 @@ use super::token::VolumeIndex;
 pub struct NewConnection {
     /// The socket, in blocking mode.
     pub socket: OwnedFd,
-    /// What the handshake settled.
+    /// Result of the handshake.
     pub session: Session,
-    /// Bytes of the transmission phase that came with the handshake's last ones.
+    /// Bytes of the transmission phase that arrived with the last bytes of the handshake.
     pub leftover: Vec<u8>,
 }
 
-/// A request between its header being read and its answer being queued.
+/// A request from the reading of its header until its reply is queued.
 pub(super) struct ActiveRequest {
     pub request: Request,
-    /// When the whole request was here, in nanoseconds.
+    /// Time at which the whole request had arrived, in nanoseconds.
     pub arrived_ns: u64,
-    /// Time that a ceiling held it back, in nanoseconds.
+    /// Time that a ceiling delayed the request, in nanoseconds.
     pub waited_ns: u64,
-    /// Time in the queue of the media, in nanoseconds; the part of it in which others went first for their floors; and
-    /// time at the media.
+    /// Time in the drive queue, the part of it in which others went first for their floors, and time at the
+    /// drive; all in nanoseconds.
     pub queue_ns: u64,
     pub floors_ns: u64,
     pub drive_ns: u64,
-    /// Up to which instant its time is accounted for.
+    /// Time up to which the request's time is attributed to a cause, in nanoseconds.
     pub accounted_ns: u64,
-    /// Ceilings hold it back.
+    /// A ceiling delays the request.
     pub is_delayed: bool,
-    /// True once it was admitted.
+    /// The request was admitted.
     pub is_running: bool,
-    /// Bytes of the request that operations were started for.
+    /// Bytes of the request for which operations were started.
     pub position: u64,
-    /// Operations that are not done.
+    /// Operations that have not ended.
     pub parts_left: u32,
     pub error: Option<NbdError>,
-    /// The parts of a small write that has not been admitted: most have one, which needs no memory of its own.
+    /// Parts of a small write that was not admitted yet. Most writes have one part, which needs no
+    /// allocation.
     pub parked: SmallVec<[(Part, Buffer); 1]>,
-    /// Zeroes are being written because the filesystem cannot zero.
+    /// Zeroes are written as data, because the filesystem cannot zero a range.
     pub is_zeroing_by_writing: bool,
-    /// The head of an unfragmented reply is queued: an error can no longer be told.
+    /// The head of an unfragmented reply is queued, so an error can no longer be reported.
     pub has_begun_reply: bool,
-    /// A read that had its turn.
+    /// The request is a read that the reply order has let run.
     pub is_reading: bool,
 }
 
@@ -84,8 +85,8 @@ impl ActiveRequest {
         u64::from(self.request.length)
     }
 
-    /// Replica metadata for the time since the last operation of this request ended, by what the one that has ended now
-    /// did in it: operations overlap, and no time counts twice.
+    /// Attributes the time since the request's previous operation ended, by the time that the ended
+    /// operation spent on each cause. Operations overlap, and no time counts twice.
     pub fn metadata(&mut self, now_ns: u64, operation: Spent) {
         let open_ns = now_ns.saturating_sub(self.accounted_ns);
         let drive_ns = operation.drive_ns.min(open_ns);
@@ -101,7 +102,7 @@ impl ActiveRequest {
 /// A write whose payload is being received.
 pub(super) struct IncomingWrite {
     pub request: usize,
-    /// Payload bytes of the parts that are complete.
+    /// Payload bytes of the complete parts.
     pub position: u64,
     pub part: Option<IncomingPart>,
 }
@@ -109,14 +110,14 @@ pub(super) struct IncomingWrite {
 /// The part of a payload that is being received.
 pub(super) struct IncomingPart {
     pub part: Part,
-    /// `None` while the kernel fills it.
+    /// `None` while the kernel fills the memory.
     pub memory: Option<Unfilled>,
     pub filled: usize,
-    /// Since when its client owes what is missing, in nanoseconds.
+    /// Since when the client owes the missing bytes, in nanoseconds.
     pub since_ns: u64,
 }
 
-/// Replies on their way out, and the bytes of buffers in them.
+/// Queued replies and the number of buffer bytes in them.
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub batch: Box<SendBatch>,
@@ -130,48 +131,48 @@ pub(super) struct Connection {
     pub decoder: RequestDecoder,
     pub has_structured_replies: bool,
     pub allocation_context: Option<u32>,
-    /// `None` while the kernel fills it.
+    /// `None` while the kernel fills the buffer.
     pub input: Option<Box<[u8]>>,
     pub input_start: usize,
     pub input_end: usize,
     pub is_receiving: bool,
-    /// When to take input again, in nanoseconds, while it is left to gather.
+    /// When to receive again, in nanoseconds, while requests gather in the socket.
     pub rests_until_ns: Option<u64>,
     pub coalescing: ReceiveCoalescing,
-    /// Its place before the ceilings of its volume, if that has any.
+    /// The connection's leaf in the volume's policy tree, if the volume has ceilings.
     pub shaping_leaf: Option<NodeId>,
-    /// Its places in the queue of the drives of its volume, by home.
+    /// The connection's leaves in the drive queues of the volume's homes, by home.
     pub pool_leaves: Vec<NodeId>,
-    /// The kernel tells if the client hangs up.
+    /// The kernel reports when the client hangs up.
     pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
-    /// A large write that waits for admission; nothing behind it is read.
+    /// A large write that waits for admission; requests behind it are not read.
     pub stalled_on: Option<usize>,
     pub requests: Slab<ActiveRequest>,
-    /// Running requests that need buffers to go on, in order.
+    /// Running requests that need buffers to continue, in order.
     pub starving: VecDeque<usize>,
-    /// Admitted reads that wait for their turn, in order.
+    /// Admitted reads that wait for the reply order, in order.
     pub held_reads: VecDeque<usize>,
-    /// Reads that had their turn and are not answered.
+    /// Reads that run and are not answered.
     pub reads_under_way: usize,
-    /// The read whose answer of several pieces goes out; nothing else may until its end.
+    /// The read whose reply of several pieces is being sent; other replies wait for its end.
     pub streaming_read: Option<usize>,
-    /// Answers to others that are kept until then. They hold no pooled buffers.
+    /// Replies that wait for the end of that read. They hold no pooled buffers.
     pub kept: VecDeque<Outgoing>,
-    /// It could not take a buffer because it holds as many as it may.
+    /// The connection holds as many buffers as it may, so it did not get another one.
     pub is_short_of_buffers: bool,
-    /// Bytes of pooled buffers that this connection holds in any form.
+    /// Bytes of pooled buffers that the connection holds in any form.
     pub held_bytes: usize,
     pub outbox: VecDeque<Outgoing>,
-    /// Bytes of buffers in the batch that the kernel is sending, while it does.
+    /// Buffer bytes in the batch that the kernel is sending; `None` if it sends none.
     pub sending: Option<usize>,
-    /// Since when it does, in nanoseconds.
+    /// Since when the kernel sends this batch, in nanoseconds.
     pub sending_since_ns: u64,
     pub is_listed_outgoing: bool,
     pub is_listed_resuming: bool,
-    /// Nothing more is read; it closes once everything is answered.
+    /// Nothing more is received; the connection closes once all requests are answered.
     pub is_draining: bool,
-    /// It ends as soon as the kernel lets go of everything.
+    /// The connection ends as soon as the kernel holds nothing of it.
     pub is_closing: bool,
 }
 
@@ -214,13 +215,13 @@ impl Connection {
         }
     }
 
-    /// True if the kernel and the volume hold nothing of this connection any more.
+    /// True if neither the kernel nor the volume holds anything of the connection.
     pub fn is_quiet(&self) -> bool {
         let kernel_has_it = self.is_receiving || self.is_watched || self.sending.is_some();
         !kernel_has_it && self.requests.is_empty()
     }
 
-    /// True if everything that was received is answered and sent.
+    /// True if all received requests are answered and sent.
     pub fn is_answered(&self) -> bool {
         self.requests.is_empty() && self.sending.is_none() && self.outbox.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Carrying out what volumes ask for on their files, and telling them what came of it.
+//! Disk operations: carrying out a volume's effects on its files, and returning the results to the volume.
 
 use std::io;
 
@@ -19,8 +19,8 @@ use super::space::{Permission, TakenSpace};
 use super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
 
 impl Reactor {
-    /// Carries out everything that a volume has asked for, and what follows from it at once, in the order in which it was
-    /// asked for: what carries out an effect may call this, and then nothing happens before its own turn.
+    /// Carries out all effects of a volume and their consequences, in the order in which they arose. A
+    /// handler of an effect may call this again; the call then returns at once, and the order stays.
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
         while let Some(mut effects) = self.volumes[index].begin_effects() {
             for effect in effects.drain(..) {
@@ -75,7 +75,7 @@ impl Reactor {
         }
     }
 
-    /// Tells a volume what came of an action on one of its replicas.
+    /// Returns the result of an action on a replica to its volume.
     pub(super) fn tell(&mut self, replica: ReplicaIndex, answer: Answer) {
         let volume = &mut self.volumes[replica.volume];
         volume.mirror.answer(replica.slot, answer, &mut volume.effects);
@@ -112,7 +112,7 @@ impl Reactor {
         }
     }
 
-    /// Has the file of an extent carry out an action that was asked for under a number.
+    /// Has the file of an extent carry out an action that has a number.
     pub(super) fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
         let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
@@ -160,7 +160,7 @@ impl Reactor {
         }
     }
 
-    /// Takes a step of zeroing.
+    /// Submits a step of zeroing.
     fn zero(&mut self, replica: ReplicaIndex, operation: OperationId, step: Step) {
         let volume = &mut self.volumes[replica.volume];
         let Some(Action::Zero { extent, offset, length, .. }) =
@@ -178,7 +178,8 @@ impl Reactor {
         self.ring.fallocate(token, &file, offset.into(), length.into(), placement);
     }
 
-    /// A step of zeroing has ended; the operation's home, if that was the last one and others wait there.
+    /// A step of zeroing has ended. Answers the operation's home if this was the last step and others wait
+    /// in its drive queue.
     pub(super) fn zeroed(
         &mut self,
         replica: ReplicaIndex,
@@ -191,7 +192,7 @@ impl Reactor {
         match volume.homes[home].filesystem.next(step, result) {
             Next::Ask(step) => {
                 volume.outstanding += 1;
-                // The drive has answered: for the next answer it has its time again.
+                // The drive has answered, so its time limit begins anew for the next step.
                 volume.context(replica.slot, operation).asked_ns = self.now_ns;
                 self.zero(replica, operation, step);
                 None
@@ -238,7 +239,7 @@ impl Reactor {
             Token::Zero(replica, operation, _, step) => {
                 (replica, self.zeroed(replica, operation, step, result))
             }
-            // Nobody waits in the queue of these.
+            // These operations do not go through the drive queue.
             Token::Allocate { replica, file: (extent, generation), piece, .. } => {
                 self.tell(replica, Answer::Allocated(extent, generation, piece));
                 (replica, None)
@@ -257,7 +258,8 @@ impl Reactor {
         self.answered(replica.volume, waited_for);
     }
 
-    /// Something that a volume asked of its files has been answered; others wait for the media of one of its homes.
+    /// An operation on a volume's files has ended. `waited_for` is the home in whose drive queue others
+    /// wait.
     pub(super) fn answered(&mut self, index: VolumeIndex, waited_for: Option<usize>) {
         self.volumes[index].outstanding -= 1;
         self.carry_out(index);
@@ -267,7 +269,7 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    /// True if nobody waits any more for what was asked.
+    /// True if no request waits for the operation any more.
     fn was_given_up(&mut self, token: Token) -> bool {
         match token {
             Token::Operation(replica, operation, number)
@@ -288,7 +290,8 @@ impl Reactor {
         }
     }
 
-    /// The media are done with an operation, for good or ill; its home, if others wait there.
+    /// The drive has ended an operation, successfully or not. Answers the operation's home if others wait
+    /// in its drive queue.
     pub(super) fn completed(
         &mut self,
         replica: ReplicaIndex,
@@ -300,7 +303,7 @@ impl Reactor {
         waited_for
     }
 
-    /// Translates the system's error, and keeps its words in case the replica is retired for it.
+    /// Translates an error of the system. Keeps its message in case the replica fails for it.
     fn note_fault(&mut self, token: Token, error: &io::Error) -> Fault {
         let fault = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Fault::NoSpace,
@@ -392,7 +395,7 @@ impl Reactor {
         self.settle_volume(replica.volume);
     }
 
-    /// Fails what was made stable in a file that nobody can find any more.
+    /// Fails a sync of a file that was unlinked, because no later open would find the data.
     fn refuse_nameless(&mut self, replica: ReplicaIndex, extent: u32) -> Result<(), Fault> {
         if !self.is_nameless(replica, extent) {
             return Ok(());
@@ -401,7 +404,8 @@ impl Reactor {
         Err(Fault::Broken)
     }
 
-    /// A replica of an extent failed. It is not taken back before whatever was asked of its file has been answered.
+    /// An extent replica has failed. It is not added back before all operations on its file have been
+    /// answered.
     fn replica_failed(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         self.volumes[index].give_up_asked(slot, extent);
         self.suspend_binding(index, (extent, slot));
@@ -417,7 +421,7 @@ impl Reactor {
         let is_away = volume.is_away(slot, extent);
         volume.publish_away(extent);
         if is_away && !is_lost {
-            // That its drive is away is an alarm already.
+            // The missing drive has raised an alarm already.
             return;
         }
         let drive = volume.line_of(slot, extent).map(|home| volume.homes[home].drive);
@@ -429,7 +433,8 @@ impl Reactor {
     }
 }
 
-/// The number under which an action on a replica is asked for at an instant, with the space that it takes.
+/// The number for an action on a replica that is submitted at a given time, with the space that the action
+/// takes.
 fn number_of(
     volume: &mut ServedVolume,
     slot: usize,
@@ -443,18 +448,18 @@ fn number_of(
     volume.ask(slot, file, (asked_ns, space))
 }
 
-/// True for what a journal does for a replica behind it; the rest concerns the slow file itself.
+/// True for actions that a journal does for a replica behind it; the others concern the slow file itself.
 fn is_journals_work(action: &Action) -> bool {
     !matches!(action, Action::Open { .. } | Action::Allocate { .. })
 }
 
-/// Where the spare block of an unaligned write's buffer begins.
+/// Offset of the spare block in the buffer of an unaligned write.
 pub(super) fn scratch_start(part: Part) -> usize {
     let (_, covered) = covering_blocks(part.offset, part.length);
     covered as usize
 }
 
-/// Replicas those bytes of an edge's block that the write does not cover.
+/// Fills the bytes of an edge's block that the write does not cover.
 fn merge_edge(buffer: &mut Buffer, part: Part, edge: EdgeRead) {
     let scratch = scratch_start(part);
     let payload_start = part.offset as usize % BLOCK_BYTES as usize;

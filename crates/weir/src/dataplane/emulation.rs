@@ -1,10 +1,11 @@
-//! Volumes on emulated drives: what the real files answer is held back until the emulated drive would have
-//! answered.
+//! Emulated drives: answers of the real files are held back until the emulated drive would have answered.
 //!
-//! The model is asked when an operation is submitted, and the real operation runs meanwhile; if that takes
-//! longer, its answer is passed on when it comes. A held completion is still outstanding: its volume is not
-//! quiet and its buffer is in use. Whoever waits for a volume to become quiet does not wait for the model; the
-//! turns that were taken for it stay taken, as those of a real drive would.
+//! The model is asked when an operation is submitted, and the real operation runs at the same time. If the
+//! real operation takes longer, its answer is passed on when it comes. A held completion is still
+//! outstanding: its volume is not quiet and its buffer is in use.
+//!
+//! Waiting for a volume to become quiet does not wait for the model. The time that the model has assigned
+//! to an operation stays assigned, as on a real drive.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,28 +21,29 @@ use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::token::{Token, VolumeIndex};
 
-/// The model of one drive, which all reactors with volumes on it share.
+/// The model of one drive, shared by all reactors with volumes on the drive.
 pub type SharedEmulation = Arc<Mutex<EmulatedDrive>>;
 
-/// A volume's view of the emulated drives that it is on.
+/// The emulated drives of one volume.
 pub(super) struct Emulated {
-    /// The models, by home of the volume; none for drives that are not emulated.
+    /// The models by home of the volume; `None` for a drive that is not emulated.
     emulated: Vec<Option<SharedEmulation>>,
     volume: VolumeId,
-    /// When what was submitted may be answered. An entry is replaced when its operation submits again.
+    /// Earliest answer of each submitted operation, in nanoseconds. An operation that submits again
+    /// replaces its entry.
     due_ns: BTreeMap<Held, u64>,
 }
 
-/// What of a volume can be held back: an operation of a replica, or the sync of an extent of it.
+/// An operation that can be held back: an operation on a replica, or the sync of an extent replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Operation(usize, OperationId),
     Sync(usize, u32),
 }
 
-/// What a drive is asked to do.
+/// Work for a drive.
 enum Work {
-    /// An operation at a place in an extent that moves so many bytes.
+    /// Moving this number of bytes at an offset in an extent.
     Move {
         extent: u32,
         offset: u32,
@@ -50,7 +52,7 @@ enum Work {
     Flush,
 }
 
-/// Completions that wait, by the instant at which they are due and the order in which they came.
+/// Held completions, by due time and order of arrival.
 #[derive(Default)]
 pub(super) struct HeldCompletions {
     waiting: BTreeMap<(u64, u64), Completion<Token>>,
@@ -62,17 +64,18 @@ impl Emulated {
         Emulated { emulated: Vec::new(), volume, due_ns: BTreeMap::new() }
     }
 
-    /// Takes note of the volume's next home.
+    /// Adds the volume's next home.
     pub fn add_home(&mut self, emulated: Option<SharedEmulation>) {
         self.emulated.push(emulated);
     }
 
-    /// True if any of its drives is emulated.
+    /// True if any drive of the volume is emulated.
     pub fn is_any(&self) -> bool {
         self.emulated.iter().any(Option::is_some)
     }
 
-    /// Has the model of a home take an action on a replica there; when it is answered at the earliest.
+    /// Submits an action on a replica to the model of its home. Answers the earliest time of the answer, in
+    /// nanoseconds.
     pub fn submit(&mut self, now_ns: u64, home: usize, slot: usize, action: &Action) -> u64 {
         let Some(emulated) = &self.emulated[home] else { return now_ns };
         let Some((held, work)) = work_of(slot, action) else { return now_ns };
@@ -88,7 +91,8 @@ impl Emulated {
         due_ns
     }
 
-    /// Has the model of a home carry out an operation of a journal; answers when, or 0 if the home is not emulated.
+    /// Submits an operation of a journal to the model of its home. Answers its end in nanoseconds, or 0 if
+    /// the home is not emulated.
     pub fn act(&mut self, now_ns: u64, site: Site, bytes: u32, is_durable: bool) -> u64 {
         let Some(emulated) = &self.emulated[site.home] else { return 0 };
         let mut emulated = lock(emulated);
@@ -97,13 +101,14 @@ impl Emulated {
         if is_durable { done_ns.max(emulated.flush(now_ns)) } else { done_ns }
     }
 
-    /// Has the model of a home make stable what was written there; answers when, or 0 if the home is not emulated.
+    /// Flushes the model of a home. Answers the end of the flush in nanoseconds, or 0 if the home is not
+    /// emulated.
     pub fn flush(&mut self, now_ns: u64, home: usize) -> u64 {
         self.emulated[home].as_ref().map_or(0, |emulated| lock(emulated).flush(now_ns))
     }
 
-    /// Has the model of a home write replica metadata beside an extent, which lies apart from its data; answers when that is
-    /// stable, or 0 if the home is not emulated.
+    /// Writes replica metadata in the model of a home, at a position apart from the extent's data. Answers
+    /// in nanoseconds when the metadata is stable, or 0 if the home is not emulated.
     pub fn note(&mut self, now_ns: u64, home: usize, extent: u32) -> u64 {
         let Some(emulated) = &self.emulated[home] else { return 0 };
         let mut emulated = lock(emulated);
@@ -113,12 +118,13 @@ impl Emulated {
     }
 }
 
-/// Locks a model. Its state changes only in one step, so a panic elsewhere leaves it whole.
+/// Locks a model. Every change of its state is one step, so a panic elsewhere leaves the state consistent.
 pub(super) fn lock(emulated: &SharedEmulation) -> MutexGuard<'_, EmulatedDrive> {
     emulated.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an action costs; `None` for what a drive does not see, such as reserving space ahead.
+/// The work that an action is for a drive; `None` for actions that a drive does not see, for example
+/// reserving space.
 fn work_of(slot: usize, action: &Action) -> Option<(Held, Work)> {
     let at = |operation: OperationId, extent, offset, bytes| {
         Some((Held::Operation(slot, operation), Work::Move { extent, offset, bytes }))
@@ -136,12 +142,12 @@ fn work_of(slot: usize, action: &Action) -> Option<(Held, Work)> {
     }
 }
 
-/// Where on its drive something of a volume lies.
+/// Position of an offset in an extent on the emulated drive.
 pub(super) fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
     Position { volume: volume.0.as_u128(), extent, offset: offset.into() }
 }
 
-/// The volume that a completion belongs to, and what of it may be held.
+/// The volume of a completion, and its operation if that can be held back.
 fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     match *token {
         Token::Operation(replica, operation, _)
@@ -157,7 +163,7 @@ fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
 }
 
 impl HeldCompletions {
-    /// The next instant at which something is due.
+    /// The next due time, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
         self.waiting.first_key_value().map(|(&(at_ns, _), _)| at_ns)
     }
@@ -166,7 +172,7 @@ impl HeldCompletions {
         self.waiting.is_empty()
     }
 
-    /// Passes something on in this round, after what is being done.
+    /// Passes a completion on in this round, after the current work.
     pub fn pass_on_next(&mut self, completion: Completion<Token>) {
         self.hold(0, completion);
     }
@@ -181,7 +187,7 @@ impl HeldCompletions {
         Some(first.remove())
     }
 
-    /// Makes everything of a volume due at once, in the order in which it would have been.
+    /// Makes all completions of a volume due at once; their order stays.
     fn expedite(&mut self, volume: VolumeIndex) {
         let is_wanted = |token: &Token| held_of(token).is_some_and(|(index, _)| index == volume);
         let all = std::mem::take(&mut self.waiting);
@@ -193,7 +199,7 @@ impl HeldCompletions {
 }
 
 impl ServedVolume {
-    /// When a completion may be passed on, if it must wait at all.
+    /// When a completion may be passed on, in nanoseconds; `None` if at once.
     fn take_due_ns(&mut self, held: Held) -> Option<u64> {
         let due_ns = self.emulated.due_ns.remove(&held)?;
         (!self.is_ending()).then_some(due_ns)
@@ -201,7 +207,7 @@ impl ServedVolume {
 }
 
 impl Reactor {
-    /// Passes on what a disk has answered, now or when the emulated drive would have answered it.
+    /// Passes on an answer of a disk, now or when the emulated drive would have answered.
     pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
         if matches!(completion.token, Token::Journal { .. }) {
             return self.journal_landed(completion);
@@ -211,7 +217,7 @@ impl Reactor {
         match (held, due_ns.filter(|&due_ns| due_ns > self.now_ns)) {
             (Some((volume, _)), Some(due_ns)) => {
                 self.held.hold(due_ns, completion);
-                // Gauges are published with answers, of which the next may be far away.
+                // Gauges are published with answers, and the next answer may be far away.
                 self.volumes[volume].publish();
             }
             _ => self.pass_on(completion),
@@ -228,7 +234,7 @@ impl Reactor {
         }
     }
 
-    /// Passes on what is due; everything, if the daemon is ending.
+    /// Passes on all due completions, or all completions if the daemon ends.
     pub(super) fn pass_on_due(&mut self) {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(completion) = self.held.take_due(by_ns) {
@@ -236,7 +242,7 @@ impl Reactor {
         }
     }
 
-    /// Lets a volume become quiet without waiting for its emulated drive.
+    /// Lets a volume become quiet without waiting for its emulated drives.
     pub(super) fn expedite(&mut self, volume: VolumeIndex) {
         if self.volumes[volume].emulated.is_any() {
             self.held.expedite(volume);
@@ -256,7 +262,7 @@ mod tests {
         Completion { token, result: Ok(0), carried: Carried::Nothing }
     }
 
-    /// The operations that are due by an instant, in order.
+    /// The operations that are due at a given time, in order.
     fn due(held: &mut HeldCompletions, now_ns: u64) -> Vec<u32> {
         let operation = |completion: Completion<Token>| match completion.token {
             Token::Operation(_, operation, _) => operation.0,
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_wait_for_their_instant_and_keep_their_order() {
+    fn completions_are_passed_on_when_due_in_order() {
         let mut held = HeldCompletions::default();
         for (at_ns, operation) in [(30, 3), (10, 1), (30, 4), (20, 2)] {
             held.hold(at_ns, completion(0, operation));
@@ -279,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_ends_waits_for_nothing_and_others_do() {
+    fn ending_volume_gets_held_completions_at_once() {
         let mut held = HeldCompletions::default();
         for (at_ns, volume, operation) in [(30, 0, 3), (10, 1, 1), (20, 0, 2)] {
             held.hold(at_ns, completion(volume, operation));
@@ -292,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_drive_does_not_see_costs_nothing() {
+    fn actions_invisible_to_the_drive_cost_nothing() {
         let generation = weir_volume::Generation::default();
         assert!(work_of(0, &Action::Allocate { extent: 0, generation, piece: 0 }).is_none());
         assert!(work_of(0, &Action::Open { extent: 0, generation }).is_none());

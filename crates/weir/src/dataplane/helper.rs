@@ -1,5 +1,7 @@
-//! Threads beside each reactor for the few file operations that io_uring does not have, or not so that they keep out
-//! of others' way: finding out where an extent holds data, and the steps of background work.
+//! Helper threads: file operations that io_uring does not have, or that would delay others on it.
+//!
+//! Examples are opening extents, finding data and holes, writing replica metadata, and the steps of
+//! background work.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,12 +28,13 @@ use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use weir_store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use weir_store::{PendingDeletion, epoch_record, replica_metadata, snapshot};
 
-/// How often, and after which pause, replica metadata is written again while the system is short of something.
+/// Number of attempts to write replica metadata while the system is short of a resource, and the pause
+/// between them.
 const SHORTAGE_TRIES: u32 = 50;
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Work for a helper. Each job belongs to one extent being opened, one request of a client or one step of background
-/// work, all of which are bounded, so the queue is.
+/// Work for a helper thread. Each job belongs to an extent being opened, a client's request or a step of
+/// background work. The number of all three is bounded, so the queue is too.
 pub(super) enum Job {
     /// Open an extent's file and map its data.
     Open { replica: ReplicaIndex, number: AskNumber, drive: DriveId, extent: u32, path: PathBuf },
@@ -39,11 +42,11 @@ pub(super) enum Job {
     Status { number: u64, drive: DriveId, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, pending_deletion: PendingDeletion, step: Step },
-    /// Have the epoch record of an extent take note of an epoch: that replica metadata may have it, or that one has.
+    /// Write an epoch to the epoch record of an extent, as allocated or as committed.
     EpochRecord { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
-    /// Have the epoch record of an extent take note that its last replica in sync failed.
+    /// Write to the epoch record of an extent that its last in-sync replica failed.
     Failure { volume: VolumeIndex, path: PathBuf, extent: u32 },
-    /// Write the metadata beside a replica; an emulated drive has written it at `due_ns`.
+    /// Write the metadata of an extent replica. An emulated drive is done with it at `due_ns`.
     ReplicaMetadata {
         replica: ReplicaIndex,
         extent: u32,
@@ -51,12 +54,12 @@ pub(super) enum Job {
         drive: DriveId,
         path: PathBuf,
         metadata: Arc<ReplicaMetadata>,
-        /// The file is made anew, because an earlier write of it failed.
+        /// The file is created anew, because an earlier write of it failed.
         is_anew: bool,
         due_ns: u64,
     },
-    /// Capture what the file of a replica of an extent holds from an offset on, at most so many bytes, in another file, with
-    /// which it can share it, or not.
+    /// Take an extent replica into a snapshot: from offset `range.0` on, at most `range.1` bytes, by
+    /// reflink if `can_share`.
     Snapshot {
         replica: ReplicaIndex,
         number: AskNumber,
@@ -66,9 +69,9 @@ pub(super) enum Job {
         range: (u32, u32),
         can_share: bool,
     },
-    /// Do something with the file of checksums beside a replica.
+    /// Read or write the checksum file beside a replica.
     Checksums(Box<ChecksumJob>),
-    /// Look whether there is space for an action.
+    /// Check whether a drive has space for an action.
     Space(Box<SpaceJob>),
 }
 
@@ -81,26 +84,26 @@ pub(super) struct Run {
 
 /// Why an extent's file could not be opened.
 pub(super) struct OpenError {
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub message: String,
-    /// [`Fault::Broken`] if the file is at fault; else it may be opened later: the system was short of something, or the
-    /// drive is away.
+    /// [`Fault::Broken`] if the file is at fault. With any other fault the file may open later: the system
+    /// was short of a resource, or the drive is away.
     pub fault: Fault,
 }
 
-/// An extent's file that was opened.
+/// The opened file of an extent.
 pub(super) struct OpenedExtent {
     pub file: OwnedFd,
-    /// Where it holds data.
+    /// The allocation pieces that hold data.
     pub map: AllocationMap,
     pub identity: FileIdentity,
 }
 
 /// Why replica metadata or an epoch record could not be written.
 pub(super) struct MetadataError {
-    /// Whether the drive is short of something or broken.
+    /// Whether a resource is short, for example space, or the drive is broken.
     pub fault: MetadataFault,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub message: String,
 }
 
@@ -111,7 +114,7 @@ impl MetadataError {
     }
 }
 
-/// What came of a [`Job`].
+/// Answer to a [`Job`].
 pub(super) enum Answer {
     Opened {
         replica: ReplicaIndex,
@@ -144,7 +147,7 @@ pub(super) enum Answer {
         due_ns: u64,
         result: Result<(), MetadataError>,
     },
-    /// How far in the extent it came.
+    /// With the offset in the extent up to which the snapshot has come.
     SnapshotEnded {
         replica: ReplicaIndex,
         number: AskNumber,
@@ -154,10 +157,14 @@ pub(super) enum Answer {
     Space(SpaceAnswer),
 }
 
-/// The threads and their queues. Opening has some of its own: the first access to a volume does not wait behind what some
-/// client wants to know of another; and neither waits behind background work, nor replica metadata behind either. Each drive has
-/// its own of them, once there is work for them: a drive that hangs holds up no other. What a drive has no thread for is
-/// done by one for all.
+/// The helper threads and their queues.
+///
+/// Each drive has threads of its own, one per duty, started with the first job: a drive that hangs delays
+/// no other drive. Within a drive, opening waits neither for status queries nor for background work, and
+/// replica metadata waits for none of the three.
+///
+/// A common thread takes over if a drive's thread cannot be started. Another common thread writes epoch
+/// records.
 pub(super) struct Helper {
     teller: Worker,
     epoch_record: Worker,
@@ -167,7 +174,7 @@ pub(super) struct Helper {
     answers: Receiver<Answer>,
 }
 
-/// What a thread of a drive does.
+/// The duty of a drive's helper thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Duty {
     Open,
@@ -214,10 +221,11 @@ impl Helper {
             Job::Status { drive, .. } => self.of_drive(drive, Duty::Tell).submit(job),
             Job::Background { drive, .. } => self.of_drive(drive, Duty::Reclaim).submit(job),
             Job::EpochRecord { .. } | Job::Failure { .. } => self.epoch_record.submit(job),
-            // In order too: one that was given up has ended before the next one of the same file begins.
+            // In order: a metadata write that was given up ends before the next write of the same file
+            // begins.
             Job::ReplicaMetadata { drive, .. } => self.of_drive(drive, Duty::Note).submit(job),
             Job::Snapshot { drive, .. } => self.of_drive(drive, Duty::Snapshot).submit(job),
-            // In the order in which they come: one may take the place of another.
+            // In order, because one write may replace another.
             Job::Checksums(ref block_checksums) => {
                 self.of_drive(block_checksums.drive, Duty::WriteHeaders).submit(job)
             }
@@ -225,7 +233,8 @@ impl Helper {
         }
     }
 
-    /// The thread of a drive for a duty. If the system has none to give, that is done behind other questions.
+    /// The thread of a drive for a duty. If the system cannot start it, the common thread takes over the
+    /// job.
     fn of_drive(&mut self, drive: DriveId, duty: Duty) -> &Worker {
         let name = format!("weir-{}", duty.name());
         let start = || Worker::start(name, self.outbox.clone(), self.waker.clone());
@@ -241,7 +250,7 @@ impl Helper {
         }
     }
 
-    /// A drive has no background work left, and none under way.
+    /// Ends the reclaim thread of a drive that has no background work left.
     pub fn close_worker(&mut self, drive: DriveId) {
         self.of_drives.remove(&(drive, Duty::Reclaim));
     }
@@ -276,7 +285,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported when it happened.
+            // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -334,7 +343,8 @@ fn perform(job: Job) -> Answer {
     }
 }
 
-/// Does again for some seconds what fails for a shortage that is nobody's fault: a replica must not be given up for it.
+/// Retries an operation for some seconds while the system is short of a resource. A shortage must not fail
+/// a replica.
 pub(super) fn patiently<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..SHORTAGE_TRIES {
         match act() {
@@ -351,7 +361,7 @@ fn is_shortage(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
-/// Tells a drive that is short of something from one that is broken.
+/// Whether the error means that a resource is short, for example space, or that the drive is broken.
 fn metadata_fault(error: &io::Error) -> MetadataFault {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -361,8 +371,8 @@ fn metadata_fault(error: &io::Error) -> MetadataFault {
     }
 }
 
-/// What it means that an extent's file cannot be opened. Where not even its folder is there, the drive is away: whether
-/// it is the same drive that comes back is for control to find out.
+/// The fault behind a failed open of an extent's file. If the folder is missing too, the drive is away.
+/// Control finds out whether the same drive comes back.
 fn open_fault(path: &Path, error: &io::Error) -> Fault {
     match error.kind() {
         _ if is_shortage(error) => Fault::NoMemory,
@@ -371,8 +381,8 @@ fn open_fault(path: &Path, error: &io::Error) -> Fault {
     }
 }
 
-/// Does again what found nothing where there is a folder now: the drive may have been away and have come back meanwhile,
-/// and what is missing in a folder that is there has been lost.
+/// Retries an operation that found no file although the folder exists now. The drive may have been away and
+/// come back in between. A file that is then still missing is lost.
 fn unless_away<T>(path: &Path, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(error) if is_missing(&error) && is_folder_there(path) => act(),
@@ -413,8 +423,8 @@ fn map_data(file: &OwnedFd) -> io::Result<AllocationMap> {
     Ok(map)
 }
 
-/// Data and holes from `offset` on, at most [`STATUS_RUNS_MAX`] runs and `length` bytes; the client asks again
-/// for the rest.
+/// Data and holes from `offset` on, at most [`STATUS_RUNS_MAX`] runs and `length` bytes. The client asks
+/// again for the rest.
 fn runs(file: &File, offset: u64, length: u64) -> io::Result<Vec<Run>> {
     let (mut position, end) = (offset, offset + length);
     let mut found = Vec::new();
@@ -437,7 +447,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn data_and_holes_are_told_apart() {
+    fn data_and_holes_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("extent");
         let file = File::create(&path).unwrap();
@@ -454,14 +464,14 @@ mod tests {
     }
 
     #[test]
-    fn drive_that_is_back_is_not_told_as_one_that_lost_a_file() {
+    fn returned_drive_is_not_reported_as_missing_file() {
         let state = tempfile::tempdir().unwrap();
         let (here, away) = (state.path().join("here"), state.path().join("away"));
         std::fs::create_dir(&away).unwrap();
         std::fs::write(away.join("file"), b"content").unwrap();
         let path = here.join("file");
         let read = || std::fs::read(&path);
-        // It comes back between a try and the look at its folder.
+        // The drive comes back between the first attempt and the check of its folder.
         let mut tries = 0;
         let found = unless_away(&path, || {
             tries += 1;
@@ -481,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn full_drive_is_told_from_a_broken_one() {
+    fn full_drive_is_not_a_broken_drive() {
         use rustix::io::Errno;
         let fault = |errno: Errno| metadata_fault(&io::Error::from(errno));
         for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::NOMEM, Errno::NFILE] {
@@ -493,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_extent_is_refused() {
+    fn truncated_extent_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("extent");
         File::create(&path).unwrap().set_len(4096).unwrap();

@@ -1,17 +1,18 @@
-//! The memory of an operation while the kernel does not have it: still to be filled, or filled.
+//! Memory of an operation while the kernel does not hold it: unfilled or filled.
 
 use weir_reactor::{Buffer, Carried, Payload, Target, Unfilled};
 
-/// What an operation reads into or is made from. Only what was filled can be written to a drive or sent to a client.
+/// Memory that an operation reads into or writes from. Only filled bytes can be written to a drive or sent
+/// to a client.
 pub(super) enum Memory {
-    /// It is to be read into, and has what was read so far.
+    /// Memory to read into, with the bytes that were read so far.
     Unfilled(Unfilled),
-    /// It has what is written.
+    /// Memory with the bytes to write.
     Filled(Payload),
 }
 
 impl Memory {
-    /// What an operation of a drive had, if it had memory of the pool.
+    /// The pool memory that a drive's operation carried, if it carried any.
     pub fn of(carried: Carried) -> Option<Memory> {
         match carried {
             Carried::Unfilled(memory) => Some(Memory::Unfilled(memory)),
@@ -21,7 +22,7 @@ impl Memory {
         }
     }
 
-    /// Bytes of it, filled or not.
+    /// Size of the memory in bytes, filled or not.
     pub fn capacity(&self) -> usize {
         match self {
             Memory::Unfilled(memory) => memory.capacity(),
@@ -29,7 +30,7 @@ impl Memory {
         }
     }
 
-    /// What was filled.
+    /// The filled bytes.
     pub fn filled(&self) -> &[u8] {
         match self {
             Memory::Unfilled(memory) => memory.filled(),
@@ -37,7 +38,7 @@ impl Memory {
         }
     }
 
-    /// What is to be read into, unless others have it too.
+    /// Memory to read into, unless others share it.
     pub fn into_unfilled(self) -> Option<Unfilled> {
         match self {
             Memory::Unfilled(memory) => Some(memory),
@@ -45,7 +46,7 @@ impl Memory {
         }
     }
 
-    /// What is written or sent: nothing but what was filled.
+    /// The filled bytes, to be written or sent.
     pub fn into_filled(self) -> Payload {
         match self {
             Memory::Unfilled(memory) => Payload::Own(memory.completed()),
@@ -53,7 +54,7 @@ impl Memory {
         }
     }
 
-    /// Where a read goes: into it from its start, or an edge over a part of what it has.
+    /// Target of a read: the memory from its start, or for an edge a part of a filled buffer.
     pub fn into_target(self, is_edge: bool) -> Option<Target> {
         match (self, is_edge) {
             (Memory::Filled(payload), true) => payload.into_own().map(Target::Buffer),

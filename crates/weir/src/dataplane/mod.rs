@@ -1,7 +1,7 @@
-//! The data plane: reactor threads that own volumes and serve their connections.
+//! Data plane: reactor threads that own volumes and serve their connections.
 //!
-//! This module is the whole of what control may ask of it. Control tells it what should be served and under
-//! which limits; it never asks control anything, so a dead control plane stops no I/O.
+//! This module is the whole interface to control. Control tells it which volumes to serve and under which
+//! limits. The data plane never asks control, so a dead control plane stops no I/O.
 
 mod background;
 mod busy_poll;
@@ -72,108 +72,109 @@ pub use snapshot::{SnapshotProgress, SnapshotSpec};
 use space::IsCounted;
 use weir_store::PendingDeletion;
 
-/// How the data plane is set up.
+/// Configuration of the data plane.
 #[derive(Clone, Debug)]
 pub struct DataPlaneConfig {
-    /// Reactor threads, one io_uring each; at least 1.
+    /// Number of reactor threads, one io_uring each; at least 1.
     pub reactors: usize,
 }
 
-/// A volume as the data plane needs to know it.
+/// A volume, as the data plane needs to know it.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
-    /// Its identity.
+    /// The volume's identity.
     pub id: VolumeId,
-    /// Its size in bytes, a multiple of 4096.
+    /// Size in bytes, a multiple of 4096.
     pub size_bytes: u64,
-    /// Whether clients are kept from changing its data.
+    /// Whether clients may only read.
     pub is_read_only: bool,
-    /// Where its replicas lie.
+    /// Where the volume's replicas lie.
     pub layout: VolumeLayout,
-    /// How the extents begin; empty if none ever had more than one replica.
+    /// Recovered state of the extents; empty if no extent ever had more than one replica.
     pub recovered_extents: Vec<RecoveredExtent>,
-    /// The file in which the epoch records of its replica metadata are kept.
+    /// The file with the volume's epoch records.
     pub epoch_records: PathBuf,
-    /// What is said of replicas at rest, by extent and duplicate; `None` where it could not be read.
+    /// Checksum headers found beside replicas, by extent and slot; `None` for a header that could not be
+    /// read.
     pub headers: Vec<(u32, usize, Option<ChecksumHeader>)>,
 }
 
 /// Where the replicas of a volume's extents lie.
 #[derive(Clone, Debug)]
 pub struct VolumeLayout {
-    /// The drives that any replica is on, at least one, also those that cannot be reached. Later only others are added,
-    /// at the end.
+    /// The drives of all replicas, at least one, including drives that cannot be reached. Later changes
+    /// only append drives.
     pub homes: Vec<VolumeHome>,
-    /// By replica and extent the index of its drive among those, or [`NO_HOME`]. Extents beyond the list are on the first
-    /// drive in the first replica, and nowhere in the others.
+    /// Index of the drive in `homes` by replica and extent, or [`NO_HOME`]. For an extent beyond the list,
+    /// the first replica is on the first drive, and the other replicas do not exist.
     pub replicas: Vec<Vec<u8>>,
 }
 
-/// Stands for a replica of an extent that there is not.
+/// Index for an extent replica that does not exist.
 pub const NO_HOME: u8 = u8::MAX;
 
-/// What an extent beyond the list of a replica has there.
+/// Index for an extent beyond the list of a replica.
 pub fn home_beyond_list(slot: usize) -> u8 {
     if slot == 0 { 0 } else { NO_HOME }
 }
 
-/// A drive as the data plane needs to know it; the same for all that is done there.
+/// A drive, as the data plane needs to know it; the same for all uses of the drive.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveSpec {
-    /// Its identity.
+    /// The drive's identity.
     pub id: DriveId,
-    /// How it behaves, if it is emulated.
+    /// The emulated behaviour, if the drive is emulated.
     pub emulation: Option<Emulation>,
-    /// What operations cost there. It counts from the first use on.
+    /// The cost model of operations. Only the value at the drive's first use counts.
     pub model: DriveModel,
-    /// How many operations it keeps in flight, if that was chosen.
+    /// Number of operations to keep in flight, if an operator chose one.
     pub queue_target: Option<u32>,
 }
 
-/// A drive that a volume is on.
+/// A drive that holds extents of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeHome {
     /// The drive.
     pub drive: DriveSpec,
-    /// The folder that holds the volume's extent files there.
+    /// The folder with the volume's extent files on the drive.
     pub directory: PathBuf,
-    /// How long a read takes there, in any unit that is the same for all homes of the volume: where there are several
-    /// replicas, the fastest are read.
+    /// Cost of a read on the drive, in any unit that all homes of the volume share. Of several replicas,
+    /// the cheapest is read.
     pub read_cost: u32,
 }
 
-/// How many operations a drive keeps in flight: a number that was chosen always, any other while volumes
-/// compete.
+/// Number of operations that a drive keeps in flight. A chosen number always holds; any other holds while
+/// volumes compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveQueueDepth {
-    /// The number.
+    /// The number of operations.
     pub operations: u32,
-    /// How it is known.
+    /// Where the number comes from.
     pub origin: DepthOrigin,
 }
 
-/// The space of something condemned, to be given back in the background.
+/// A pending deletion whose space is to be reclaimed in the background.
 #[derive(Clone, Debug)]
 pub struct ReclaimSpec {
-    /// What it is known by: the volume, or what was cut off from one.
+    /// Identity of the deleted volume, or of the end that was cut off from a volume.
     pub id: VolumeId,
-    /// The drive that it lies on.
+    /// The drive that holds the files.
     pub drive: DriveSpec,
-    /// The files.
+    /// The files to delete.
     pub pending_deletion: PendingDeletion,
-    /// Nanoseconds since it was condemned, from which deadlines count.
+    /// Age of the deletion in nanoseconds; deadlines count from it.
     pub age_ns: u64,
-    /// Where it is noted how far it is.
+    /// Where the progress of the reclaim is published.
     pub progress: Arc<JobProgress>,
 }
 
-/// Why the data plane could not do what it was asked.
+/// Why the data plane could not carry out an order.
 #[derive(Debug, thiserror::Error)]
 pub enum DataPlaneError {
     /// A reactor could not be started.
     #[error("cannot start reactor {index}: {source}")]
     Start {
-        /// Which reactor.
+        /// Index of the reactor.
         index: usize,
         /// The cause.
         source: std::io::Error,
@@ -187,20 +188,20 @@ pub enum DataPlaneError {
     /// The drives of the volume do not answer.
     #[error("the drives of volume {0} do not answer")]
     Silent(VolumeId),
-    /// A replica of an extent could not be recorded.
+    /// An added replica of an extent could not be recorded.
     #[error("a replica of volume {volume} cannot be added: {reason}")]
     NotAdded {
         /// The volume.
         volume: VolumeId,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
-    /// What the volume holds could not be captured.
+    /// No snapshot of the volume could be taken.
     #[error("volume {volume} cannot be snapshotted: {reason}")]
     SnapshotRefused {
         /// The volume.
         volume: VolumeId,
-        /// Why, in words.
+        /// The reason, in words.
         reason: String,
     },
     /// The reactor's thread has ended.
@@ -208,36 +209,37 @@ pub enum DataPlaneError {
     Stopped(VolumeId),
 }
 
-/// A fault that an operator must see, with the volume it concerns.
+/// A fault that an operator must see, with its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarm {
     /// The volume.
     pub volume: VolumeId,
     /// The drive that failed, if one did.
     pub drive: Option<DriveId>,
-    /// The extent within it.
+    /// The extent within the volume.
     pub extent: u64,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub message: String,
 }
 
-/// Handle on all reactors. Cheap to share; every call may block until the owning reactor has answered.
+/// Handle on all reactors. It is cheap to share. Every call may block until the owning reactor has
+/// answered.
 pub struct DataPlane {
     reactors: Vec<ReactorHandle>,
-    /// Which reactor has which volume.
+    /// The reactor of each volume.
     placements: Mutex<BTreeMap<VolumeId, usize>>,
-    /// What each volume is under.
+    /// The policy levels of each volume.
     paths: Mutex<BTreeMap<VolumeId, Vec<PolicyLevel>>>,
-    /// The trees of ceilings that any volume is in, by the topmost level that has any.
+    /// The policy trees of all volumes with ceilings, by the topmost level that has a ceiling.
     policy_trees: Mutex<BTreeMap<Scope, Weak<PolicyTree>>>,
-    /// The media of drives that any volume was ever opened on, until their drive is forgotten.
+    /// The drive queues of all drives on which a volume was ever opened, until the drive is forgotten.
     drive_queues: Mutex<BTreeMap<DriveId, SharedDriveQueue>>,
     shared_state: Arc<SharedState>,
-    /// The models of emulated drives that any volume was ever opened on, until their drive is forgotten.
+    /// The models of all emulated drives on which a volume was ever opened, until the drive is forgotten.
     emulated: Mutex<BTreeMap<DriveId, SharedEmulation>>,
-    /// On which drives space is counted, until they are forgotten.
+    /// Whether space is counted, by drive, until the drive is forgotten.
     counted: Mutex<BTreeMap<DriveId, Arc<IsCounted>>>,
-    /// The recording that runs, if one does.
+    /// The running recording, if there is one.
     recording: Mutex<Weak<Recording>>,
     alarms: Alarms,
 }
@@ -250,7 +252,7 @@ struct ReactorHandle {
 }
 
 impl ReactorHandle {
-    /// Gives an order. The queue has no bound of its own: orders come from control, which waits for each
+    /// Sends an order. The queue has no bound of its own. Orders come from control, which waits for each
     /// answer, and from handshakes, whose number is bounded.
     fn order(&self, command: Command) -> bool {
         let is_taken = self.commands.send(command).is_ok();
@@ -285,8 +287,8 @@ impl DataPlane {
         }))
     }
 
-    /// Opens a volume with its journals: from the answer on, connections can be served. Opening one twice is an error of
-    /// the caller.
+    /// Opens a volume with its journals; connections can be served as soon as this call returns. The caller
+    /// must not open a volume twice.
     ///
     /// # Errors
     /// If the reactor has stopped.
@@ -304,7 +306,7 @@ impl DataPlane {
         Ok(statistics)
     }
 
-    /// What the volumes on some drives share there.
+    /// Homes of a volume with the state that volumes share on each drive.
     fn new_homes(&self, homes: &[VolumeHome]) -> Vec<NewHome> {
         let new = |home: &VolumeHome| NewHome {
             drive: home.drive.id,
@@ -317,13 +319,13 @@ impl DataPlane {
         homes.iter().map(new).collect()
     }
 
-    /// The one model of an emulated drive, which all that is done there shares.
+    /// The one model of an emulated drive, shared by all uses of the drive.
     fn drive_of(&self, drive: DriveId, emulation: Emulation) -> SharedEmulation {
         let new = || Arc::new(Mutex::new(EmulatedDrive::new(emulation)));
         Arc::clone(locked(&self.emulated).entry(drive).or_insert_with(new))
     }
 
-    /// The one line for a drive.
+    /// The one drive queue of a drive.
     fn drive_queue_of(&self, drive: DriveSpec) -> SharedDriveQueue {
         let new = || {
             let queue = DriveQueue::new(drive.model, drive.queue_target, Clock.now_ns());
@@ -333,15 +335,15 @@ impl DataPlane {
         Arc::clone(locked(&self.drive_queues).entry(drive.id).or_insert_with(new))
     }
 
-    /// Has a drive keep so many operations in flight, or as many as it finds by trial. Holds from the answer
-    /// on.
+    /// Sets the number of operations that a drive keeps in flight; with `None` the drive queue finds it by
+    /// trial. In effect when this call returns.
     pub fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
         if let Some(drive_queue) = locked(&self.drive_queues).get(&drive) {
             locked(drive_queue).queue.set_queue_target(queue_target, Clock.now_ns());
         }
     }
 
-    /// How many operations a drive keeps in flight, if any volume was ever opened there.
+    /// Number of operations that a drive keeps in flight, if any volume was ever opened there.
     pub fn depth(&self, drive: DriveId) -> Option<DriveQueueDepth> {
         let drive_queues = locked(&self.drive_queues);
         let state = locked(drive_queues.get(&drive)?);
@@ -349,8 +351,8 @@ impl DataPlane {
         Some(DriveQueueDepth { operations: depth.usual(), origin: depth.origin() })
     }
 
-    /// Gives back the space of something condemned, under the policy of reclaims. It ends with
-    /// [`JobProgress::is_finished`]; a daemon that ends leaves it to the next one.
+    /// Reclaims the space of a pending deletion, under the policy of reclaims. The end shows in
+    /// [`JobProgress::is_finished`]. A daemon that ends leaves the rest to the next daemon.
     pub fn start_reclaim(&self, spec: ReclaimSpec) {
         let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -363,12 +365,13 @@ impl DataPlane {
             emulated: drive.emulation.map(|emulation| self.drive_of(drive.id, emulation)),
             progress,
         };
-        // All background work of a drive is on one reactor; identities are random, so drives spread.
+        // All background work of a drive is on one reactor. Drive identities are random, so drives spread
+        // over reactors.
         let reactor = (drive.id.0.as_u128() % self.reactors.len() as u128) as usize;
         self.reactors[reactor].order(Command::Reclaim(Box::new(new)));
     }
 
-    /// Puts a kind of background work under another policy, on every drive. Holds from the answer on.
+    /// Changes the policy of a kind of background work on every drive. In effect when this call returns.
     ///
     /// # Errors
     /// If a reactor has stopped.
@@ -387,7 +390,7 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Forgets a drive that no volume is on any more.
+    /// Forgets a drive that holds no volume any more.
     pub fn forget_drive(&self, drive: DriveId) {
         locked(&self.drive_queues).remove(&drive);
         locked(&self.emulated).remove(&drive);
@@ -407,7 +410,7 @@ impl DataPlane {
         locked(&self.placements).get(&volume).copied().ok_or(DataPlaneError::UnknownVolume(volume))
     }
 
-    /// Gives an order and waits until it holds.
+    /// Sends an order and waits until it is in effect.
     fn ask(
         &self,
         reactor: usize,
@@ -432,10 +435,12 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Changes a volume's size, and with it on which drives its extents are. When growing, the new extent files must
-    /// exist, and it is told how these extents begin if the volume has replicas; when shrinking, they must still exist,
-    /// and open connections are ended. New connections see the new size. New replicas are behind the journals on the drives
-    /// that are said, which the volume has.
+    /// Changes a volume's size and layout. New connections see the new size.
+    ///
+    /// When the volume grows, the new extent files must exist, and `recovered_extents` has the state of the
+    /// new extents if the volume has replicas. When it shrinks, the old extent files must still exist, and
+    /// open connections are ended. New replicas in `bindings` are attached to the journals on the given
+    /// drives, which the volume must have.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -452,12 +457,12 @@ impl DataPlane {
         let homes = self.new_homes(&layout.homes);
         let resizing = NewSize { size_bytes, homes, replicas: layout.replicas, recovered_extents, bindings };
         self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
-        // On a drive that is new to it, it does not stand under its policies yet.
+        // In the queue of a new drive, the volume does not have its policies yet.
         if is_spread { self.bind_again(volume) } else { Ok(()) }
     }
 
-    /// Makes a volume read-only, which ends its open connections, or writable. Holds from the answer on: nothing
-    /// is being written then.
+    /// Makes a volume writable, or read-only, which ends its open connections. In effect when this call
+    /// returns: no write is under way then.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -466,8 +471,9 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
 
-    /// Puts a volume under the terms of all levels above it, from the top; its own level is the last. Holds from
-    /// the answer on, for requests that wait too. What has burst credit keeps it.
+    /// Puts a volume under the terms of its policy levels, from the top; the volume's own level is the
+    /// last. In effect when this call returns, also for waiting requests. A level with burst credit keeps
+    /// the credit.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -483,7 +489,7 @@ impl DataPlane {
         })
     }
 
-    /// The one tree of ceilings below a level.
+    /// The one policy tree below a level.
     fn domain_of(&self, scope: Scope) -> Arc<PolicyTree> {
         let mut policy_trees = locked(&self.policy_trees);
         policy_trees.retain(|_, policy_tree| policy_tree.strong_count() > 0);
@@ -495,7 +501,7 @@ impl DataPlane {
         })
     }
 
-    /// Changes the terms of levels for all volumes below them. Holds from the answer on.
+    /// Changes the terms of levels for all volumes below them. In effect when this call returns.
     ///
     /// # Errors
     /// If a reactor has stopped.
@@ -526,7 +532,7 @@ impl DataPlane {
         }
     }
 
-    /// Notes changed terms; answers the volumes whose topmost ceilings are another level's now.
+    /// Records changed terms. Answers the volumes whose topmost level with a ceiling has changed.
     fn change_paths(&self, scope: &Scope, terms: Terms) -> Vec<(VolumeId, Vec<PolicyLevel>)> {
         let mut moved = Vec::new();
         for (volume, path) in locked(&self.paths).iter_mut() {
@@ -540,8 +546,8 @@ impl DataPlane {
         moved
     }
 
-    /// The burst credit of every level that has one: nanoseconds at the burst rate for each of its limits, and how
-    /// long ago it was that, in nanoseconds (0 while it is in use).
+    /// The burst credit of every level that has one, with the age of the credit in nanoseconds (0 while the
+    /// level is in use). Credit is counted in nanoseconds at the burst rate, for each of the level's limits.
     pub fn credits(&self) -> Vec<(Scope, Credits, u64)> {
         let now_ns = Clock.now_ns();
         let policy_trees: Vec<_> = locked(&self.policy_trees).values().filter_map(Weak::upgrade).collect();
@@ -553,7 +559,7 @@ impl DataPlane {
         all.into_iter().map(|(scope, (credits, ago_ns))| (scope, credits, ago_ns)).collect()
     }
 
-    /// Gives levels the credit that they had some time ago, before anything is bound to them.
+    /// Restores the saved credit of levels, with its age, before any volume is bound to them.
     pub fn restore_credits(&self, credits: Vec<(Scope, Credits, u64)>) {
         let now_ns = i64::try_from(Clock.now_ns()).unwrap_or(i64::MAX);
         for (scope, credits, ago_ns) in credits {
@@ -562,48 +568,49 @@ impl DataPlane {
         }
     }
 
-    /// Forgets the credit of a level that is no more.
+    /// Forgets the credit of a level that no longer exists.
     pub fn forget(&self, scope: &Scope) {
         self.shared_state.forget_credits(scope);
     }
 
-    /// Takes a replica of an extent out of service because its file was found damaged: if it was the only one, everything
-    /// on the extent fails. The fault stands in [`DataPlane::alarms`]. Doing so twice changes nothing.
+    /// Fails a replica of an extent because its file was found damaged. If it was the only replica, all
+    /// requests on the extent fail. The fault appears in [`DataPlane::alarms`]. A second call changes
+    /// nothing.
     pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::FailReplica { volume, replica, message });
         }
     }
 
-    /// Gives up the write journal of a volume on a drive, because its log is not there any more: replicas behind it are out
-    /// of service, for good. Does nothing if there is none, or if it has failed already.
+    /// Invalidates a volume's write journal on a drive, because its log no longer exists: the replicas
+    /// behind it fail for good. Does nothing if there is no journal, or if it has failed already.
     pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::GiveUpJournal { volume, drive });
         }
     }
 
-    /// Hands a connection whose handshake is done to the volume's reactor. If the volume is gone by now, the
-    /// connection is closed.
+    /// Hands a connection whose handshake is done to the volume's reactor. If the volume no longer exists,
+    /// the connection is closed.
     pub fn serve(&self, volume: VolumeId, connection: NewConnection) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::Serve { volume, connection: Box::new(connection) });
         }
     }
 
-    /// Faults that stand now.
+    /// The current faults.
     pub fn alarms(&self) -> Vec<Alarm> {
         locked(&self.alarms).clone()
     }
 
-    /// Ends all connections after the requests that were received are answered, then the threads.
+    /// Answers all received requests, then ends all connections and the threads.
     pub fn shutdown(&self) {
         for reactor in &self.reactors {
             reactor.order(Command::Stop);
         }
         for reactor in &self.reactors {
             if let Some(thread) = locked(&reactor.thread).take() {
-                // A panic there was reported when it happened.
+                // A panic of the thread was reported when it happened.
                 let _ = thread.join();
             }
         }
@@ -627,11 +634,11 @@ fn start_reactor(
         Surroundings { index, commands: inbox, shared_state: Arc::clone(shared_state), alarms };
     let work = move || match set_up(surroundings) {
         Ok(reactor) => {
-            // Whoever starts the reactor waits for this.
+            // The caller that starts the reactor waits for this.
             let _ = ready.send(Ok(reactor.ring.waker()));
             drop(ready);
-            // A reactor that fell would leave its volumes dead under a daemon that looks alive. Starting anew
-            // loses nothing that was promised.
+            // A reactor that panicked would leave its volumes dead under a daemon that looks alive. A
+            // restart loses nothing that was promised.
             if std::panic::catch_unwind(AssertUnwindSafe(|| reactor.run())).is_err() {
                 std::process::abort();
             }
@@ -648,7 +655,7 @@ fn start_reactor(
     Ok(ReactorHandle { commands, waker, thread: Mutex::new(Some(thread)) })
 }
 
-/// Makes a reactor on the thread that will run it.
+/// Creates a reactor on the thread that will run it.
 fn set_up(surroundings: Surroundings) -> io::Result<Reactor> {
     weir_reactor::clock::sharpen_timers();
     let pool = BufferPool::new(BUFFER_POOL_BYTES)?;

@@ -1,7 +1,7 @@
-//! The loop of one reactor thread, and its dealings with the rest of the daemon.
+//! Reactor: the loop of one reactor thread, and its exchange with the rest of the daemon.
 //!
-//! Each round takes what has arrived (orders, the helper's answers, the ring's completions), lets due
-//! requests go, sends what is ready, and waits for the next thing or the next exact instant.
+//! Each round takes arrivals (orders, the helper's answers, the ring's completions), releases due requests,
+//! sends ready replies, and waits for the next arrival or due time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -33,25 +33,25 @@ use super::token::{ConnectionIndex, Token, VolumeIndex};
 use super::{Alarm, NO_HOME};
 use crate::logging::LineGate;
 
-/// How long clients may take to read the answers that they are owed when the daemon stops.
+/// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
 const STOP_TIMEOUT_NS: u64 = 5_000_000_000;
 
-/// An instant that is nearer than this is waited for without going to sleep, in nanoseconds: falling asleep and waking up
-/// take longer.
+/// A due time nearer than this is waited for without sleeping, in nanoseconds. Sleeping and waking take
+/// longer.
 const NEAR_NS: u64 = 5_000;
 
-/// Completions taken in one round. As long as input is there at once, answers gather and go out together at
-/// the round's end; this bounds how long that may go on.
+/// Number of completions taken in one round. While input is ready at once, replies gather and go out
+/// together at the end of the round. This bound limits how long they gather.
 const ROUND_COMPLETIONS_MAX: usize = 32;
-/// Lines about connections that are not served.
+/// Rate limit of log lines about refused connections.
 static REFUSALS: LineGate = LineGate::new();
 
-/// Faults that stand, seen by all threads.
+/// Current faults, visible to all threads.
 pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
 
-/// What ties a reactor to the rest of the daemon.
+/// Links of a reactor to the rest of the daemon.
 pub(super) struct Surroundings {
-    /// Its number.
+    /// Number of the reactor.
     pub index: usize,
     pub commands: Receiver<Command>,
     pub shared_state: Arc<SharedState>,
@@ -65,23 +65,24 @@ pub(super) struct Reactor {
     pub helper: Helper,
     pub volumes: Slab<ServedVolume>,
     pub connections: Slab<Connection>,
-    /// The instant that this round counts as now, in nanoseconds.
+    /// Time that counts as now in this round, in nanoseconds.
     pub now_ns: u64,
     /// Connections with replies to send.
     pub outgoing: Vec<ConnectionIndex>,
-    /// Connections that could not go on and may be able to now.
+    /// Connections that had to pause and may be able to continue now.
     pub resuming: Vec<ConnectionIndex>,
-    /// Connections that found the pool exhausted; all are tried again when a buffer comes back.
+    /// Connections that found the buffer pool exhausted; all retry when a buffer is returned.
     pub starved: Vec<ConnectionIndex>,
-    /// When to look again for clients that hold buffers and do nothing, while connections find none.
+    /// When to check again for stalled clients that hold buffers while connections find none, in
+    /// nanoseconds.
     pub stalled_clients_look_ns: Option<u64>,
-    /// Buffers that had come back to the pool when the last of them found it so.
+    /// The pool's count of returned buffers when the last connection found it exhausted.
     pub returns_seen: u64,
-    /// Connections that drain or close; looked after at the end of each round, so that no index becomes
-    /// invalid within one.
+    /// Connections that drain or close. They are settled at the end of each round, so no index becomes
+    /// invalid within a round.
     pub ending: Vec<ConnectionIndex>,
-    /// Volumes whose last orphaned I/O may have ended; settled at the end of each round, so that no index becomes invalid
-    /// within one.
+    /// Volumes whose last orphaned I/O may have ended. They are settled at the end of each round, so no
+    /// index becomes invalid within a round.
     pub unsettled: Vec<VolumeIndex>,
     /// Empty batches for reuse.
     pub spare_batches: Vec<Outgoing>,
@@ -89,45 +90,45 @@ pub(super) struct Reactor {
     commands: Receiver<Command>,
     alarms: Alarms,
     pub by_id: BTreeMap<VolumeId, VolumeIndex>,
-    /// The reactor's number.
+    /// Number of the reactor.
     pub index: usize,
     pub shared_state: Arc<SharedState>,
-    /// The trees of ceilings that volumes of this reactor are under.
+    /// Policy trees of the volumes on this reactor.
     pub policy_trees: Slab<PolicyTreeUse>,
-    /// When to look at a domain again.
+    /// When to check each policy tree again, in nanoseconds.
     pub deadlines: BTreeSet<(u64, PolicyTreeIndex)>,
-    /// Operations that wait for media.
+    /// Operations that wait in a drive queue.
     pub pending: Slab<Pending>,
     pub spare_grants: Vec<DriveGrant>,
-    /// Connections whose input is left to gather, by the instant at which it is taken.
+    /// Connections whose requests gather in the socket, with the time at which they are received.
     pub rests: BTreeSet<(u64, ConnectionIndex)>,
-    /// What emulated drives have not answered yet.
+    /// Completions that emulated drives hold back.
     pub held: HeldCompletions,
-    /// Work for the system itself.
+    /// Background work.
     pub background: Background,
-    /// Volumes whose changes are held, and until when.
+    /// Quiesced volumes, with the time at which each quiesce ends.
     pub quiesces: BTreeSet<(u64, VolumeIndex)>,
-    /// When to look for drives that do not answer to captures, while there are any.
+    /// When to check for drives that do not answer to snapshots in progress, while there are any.
     pub snapshot_look_ns: Option<u64>,
-    /// Questions of clients where volumes hold data.
+    /// Block status queries of clients.
     pub statuses: Statuses,
-    /// Replica metadata of replicas that are being written.
+    /// Writes of replica metadata under way.
     pub metadata_io: MetadataIo,
-    /// Volumes with several replicas, and when to look at those though nothing happened.
+    /// Volumes with several replicas, and when to check them although nothing happened.
     pub resyncing_volumes: BTreeSet<VolumeIndex>,
     pub resync_wake_ns: Option<u64>,
     pub resync_throttle: ResyncThrottle,
-    /// Work with files of checksums, and volumes that are scrubbed.
+    /// Operations on checksum files, and the scrubs of volumes.
     pub keeping: Keeping,
     pub scrubs: Scrubs,
-    /// What drives were not asked for, and is not answered yet.
+    /// Refused operations that are not answered yet.
     pub refusals: Refusals,
-    /// Its part of the space that is counted.
+    /// The reactor's share of the counted space.
     pub space: Rc<SpaceAtHand>,
-    /// The daemon stops, and replica metadata of replicas were brought to their end.
+    /// The daemon stops, and the last writes of replica metadata have begun.
     pub is_tidying_up: bool,
     busy_poll: BusyPoll,
-    /// When to look at journals, while any holds something.
+    /// When to check the journals, while any holds data.
     pub journals_wake_ns: Option<u64>,
     pub stop_by_ns: Option<u64>,
 }
@@ -182,7 +183,7 @@ impl Reactor {
         }
     }
 
-    /// Runs until told to stop and everything is answered.
+    /// Runs until the reactor is told to stop and all requests are answered.
     pub fn run(mut self) {
         loop {
             self.begin_round();
@@ -191,18 +192,18 @@ impl Reactor {
             }
             self.wait_unless_ended();
         }
-        // Clients that outlasted the daemon's patience: their operations end with their sockets.
+        // Some clients have not finished within the stop timeout; their operations end with their sockets.
         self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
     }
 
-    /// Does what can be done without waiting.
+    /// Does all work that needs no waiting.
     pub(super) fn begin_round(&mut self) {
         self.now_ns = self.clock.now_ns();
         for _ in 0..ROUND_COMPLETIONS_MAX {
             let Some(completion) = self.ring.next_completion() else { break };
             self.on_completion(completion);
         }
-        // After the completions, one of which may have been the wake for these.
+        // After the completions, because one of them may have been the wake-up for these.
         self.take_commands();
         self.take_answers();
         self.take_messages();
@@ -228,7 +229,7 @@ impl Reactor {
         self.settle_unsettled();
     }
 
-    /// Waits for the next thing, unless something has ended that is to be taken in the next round.
+    /// Waits for the next arrival, unless a completion for the next round is there already.
     pub(super) fn wait_unless_ended(&mut self) {
         if !self.ring.has_ended() {
             self.wait();
@@ -267,9 +268,9 @@ impl Reactor {
         }
     }
 
-    /// How long to look for the next thing before going to sleep. It is worth it only where clients are all
-    /// that is waited for: media take longer than a sleep, and where each request waits for them, letting the
-    /// client run on this core in the meantime serves it better.
+    /// How long to busy-poll before sleeping. Busy polling pays only if clients are all that the reactor
+    /// waits for. A drive takes longer than a sleep, and sleeping until it answers leaves this core to the
+    /// client.
     fn poll_ns(&mut self) -> u64 {
         let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
         let waits_for_others = self.ring.take_drive_use() || waits_for_time;
@@ -351,7 +352,7 @@ impl Reactor {
                 }
                 Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
                 Command::AddJournal { volume, journal, done } => {
-                    // They may have stopped waiting, as with what follows.
+                    // The caller may have stopped waiting; the same holds below.
                     let _ = done.send(self.add_journal_to(volume, *journal));
                 }
                 Command::DropJournal { volume, drive, done } => {
@@ -371,7 +372,7 @@ impl Reactor {
                 }
                 Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
                 Command::OpenFiles { drive, done } => {
-                    // They may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = done.send(self.open_files(drive));
                 }
                 Command::FailReplica { volume, replica, message } => {
@@ -445,7 +446,7 @@ impl Reactor {
         self.parse(index);
     }
 
-    /// The first connection of a volume always has a place; further ones share what is left.
+    /// The first connection of a volume always has a place; further connections share the remaining places.
     fn has_place_for(&self, volume: VolumeIndex) -> bool {
         let of_volume = self.volumes[volume].connections;
         let firsts = self.volumes.iter().filter(|(_, volume)| volume.connections > 0).count();
@@ -479,8 +480,8 @@ impl Reactor {
         self.expedite(volume);
     }
 
-    /// Growing changes nothing for open connections. Shrinking ends them, so that none writes beyond the
-    /// new end, and is answered once they are gone.
+    /// Resizes a volume. Growing changes nothing for open connections. Shrinking ends them, so that none
+    /// writes beyond the new end, and is answered once they are gone.
     fn resize(&mut self, id: VolumeId, resizing: NewSize, done: SyncSender<()>) {
         let Some(&index) = self.by_id.get(&id) else { return answer(done) };
         self.end_snapshot(index, "the volume was resized");
@@ -540,7 +541,7 @@ impl Reactor {
         alarms.push(alarm);
     }
 
-    /// All replicas of an extent have everything again.
+    /// Clears the alarms of an extent, because all its replicas are in sync again.
     pub fn clear_alarms(&self, volume: VolumeId, extent: u32) {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
@@ -548,14 +549,14 @@ impl Reactor {
 
     fn settle_unsettled(&mut self) {
         while let Some(index) = self.unsettled.pop() {
-            // It may have been settled, and closed, meanwhile.
+            // The volume may have been settled, and closed, in between.
             if self.volumes.contains(index) {
                 self.settle_volume(index);
             }
         }
     }
 
-    /// Does what was put off until a volume is quiet.
+    /// Does the work that was deferred until a volume is quiet.
     pub fn settle_volume(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
         if let Some((resizing, done)) = volume.resizing_to.take() {
@@ -580,8 +581,8 @@ impl Reactor {
         }
     }
 
-    /// Has journals give up what a volume is to lose: what is cut off may grow again, and nothing of what it had must be
-    /// brought there. True once they have, for good.
+    /// Makes journals forget the data that a shrinking volume loses. The range may grow again, and old data
+    /// must not be destaged there. True once the journals have forgotten it for good.
     fn are_journals_cut(&mut self, index: VolumeIndex, resizing: &NewSize) -> bool {
         let volume = &mut self.volumes[index];
         let (old_bytes, size_bytes) = (volume.size_bytes, resizing.size_bytes);
@@ -604,7 +605,7 @@ impl Reactor {
         for (replica, drive) in bindings {
             match volume.can_attach(replica, Some(drive)) {
                 true => volume.attach(replica, drive, None),
-                // Its journal has failed since it was chosen.
+                // The journal has failed since it was chosen.
                 false => volume.invalidate(replica.0, replica.1),
             }
         }
@@ -617,8 +618,8 @@ impl Reactor {
         }
     }
 
-    /// Adds those of a volume's homes that it does not have; the places of all of them among its homes. What was begun
-    /// and not recorded may have left it others.
+    /// Adds the homes that a volume does not have yet. Answers the index of each given home. The volume may
+    /// have other homes, left by a change that was begun and not recorded.
     pub fn add_new_homes(&mut self, index: VolumeIndex, homes: Vec<NewHome>) -> Vec<u8> {
         let own = own_level(self.volumes[index].id);
         let mut places = Vec::with_capacity(homes.len());
@@ -627,7 +628,7 @@ impl Reactor {
             let place = known.unwrap_or(self.volumes[index].homes.len());
             match known {
                 None => self.add_homes(index, vec![home], std::slice::from_ref(&own)),
-                // It may have been removed, and added at another place.
+                // The drive may have been removed, and added at another path.
                 Some(known) => self.volumes[index].homes[known].directory = home.directory,
             }
             places.push(u8::try_from(place).expect("there are no more drives than bytes can count"));
@@ -641,7 +642,7 @@ impl Reactor {
         self.leave_drives(index);
         self.scrubs.forget(index);
         self.volumes[index].drop_scrub();
-        // Whoever still waits for a change of replicas finds that the volume was closed.
+        // A caller that still waits for a change of replicas learns that the volume was closed.
         let volume = self.volumes.remove(index);
         volume.publish();
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -649,7 +650,7 @@ impl Reactor {
         volume.closing.into_iter().for_each(answer);
     }
 
-    /// Answers what was received, refuses what waits, and ends.
+    /// Answers received requests, refuses waiting ones, and stops.
     fn stop(&mut self) {
         self.stop_by_ns = Some(self.now_ns + STOP_TIMEOUT_NS);
         self.stop_background();
@@ -662,7 +663,7 @@ impl Reactor {
     }
 }
 
-/// Tells whoever gave an order that it holds. They may have stopped waiting.
+/// Tells the caller of an order that it is in effect. The caller may have stopped waiting.
 fn answer(done: SyncSender<()>) {
     let _ = done.send(());
 }

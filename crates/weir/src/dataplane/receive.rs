@@ -1,6 +1,6 @@
-//! From a socket's bytes to requests.
+//! Receiving: from the bytes of a socket to requests.
 //!
-//! Small writes are taken in whole and wait for admission with their payload in pooled buffers. A large
+//! Small writes are received in full and wait for admission with their payload in pooled buffers. A large
 //! write waits with its payload still in the socket, and nothing behind it is read.
 
 use std::io;
@@ -19,35 +19,35 @@ use super::reactor::Reactor;
 use super::token::{ConnectionIndex, Token};
 use crate::logging::LineGate;
 
-/// Lines about clients that broke the protocol.
+/// Rate limit of log lines about clients that violate the protocol.
 static VIOLATIONS: LineGate = LineGate::new();
-/// Writes up to this many bytes are taken in before they are admitted.
+/// Size in bytes up to which a write is received before it is admitted.
 const SMALL_WRITE_BYTES_MAX: usize = PIECE_BYTES as usize / 2;
-/// From this many missing payload bytes on, they are received straight into the write's buffer.
+/// Number of missing payload bytes from which they are received directly into the write's buffer.
 const DIRECT_RECEIVE_BYTES_MIN: usize = 16 << 10;
 
-/// Room that a part needs in its buffer: its blocks, and a spare one if edges have to be read.
+/// Buffer size for a part: its blocks, and a spare block if edges have to be read.
 pub(super) fn buffer_bytes(part: Part) -> usize {
     let (_, covered) = covering_blocks(part.offset, part.length);
     let spare = if covered == part.length { 0 } else { BLOCK_BYTES as usize };
     covered as usize + spare
 }
 
-/// Where the part's first byte lies in its buffer.
+/// Offset of the part's first byte in its buffer.
 pub(super) fn skew(part: Part) -> usize {
     part.offset as usize % BLOCK_BYTES as usize
 }
 
-/// What became of one step through the input.
+/// Result of one parsing step.
 enum Progress {
-    /// There may be more to do.
+    /// There may be more to parse.
     Again,
-    /// More input is needed, or something has to happen first.
+    /// Parsing needs more input, or has to wait.
     Pause,
 }
 
 impl Reactor {
-    /// Takes in as many requests as the input holds and the bounds allow, then asks for more input.
+    /// Parses as many requests as the input holds and the bounds allow, then asks for more input.
     pub(super) fn parse(&mut self, index: ConnectionIndex) {
         loop {
             let connection = &self.connections[index];
@@ -93,7 +93,7 @@ impl Reactor {
         Progress::Again
     }
 
-    /// A request's header is here.
+    /// Begins a request whose header was received.
     fn begin(&mut self, index: ConnectionIndex, request: Request) {
         let payload_bytes = request.payload_bytes();
         let connection = &mut self.connections[index];
@@ -125,7 +125,8 @@ impl Reactor {
                 self.payload_complete(index, request);
                 return Progress::Again;
             };
-            // A small write runs as soon as it is here, unless others of its volume wait already.
+            // A small write runs as soon as it is received, unless other requests of its volume are
+            // delayed.
             let is_held_back = self.volumes[connection.volume].delayed_requests > 0;
             let is_for_running = connection.requests[request].is_running || !is_held_back;
             let Some(mut memory) = self.take_buffer(index, buffer_bytes(part), is_for_running) else {
@@ -162,7 +163,8 @@ impl Reactor {
         let incoming = connection.incoming.as_mut().expect("a write is coming in");
         let IncomingPart { part, memory, .. } = incoming.part.take().expect("a part is complete");
         let mut memory = memory.expect("the kernel does not have the memory");
-        // Only for writes of partial blocks: what is around their payload is read before they are carried out.
+        // Only for writes of partial blocks: the bytes around their payload are read before they are
+        // carried out.
         memory.append_zeroes(buffer_bytes(part) - memory.filled().len());
         let buffer = memory.completed();
         incoming.position += u64::from(part.length);
@@ -184,8 +186,8 @@ impl Reactor {
         self.admit((index, id));
     }
 
-    /// Bytes of buffers that a connection may hold at present. What only waits for admission gets less, so
-    /// that the clients of a held back volume do not use up what others work with.
+    /// Buffer bytes that a connection may hold at present. Requests that wait for admission get less, so
+    /// that clients of a delayed volume do not use up the buffers of others.
     fn allowed_bytes(&self, is_for_running: bool) -> usize {
         match (self.pool.free_bytes() > self.pool.total_bytes() / 2, is_for_running) {
             (true, true) => CONNECTION_BUFFER_BYTES_MAX,
@@ -194,7 +196,8 @@ impl Reactor {
         }
     }
 
-    /// A buffer for a connection, within its bounds; if there is none it is listed to be resumed.
+    /// Takes a buffer for a connection, within its bounds. Without one, the connection is listed to be
+    /// resumed.
     pub(super) fn take_buffer(
         &mut self,
         index: ConnectionIndex,
@@ -221,7 +224,7 @@ impl Reactor {
         }
     }
 
-    /// Drops memory of a connection.
+    /// Returns memory of a connection.
     pub(super) fn give_back(&mut self, index: ConnectionIndex, memory: Option<impl Into<Memory>>) {
         if let Some(memory) = memory {
             let bytes = memory.into().capacity();
@@ -229,7 +232,7 @@ impl Reactor {
         }
     }
 
-    /// Counts buffers of a connection as given back.
+    /// Counts buffers of a connection as returned.
     pub(super) fn unhold(&mut self, index: ConnectionIndex, bytes: usize) {
         let connection = &mut self.connections[index];
         connection.held_bytes -= bytes;
@@ -238,12 +241,12 @@ impl Reactor {
         }
     }
 
-    /// True if a connection found no buffer, and one came back since: from another connection, a journal, or whoever had it.
+    /// True if a connection found no buffer and one was returned since, by any holder.
     pub(super) fn can_feed_starved(&self) -> bool {
         !self.starved.is_empty() && self.pool.returns() != self.returns_seen
     }
 
-    /// Has connections go on that found no buffer, once any came back.
+    /// Resumes connections that found no buffer, once a buffer was returned.
     pub(super) fn resume_starved(&mut self) {
         if !self.can_feed_starved() {
             return;
@@ -253,7 +256,7 @@ impl Reactor {
         }
     }
 
-    /// Has a connection go on at the end of this round.
+    /// Lists a connection to be resumed at the end of this round.
     pub(super) fn list_resuming(&mut self, index: ConnectionIndex) {
         if let Some(connection) = self.connections.get_mut(index)
             && !std::mem::replace(&mut connection.is_listed_resuming, true)
@@ -262,7 +265,7 @@ impl Reactor {
         }
     }
 
-    /// Lets listed connections go on.
+    /// Resumes listed connections.
     pub(super) fn resume_listed(&mut self) {
         for index in std::mem::take(&mut self.resuming) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
@@ -273,7 +276,7 @@ impl Reactor {
         }
     }
 
-    /// Asks the kernel for more input, unless enough is here already.
+    /// Asks the kernel for more input, unless enough is there already.
     fn receive_more(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         if !connection.may_parse() || connection.requests.len() >= CONNECTION_REQUESTS_MAX {
@@ -288,12 +291,12 @@ impl Reactor {
                     self.receive_input(index);
                 }
             }
-            // No buffer for the next part: it goes on once there is one.
+            // There is no buffer for the next part; the write continues once there is one.
             Some(IncomingWrite { part: None, .. }) => self.watch(index),
         }
     }
 
-    /// Asks for more input now, or leaves it to gather for a while.
+    /// Asks for more input now, or lets requests gather for a while.
     fn receive_paced(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         let gather_ns = connection.coalescing.next_gather_ns(connection.requests.len());
@@ -305,7 +308,7 @@ impl Reactor {
         self.rests.insert((until_ns, index));
     }
 
-    /// Takes the input that has gathered for long enough.
+    /// Receives the input of connections whose gathering time is over.
     pub(super) fn end_due_rests(&mut self) {
         while let Some(&(until_ns, index)) = self.rests.first().filter(|rest| rest.0 <= self.now_ns) {
             self.rests.remove(&(until_ns, index));
@@ -379,7 +382,8 @@ impl Reactor {
         }
     }
 
-    /// Has the kernel tell if the client goes: while nothing is read, nobody would notice.
+    /// Asks the kernel to report a hang-up of the client, because without a pending receive it would go
+    /// unnoticed.
     fn watch(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         let is_ending = connection.is_draining || connection.is_closing;
@@ -391,13 +395,13 @@ impl Reactor {
     pub(super) fn hung_up(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         connection.is_watched = false;
-        // Where input is read, its end is found in its turn, behind what was sent before it.
+        // A pending receive finds the end of the input in order, behind earlier requests.
         if !connection.is_receiving {
             self.peer_ended(index);
         }
     }
 
-    /// The client is gone, or was cut off to drain: nothing more will come.
+    /// The client is gone, or its socket was shut down to drain: no more input will come.
     fn peer_ended(&mut self, index: ConnectionIndex) {
         if !self.connections[index].is_draining {
             self.close_connection(index);
@@ -406,14 +410,14 @@ impl Reactor {
 }
 
 impl IncomingPart {
-    /// Payload bytes that are not here yet.
+    /// Payload bytes that were not received yet.
     fn missing(&self) -> usize {
         self.part.length as usize - self.filled
     }
 }
 
 impl Connection {
-    /// True if requests may be taken from the input.
+    /// True if requests may be parsed from the input.
     fn may_parse(&self) -> bool {
         let unread_answers = self.outbox.len() + self.kept.len();
         let is_awaited = self.is_receiving || self.rests_until_ns.is_some();

@@ -1,33 +1,35 @@
-//! How long to let a deep client's input gather before it is taken.
+//! Receive coalescing: how long to let a deep client's requests gather in the socket before receiving them.
 //!
-//! A client with many requests in flight is busy with older answers while newer requests are served. If its
-//! input is left to gather for a moment, many requests are taken, served and answered in one go, at a fraction
-//! of what serving each as it comes costs; and the client loses nothing, as long as it has answers left to read
-//! meanwhile. How many requests a client keeps in flight is found by a probe: rarely, its input is left alone
-//! for so long that all of them come in. Clients that are not deep are served as their requests come.
+//! A client with many requests in flight is busy with earlier replies while newer requests are served. If
+//! its requests gather for a moment, they are received, served and answered together. That costs a fraction
+//! of serving each request as it comes. The client loses nothing as long as it has replies left to read.
 //!
-//! This holds only where answers are ready at once, so there is no rest while requests are under way at media
-//! or wait for admission; and not for writes, whose payload would fill the client's socket buffer and stop it.
-//! Decides only; knows no clock and no socket.
+//! A probe finds how many requests a client keeps in flight: rarely, its input is left alone until all of
+//! them have arrived. Clients that are not deep are served as their requests come.
+//!
+//! Coalescing pays only where replies are ready at once. Requests do not gather while others are at a drive
+//! or wait for admission. Writes never gather, because their payload would fill the client's socket buffer
+//! and stop it. This module only decides; it knows neither a clock nor a socket.
 
-/// How long a probe leaves the input alone, in nanoseconds: long enough for any client that is worth it.
+/// Time that a probe leaves the input alone, in nanoseconds: long enough for any client for which gathering
+/// pays.
 const PROBE_NS: u64 = 200_000;
-/// Requests that have to come in during a probe for a client to count as deep.
+/// Number of requests that have to arrive during a probe for a client to count as deep.
 const DEEP_REQUESTS: u32 = 24;
-/// The first rest and the longest, in nanoseconds, and the steps between.
+/// The first and the longest gathering time and the step between two times, in nanoseconds.
 const GATHER_NS_START: u64 = 60_000;
 const GATHER_NS_MAX: u64 = 100_000;
 const STEP_NS: u64 = 5_000;
-/// Inputs from which the next step follows.
+/// Number of inputs after which the gathering time is adapted.
 const INPUTS_PER_STEP: u32 = 16;
-/// Inputs between two probes, at least and at most.
+/// Number of inputs between two probes, at least and at most.
 const INPUTS_PER_PROBE_MIN: u32 = 1 << 10;
 const INPUTS_PER_PROBE_MAX: u32 = 1 << 16;
 
-/// What was learnt about one client.
+/// State learnt about one client.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiveCoalescing {
-    /// Requests without payload that were found in the last input.
+    /// Requests without payload in the last input.
     requests: u32,
     /// Requests that the client is known to keep in flight, if it is deep.
     depth: u32,
@@ -56,17 +58,17 @@ impl Default for ReceiveCoalescing {
 }
 
 impl ReceiveCoalescing {
-    /// A request without payload was found in the input.
+    /// Counts a request without payload in the input.
     pub fn requested(&mut self) {
         self.requests += 1;
     }
 
-    /// All of an input was taken, while the client had `open_requests` that are not answered: how long to let
-    /// the next one gather, in nanoseconds.
+    /// An input was consumed while the client had `open_requests` unanswered requests. Answers how long to
+    /// let the next input gather, in nanoseconds.
     pub fn next_gather_ns(&mut self, open_requests: usize) -> u64 {
         let requests = std::mem::take(&mut self.requests);
         if open_requests > requests as usize {
-            // Older ones are not served yet, or some are writes.
+            // Earlier requests are not served yet, or some are writes.
             self.gather_ns = 0;
             if std::mem::take(&mut self.is_probing) {
                 self.probed(0);
@@ -100,7 +102,8 @@ impl ReceiveCoalescing {
         self.inputs_until_probe = self.inputs_per_probe;
     }
 
-    /// Half of what the client has in flight should come together: the other half keeps it busy.
+    /// Adapts the gathering time so that half of the requests in flight come together; the other half keeps
+    /// the client busy.
     fn rested(&mut self, requests: u32) {
         self.step_inputs += 1;
         self.step_requests += requests;
@@ -111,7 +114,7 @@ impl ReceiveCoalescing {
         if self.step_requests > half {
             self.gather_ns -= STEP_NS;
         } else if self.step_requests < half / 2 {
-            // It has become shallow, or slow.
+            // The client has become shallow, or slow.
             self.gather_ns = 0;
         } else if self.step_requests < half * 4 / 5 {
             self.gather_ns = (self.gather_ns + STEP_NS).min(GATHER_NS_MAX);
@@ -124,8 +127,8 @@ impl ReceiveCoalescing {
 mod tests {
     use super::*;
 
-    /// A client that keeps `depth` requests in flight and asks again `turn_ns` after each answer that it reads.
-    /// Answers how long its inputs were left alone, after it has been learnt.
+    /// A client that keeps `depth` requests in flight and sends a new one `turn_ns` after each reply that
+    /// it reads. Answers its gathering times after the learning phase.
     fn rests(depth: u32, turn_ns: u64) -> Vec<u64> {
         let mut coalescing = ReceiveCoalescing::default();
         let (mut gathered, mut rests) = (1, Vec::new());
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_deep_clients_requests_come_together() {
+    fn half_of_the_requests_of_a_deep_client_gather() {
         let rests = rests(32, 6_000);
         assert!(
             rests.iter().all(|&gather_ns| (75_000..=GATHER_NS_MAX).contains(&gather_ns)),
@@ -152,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn shallow_and_slow_clients_are_served_as_they_come() {
+    fn shallow_and_slow_clients_never_gather() {
         for (depth, turn_ns) in [(1, 6_000), (8, 6_000), (16, 6_000), (16, 1_000), (64, 50_000)] {
             assert!(rests(depth, turn_ns).iter().all(|&gather_ns| gather_ns == 0), "{depth} at {turn_ns} ns");
         }
     }
 
     #[test]
-    fn probes_are_rare_for_those_who_would_not_gain() {
+    fn probes_are_rare_for_shallow_clients() {
         let mut coalescing = ReceiveCoalescing::default();
         let probes = (0..1_000_000).filter(|_| {
             coalescing.requested();
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_rests_while_requests_are_under_way() {
+    fn nothing_gathers_while_requests_are_under_way() {
         let mut coalescing = ReceiveCoalescing::default();
         for _ in 0..10 * INPUTS_PER_PROBE_MAX {
             coalescing.requested();

@@ -1,7 +1,7 @@
-//! Recording what volumes are asked for: each reactor notes the requests of its volumes as it answers them.
+//! Recording of requests: each reactor records the requests of its volumes as it answers them.
 //!
-//! A recording is bounded by time and by number. Reactors never wait for each other or for control: each has a
-//! buffer of its own, which control takes when the recording is over.
+//! A recording is bounded by time and by number of records. Reactors never wait for each other or for
+//! control. Each has a buffer of its own, which control takes when the recording is over.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -18,25 +18,25 @@ use super::token::ConnectionIndex;
 use super::{DataPlane, DataPlaneError, locked};
 use crate::trace::Record;
 
-/// Records for which memory is taken at a time: a longer list would have to be moved as it grows, which holds up the
-/// reactor.
+/// Number of records for which memory is allocated at a time. A longer list would have to be moved as it
+/// grows, which delays the reactor.
 const CHUNK_RECORDS: usize = 1024;
 
-/// A recording. It begins for all volumes at one instant.
+/// A recording. It begins at the same time for all volumes.
 pub struct Recording {
-    /// `u64::MAX` until it has begun.
+    /// Start of the recording in nanoseconds; `u64::MAX` before.
     started_ns: AtomicU64,
     duration_ns: u64,
     records_max: u64,
     count: AtomicU64,
-    /// What each reactor has noted.
+    /// The records of each reactor.
     buffers: Vec<Mutex<Vec<Vec<Record>>>>,
 }
 
-/// A volume's part in a recording.
+/// A volume's part of a recording.
 pub(super) struct Tap {
     recording: Arc<Recording>,
-    /// The volume's number in it.
+    /// Number of the volume in the recording.
     volume: u16,
 }
 
@@ -51,12 +51,12 @@ impl Recording {
         }
     }
 
-    /// True once there is no room for more.
+    /// True once the recording has no room for more records.
     pub fn is_full(&self) -> bool {
         self.count.load(Relaxed) > self.records_max
     }
 
-    /// Takes out what was noted.
+    /// Takes the records out.
     pub fn take(&self) -> Vec<Record> {
         let chunks = self.buffers.iter().flat_map(|buffer| std::mem::take(&mut *locked(buffer)));
         chunks.flatten().collect()
@@ -75,8 +75,8 @@ impl Recording {
 }
 
 impl Tap {
-    /// Notes a request that is answered now, if the recording has begun and is not over. Of one that was here before it
-    /// began, only the time since then counts.
+    /// Records a request that is answered now, if the recording has begun and is not over. Of a request
+    /// that arrived before the start, only the time since the start counts.
     pub fn note(&self, reactor: usize, connection: ConnectionIndex, now_ns: u64, request: &ActiveRequest) {
         let Some(kind) = kind_of(request.request.command) else { return };
         let started_ns = self.recording.started_ns.load(Relaxed);
@@ -105,7 +105,7 @@ impl Tap {
     }
 }
 
-/// What a command does, if it is one that is recorded.
+/// The kind of a command; `None` for commands that are not recorded.
 fn kind_of(command: NbdCommand) -> Option<Kind> {
     match command {
         NbdCommand::Read { .. } => Some(Kind::Read),
@@ -118,7 +118,7 @@ fn kind_of(command: NbdCommand) -> Option<Kind> {
 }
 
 impl Reactor {
-    /// Begins or ends to record a volume.
+    /// Begins or ends recording a volume.
     pub(super) fn tap(&mut self, id: VolumeId, tap: Option<Tap>) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].tap = tap;
@@ -127,11 +127,11 @@ impl Reactor {
 }
 
 impl DataPlane {
-    /// Begins to record volumes, which are numbered in this order. One recording runs at a time, so that the memory
-    /// for it is bounded.
+    /// Begins to record volumes, which are numbered in this order. One recording runs at a time, so that
+    /// its memory is bounded.
     ///
     /// # Errors
-    /// If another one runs, a volume is not open or a reactor has stopped. Nothing is recorded then.
+    /// If another recording runs, a volume is not open, or a reactor has stopped. Nothing is recorded then.
     pub fn start_recording(
         &self,
         volumes: &[VolumeId],
@@ -160,11 +160,12 @@ impl DataPlane {
         Ok(recording)
     }
 
-    /// Ends to record volumes, and waits until that holds. What is closed by now has ended already.
+    /// Ends recording volumes, and waits until that is in effect. A volume that was closed is no longer
+    /// recorded already.
     pub fn stop_recording(&self, volumes: &[VolumeId]) {
         for &volume in volumes {
             let reactor = self.reactor_of(volume);
-            // A reactor that has stopped notes nothing any more.
+            // A reactor that has stopped records nothing.
             let _ = reactor.and_then(|reactor| {
                 self.ask(reactor, volume, |done| Command::Tap { volume, tap: None, done })
             });
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_within_the_recording_is_noted() {
+    fn requests_answered_during_recording_are_recorded() {
         let recording = Arc::new(Recording::new(2, 1000, 10));
         let tap = Tap { recording: Arc::clone(&recording), volume: 3 };
         tap.note(0, 0, 50, &request(40));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_was_agreed() {
+    fn records_are_bounded_by_number() {
         let recording = Arc::new(Recording::new(1, u64::MAX, 3000));
         let tap = Tap { recording: Arc::clone(&recording), volume: 0 };
         recording.started_ns.store(0, Relaxed);

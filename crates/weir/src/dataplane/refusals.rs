@@ -1,11 +1,15 @@
-//! What a drive is not asked for at present: anything while it is away, and more space than is left there (`space`). It is
-//! refused in the reactor, and answered like anything else that failed.
+//! Refusals: operations that a reactor fails without asking the drive, because the drive is away or has no
+//! space (`space`).
 //!
-//! A drive is away while its folder is not where it should be. Replicas that are there, or behind a journal there, are taken
-//! out of service if others stand in for them, and make up for it later. The last replica of an extent stays as it is, with
-//! its file open: nothing that was acknowledged is lost, and it goes on once control has found the same file in its place.
-//! Until then only syncs go there, because a file that is open can be made stable wherever its folder is; one that has no
-//! name left cannot.
+//! A refused operation is answered like any other failed operation.
+//!
+//! A drive is away while its folder is not at its path. Replicas on this drive, or behind a journal on it,
+//! fail if other replicas serve, and are resynced later. The last replica of an extent stays in service
+//! with its file open. No acknowledged write is lost, and I/O continues once control has found the same
+//! file in its place.
+//!
+//! Until then, only syncs go to the drive. An open file can be made stable wherever its folder is, but not
+//! after it was unlinked.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -27,54 +31,54 @@ use super::reactor::Reactor;
 use super::space::{IsCounted, Permission, SpaceAtHand};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
-/// Which file it is, whatever its name: the filesystem's number, and the file's own.
+/// Identity of a file regardless of its name: the filesystem's device number and the inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
-    /// The system's number of the filesystem.
+    /// Device number of the filesystem.
     pub device: u64,
-    /// The filesystem's number of the file.
+    /// Inode number of the file.
     pub inode: u64,
 }
 
 impl FileIdentity {
-    /// That of a file or folder.
+    /// The identity of a file or folder.
     pub fn of(metadata: &std::fs::Metadata) -> FileIdentity {
         FileIdentity { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
-/// A file of a volume, as it was opened.
+/// An open file of a volume, as it was when it was opened.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    /// Whose it is.
+    /// The volume that the file belongs to.
     pub volume: VolumeId,
-    /// What it holds.
+    /// Content of the file.
     pub content: Content,
-    /// Where it was.
+    /// Path at which the file was opened.
     pub path: PathBuf,
-    /// Which file that was.
+    /// Identity of the file.
     pub identity: FileIdentity,
-    /// How long it was, in bytes.
+    /// Size of the file in bytes.
     pub size_bytes: u64,
 }
 
-/// What a file of a volume holds.
+/// Content of a volume's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The replica of an extent with this number.
+    /// A replica of an extent, by extent and slot.
     Replica(u32, usize),
-    /// The volume's write journal on its drive.
+    /// The volume's write journal on the drive.
     Journal,
 }
 
-/// Something that a drive was not asked for, and is answered in the next round.
+/// A refused operation, which is answered in the next round.
 enum Refused {
     Operation { replica: ReplicaIndex, operation: OperationId, number: AskNumber, fault: Fault },
     Allocate { replica: ReplicaIndex, number: AskNumber, extent: u32, piece: u32, fault: Fault },
     Open { replica: ReplicaIndex, number: AskNumber, extent: u32 },
 }
 
-/// A reactor's refusals that are not answered yet: each belongs to an operation that is under way.
+/// A reactor's refusals that are not answered yet; each belongs to an operation under way.
 #[derive(Default)]
 pub(super) struct Refusals(VecDeque<Refused>);
 
@@ -99,7 +103,7 @@ pub(super) fn permission(
 }
 
 impl Reactor {
-    /// Answers an action later as one that failed.
+    /// Fails an action; the answer follows later.
     pub(super) fn refuse_action(
         &mut self,
         replica: ReplicaIndex,
@@ -120,9 +124,9 @@ impl Reactor {
         self.refusals.0.push_back(refused);
     }
 
-    /// Answers what was refused.
+    /// Answers refused operations.
     pub(super) fn pass_on_refusals(&mut self) {
-        // What is refused in turn has its turn in the next round.
+        // An operation that is refused here again is answered in the next round.
         for _ in 0..self.refusals.0.len() {
             match self.refusals.0.pop_front().expect("it was counted") {
                 Refused::Open { replica, number, extent } => {
@@ -171,7 +175,7 @@ impl Reactor {
         self.answered(replica.volume, waited_for);
     }
 
-    /// A drive is away, or back with what it had.
+    /// Marks a drive as away, or as back with its data.
     pub(super) fn set_away(&mut self, drive: DriveId, is_away: bool) {
         let indices: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
         for index in indices {
@@ -186,7 +190,7 @@ impl Reactor {
         }
     }
 
-    /// Takes replicas on a home out of service that others stand in for.
+    /// Fails the replicas on a home for which other replicas serve.
     fn leave_to_others(&mut self, index: VolumeIndex, home: usize) {
         let volume = &mut self.volumes[index];
         if !volume.mirror.has_replicas() {
@@ -223,7 +227,7 @@ impl Reactor {
         files
     }
 
-    /// True if a file that is open on a drive that is away has lost its last name: what is made stable there is lost.
+    /// True if an open file on a missing drive was unlinked: data that is made stable in it is lost.
     pub(super) fn is_nameless(&self, replica: ReplicaIndex, extent: u32) -> bool {
         let volume = &self.volumes[replica.volume];
         let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
@@ -234,8 +238,8 @@ impl Reactor {
 }
 
 impl DataPlane {
-    /// Has nothing more asked of a drive whose folder is gone, or goes on with what it had. Holds for all that comes
-    /// after it.
+    /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for
+    /// all later orders.
     pub fn set_drive_away(&self, drive: DriveId, is_away: bool) {
         for reactor in &self.reactors {
             reactor.order(Command::SetAway { drive, is_away });
@@ -248,7 +252,7 @@ impl DataPlane {
         for reactor in &self.reactors {
             let (done, answer): (SyncSender<Vec<OpenFile>>, _) = sync_channel(1);
             reactor.order(Command::OpenFiles { drive, done });
-            // A reactor that has stopped has none.
+            // A reactor that has stopped has no open files.
             files.extend(answer.recv().unwrap_or_default());
         }
         files
@@ -262,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drive_that_is_away_is_asked_for_nothing_but_syncs() {
+    fn missing_drive_gets_only_syncs() {
         let (is_counted, generation) = (IsCounted::default(), weir_volume::Generation::default());
         let space = SpaceAtHand::new(&Arc::default());
         let allocate = Action::Allocate { extent: 0, generation, piece: 0 };

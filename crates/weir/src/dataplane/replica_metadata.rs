@@ -1,8 +1,9 @@
-//! Writing the replica metadata beside replicas, and the epoch records of them apart: the thin shell of
-//! [`MetadataWrites`](weir_volume::mirror::MetadataWrites), which decides what is written when.
+//! Replica metadata I/O: the thin shell of [`MetadataWrites`](weir_volume::mirror::MetadataWrites), which
+//! decides when to write replica metadata and epoch records.
 //!
-//! It does not know what replica metadata mean. Files are written by helper threads, one for each drive, so that a drive that
-//! hangs holds up no other; an emulated drive answers when it would have.
+//! This module does not know the meaning of replica metadata. One helper thread per drive writes the files,
+//! so that a drive that hangs delays no other. Answers of an emulated drive are held back until its model
+//! would have answered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,28 +17,28 @@ use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use weir_store::replica_metadata::metadata_file_name;
 
-/// That replica metadata of an extent was written beside a replica, or why it could not be.
+/// Result of writing the metadata of an extent replica.
 type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
 
-/// A reactor's replica metadata that drives are asked to write.
+/// A reactor's writes of replica metadata under way.
 #[derive(Default)]
 pub(super) struct MetadataIo {
-    /// Which answer is waited for, by replica and extent.
+    /// The number of the expected answer, by volume, slot and extent.
     asked: BTreeMap<(VolumeIndex, usize, u32), AskNumber>,
     count: u64,
-    /// Answers that emulated drives have not given yet, by when they do.
+    /// Answers that emulated drives hold back, by due time.
     held: BTreeMap<(u64, u64), Answered>,
 }
 
 impl MetadataIo {
-    /// The next instant at which an emulated drive answers.
+    /// The next time at which an emulated drive answers, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 }
 
 impl Reactor {
-    /// Has replica metadata written beside replicas of an extent.
+    /// Begins writing the metadata of an extent's replicas.
     pub(super) fn begin_metadata_write(&mut self, index: VolumeIndex, request: MetadataRequest) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
@@ -62,7 +63,7 @@ impl Reactor {
         }
     }
 
-    /// The epoch record has taken note, or could not.
+    /// Takes the result of writing the epoch record.
     pub(super) fn witnessed(&mut self, index: VolumeIndex, extent: u32, result: Result<(), MetadataError>) {
         let (mut actions, now_ns) = (Vec::new(), self.now_ns);
         let result = self.volumes[index].metadata_result(result);
@@ -70,7 +71,7 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
-    /// Has it noted apart from all replicas that the last one in sync of an extent failed.
+    /// Records in the epoch record that the last in-sync replica of an extent failed.
     pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
@@ -122,7 +123,7 @@ impl Reactor {
         }
     }
 
-    /// A drive has written replica metadata, or could not.
+    /// Takes a drive's answer to a write of replica metadata.
     pub(super) fn metadata_answered(&mut self, due_ns: u64, answered: Answered) {
         let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
         if due_ns > self.now_ns && !is_ending {
@@ -147,7 +148,7 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
-    /// Writes again what could not be written; whoever calls this has it carried out.
+    /// Retries failed writes. The caller has to carry out the volume's effects.
     pub(super) fn retry_metadata(&mut self, index: VolumeIndex) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
@@ -158,8 +159,8 @@ impl Reactor {
         self.act_on_metadata(index, actions);
     }
 
-    /// Gives up replicas of a volume beside which replica metadata should have been written before an instant, while others
-    /// have it.
+    /// Gives up writes of replica metadata that were due before `before_ns`, if in-sync replicas have the
+    /// metadata. The replicas that have not answered fail.
     pub(super) fn give_up_metadata_io(&mut self, index: VolumeIndex, before_ns: u64) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
@@ -184,7 +185,7 @@ impl Reactor {
         volume.outstanding -= 1;
         volume.mirror.metadata_written(extent, written, &mut volume.effects);
         self.carry_out(index);
-        // If no replica failed for it, this message is that of the metadata.
+        // If no replica failed, the message is about the metadata.
         let volume = &mut self.volumes[index];
         if let (false, Some(message)) = (written.is_committed, volume.fault_message.take()) {
             volume.metadata_alarms.insert(extent);
@@ -200,7 +201,7 @@ impl Reactor {
         self.settle_volume(index);
     }
 
-    /// Passes on what emulated drives answer now; everything, if the daemon is ending.
+    /// Passes on held answers that are due, or all of them if the daemon ends.
     pub(super) fn pass_on_due_metadata(&mut self) {
         let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
         while let Some(first) = self.metadata_io.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {

@@ -1,5 +1,5 @@
-//! Replicas of extents that come, go and come back, as control asks for it. Whoever asks is answered once it is durably
-//! known beside the replicas, or that it cannot be now.
+//! Changes of replicas: adding, removing and rejoining extent replicas for control. A change is answered
+//! once it is durable in the replica metadata, or cannot be made now.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender};
@@ -15,9 +15,9 @@ use super::served_volume::ServedVolume;
 use super::token::VolumeIndex;
 use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
 
-/// How long control waits until a change is durably known. It holds up all others meanwhile, and a drive that does not
-/// answer, and that no other replica can stand in for, must not do so for ever. Whether the change came about is seen then
-/// from how replicas stand.
+/// How long control waits until a change is durable. The change holds up all others. If a drive does not
+/// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica
+/// states show whether the change was made.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What becomes of a replica of an extent.
@@ -25,9 +25,9 @@ pub(super) enum NewChange {
     /// Its file is there and holds nothing, on the home with this index of these; it is behind the journal on a drive, or
     /// behind none.
     Add { homes: Vec<NewHome>, home: u8, journal: Option<DriveId> },
-    /// It is given up.
+    /// The replica is removed.
     Remove,
-    /// It could not be reached and is there again with this replica metadata, behind the journal on a drive, or behind
+    /// A missing replica is back, with this replica metadata; behind the journal on a drive, or behind
     /// none.
     Rejoin { found: Box<ReplicaMetadata>, journal: Option<(DriveId, OwnedFd)> },
 }
@@ -38,11 +38,11 @@ pub(super) struct ReplicaWaiter {
     done: SyncSender<ChangeAnswer>,
 }
 
-/// Whether a change came about, or cannot now; or why not, in words.
+/// Whether a change was made, or the reason of its failure in words. False if it cannot be made now.
 pub(super) type ChangeAnswer = Result<bool, String>;
 
 impl Reactor {
-    /// Changes a replica of an extent.
+    /// Changes an extent replica.
     pub(super) fn change_replica(
         &mut self,
         id: VolumeId,
@@ -138,7 +138,7 @@ impl Reactor {
         self.trim_bindings(index, size_bytes);
     }
 
-    /// A replica that was added is recorded: it may count as in sync.
+    /// Control has recorded an added replica, so it may count as in sync.
     pub(super) fn confirm_added(&mut self, id: VolumeId, (extent, slot): (u32, usize)) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].mirror.confirm_added(extent, slot);
@@ -147,15 +147,15 @@ impl Reactor {
         }
     }
 
-    /// Has other replicas of a volume read from now on.
+    /// Sets the cost of reads on the volume's drives, which decides which replicas are read.
     pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[(DriveId, u32)]) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].take_read_costs(read_costs);
         }
     }
 
-    /// A replica could not be added, because no metadata could be written that names it: whoever waits for it is told why, and
-    /// asks again.
+    /// A replica was not added, because no metadata that names it could be written. The waiting caller
+    /// learns the reason, and may try again.
     pub(super) fn addition_refused(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         if self.volumes[index].journals.knows(extent, slot) {
             self.detach_replica(index, extent, slot);
@@ -169,8 +169,8 @@ impl Reactor {
         }
     }
 
-    /// Answers those who wait for what stands now; and those who wait in vain, because no replica is left that has
-    /// everything.
+    /// Answers the callers whose change is made. With `None`, no in-sync replica is left, and all callers
+    /// of the extent get a negative answer.
     pub(super) fn answer_changes(
         &mut self,
         index: VolumeIndex,
@@ -194,14 +194,14 @@ impl Reactor {
     }
 }
 
-/// Tells whoever asked. They may have stopped waiting.
+/// Answers a caller, which may have stopped waiting.
 fn tell(done: SyncSender<ChangeAnswer>, is_so: bool) {
     let _ = done.send(Ok(is_so));
 }
 
 impl DataPlane {
-    /// Says how long reads take on the drives of a volume, in any unit: the replicas on those with the least are read. Holds
-    /// from the answer on.
+    /// Sets the cost of reads on a volume's drives, in any unit. The replicas with the lowest cost are
+    /// read. In effect when this call returns.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -214,14 +214,17 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
     }
 
-    /// Adds a replica of an extent, whose file is there and holds nothing: from the answer on it is durably known to be
-    /// there, and it is brought up to date in the background; it counts as in sync only after
-    /// [`DataPlane::confirm_added`]. False if it cannot be added now: something of an earlier one there is still under way,
-    /// or no replica is left to duplicate from. If it is to be behind a journal, the volume has that.
+    /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
+    /// metadata names the replica durably, and resync runs in the background. The replica counts as in sync
+    /// only after [`DataPlane::confirm_added`]. A volume must have the journal that the replica is to be
+    /// behind.
+    ///
+    /// False if the replica cannot be added now. Then I/O of an earlier replica in its place is still under
+    /// way, or no replica is left as a source.
     ///
     /// # Errors
-    /// [`DataPlaneError::NotAdded`] if it cannot be recorded beside the other replicas: nothing knows of it then. Others if
-    /// the volume is not open or the reactor has stopped.
+    /// [`DataPlaneError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
+    /// added then. Other errors if the volume is not open or the reactor has stopped.
     pub fn add_replica(
         &self,
         volume: VolumeId,
@@ -235,23 +238,24 @@ impl DataPlane {
         added
     }
 
-    /// A replica that was added is durably recorded, so that the next start looks for it.
+    /// Confirms that control has durably recorded an added replica, so that the next start looks for it.
     ///
     /// # Errors
-    /// If the volume is not open: it finds the replica when it is opened.
+    /// If the volume is not open; the next open finds the replica.
     pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
         let reactor = self.reactor_of(volume)?;
         self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
         Ok(())
     }
 
-    /// Puts a volume under its policies also on drives that are new to it.
+    /// Puts a volume under its policies again, also on drives that are new to it.
     pub(super) fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
         let path = super::locked(&self.paths).get(&volume).cloned();
         path.map_or(Ok(()), |path| self.bind(volume, path))
     }
 
-    /// Has an open volume use one more journal. False if it has one on that drive, or is about to be closed.
+    /// Adds a journal to an open volume. False if the volume has a journal on that drive, or is about to
+    /// close.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -262,8 +266,8 @@ impl DataPlane {
         Ok(is_added)
     }
 
-    /// Has an open volume give up its journal on a drive: from the answer on nothing is asked of it. False if something is
-    /// behind it, or still under way.
+    /// Removes an open volume's journal on a drive, which is unused when this call returns. False if
+    /// replicas are behind the journal, or operations are under way.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -276,7 +280,7 @@ impl DataPlane {
         NewJournal { spec, home }
     }
 
-    /// Gives an order and waits for the answer to it.
+    /// Sends an order and waits for its answer.
     fn ask_whether(
         &self,
         volume: VolumeId,
@@ -288,8 +292,8 @@ impl DataPlane {
         answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
     }
 
-    /// Gives up a replica of an extent; from the answer on nothing is asked of it any more, and its file may go. False if
-    /// it is the last that has everything.
+    /// Removes a replica of an extent. When this call returns, the replica is unused and its file may be
+    /// deleted. False if it is the last in-sync replica.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -297,9 +301,9 @@ impl DataPlane {
         self.change_replica(volume, replica, NewChange::Remove)
     }
 
-    /// Takes back a replica of an extent that could not be reached, with the replica metadata that was found beside it; it is
-    /// behind the journal on a drive, then with its file, or behind none.
-    /// False if there is nothing to take back, or not now.
+    /// Brings back a missing replica of an extent, with the replica metadata that was found beside it. With
+    /// `journal`, the replica is behind the journal on that drive, and its file is given. False if there is
+    /// no replica to bring back, or not now.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.

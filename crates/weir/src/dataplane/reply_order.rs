@@ -1,8 +1,9 @@
-//! Whose turn it is to answer reads on a connection.
+//! Reply order: which reads of a connection may be answered now.
 //!
-//! An answer that must come in one run of bytes, but is longer than one buffer, goes out piece by piece, and
-//! nothing may come between its pieces. While such a read is served, no other read of its connection is, so
-//! that nobody holds buffers that only it could free; short answers to other requests are kept until its end.
+//! Some replies must be one run of bytes, but are longer than one buffer. A long reply of this kind is sent
+//! piece by piece, and nothing may come between its pieces. No other read of the connection is served until
+//! its end, so no read holds buffers that only the long reply could free. Short replies to other requests
+//! wait until its end.
 
 use super::connection::{ActiveRequest, Connection};
 use super::reactor::Reactor;
@@ -24,7 +25,7 @@ fn has_one_piece(request: &ActiveRequest) -> bool {
 }
 
 impl Reactor {
-    /// Begins a read, or has it wait for its turn.
+    /// Begins a read, or lets it wait.
     pub(super) fn start_reading(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &mut self.connections[index];
         if connection.held_reads.is_empty() && connection.may_answer(&connection.requests[id]) {
@@ -44,7 +45,7 @@ impl Reactor {
         self.continue_reading(index, id);
     }
 
-    /// Begins the reads whose turn has come.
+    /// Begins waiting reads, in order.
     pub(super) fn start_held_reads(&mut self, index: ConnectionIndex) {
         loop {
             let connection = &mut self.connections[index];
@@ -57,7 +58,7 @@ impl Reactor {
         }
     }
 
-    /// A read that had begun has ended: what was kept for its sake may go out, and others have their turn.
+    /// A read has ended: replies that waited for it are sent, and waiting reads may begin.
     pub(super) fn end_reading(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &mut self.connections[index];
         connection.reads_under_way -= 1;

@@ -1,7 +1,8 @@
-//! Bringing replicas of volumes up to date in the background, and keeping replica metadata short.
+//! Resync: bringing stale replicas up to date in the background, and keeping the dirty region log short.
 //!
-//! What is copied next is decided in [`Resync`], which is pure; the mirror knows how a region is copied. Each step
-//! waits in the queue of both drives with a leaf of its kind of background work, beside the tenants.
+//! [`Resync`] decides which region is next, and is pure. The mirror knows how a region is resynced. Each
+//! step waits in the drive queues of both drives, with a leaf of its kind of background work beside the
+//! tenants.
 
 use weir_qos::{Cost, Kind, Pace};
 use weir_reactor::Clock;
@@ -18,11 +19,11 @@ use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
-/// The kind of work that this is.
+/// The kind of background work.
 const KIND: BackgroundKind = BackgroundKind::Resync;
 
-/// How often it is looked which regions can leave the replica metadata, in nanoseconds: what was not changed for this long
-/// need not be copied after a crash.
+/// Interval in nanoseconds of the checks for regions that can leave the dirty region log. A region without
+/// changes for this long needs no resync after a crash.
 const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 
 /// What a step costs under a ceiling before it is known how much it moved.
@@ -48,7 +49,7 @@ impl Resync {
 }
 
 impl Reactor {
-    /// Looks after a volume that may have several replicas, from now on.
+    /// Begins the resync of a volume that may have several replicas.
     pub(super) fn begin_resync(&mut self, index: VolumeIndex) {
         let volume = &mut self.volumes[index];
         volume.set_read_costs();
@@ -59,8 +60,9 @@ impl Reactor {
         self.go_on_with_resync(index);
     }
 
-    /// Once all clients are gone and the daemon stops: what is stable everywhere leaves the replica metadata, so that the next
-    /// start has nothing to duplicate. True if nothing is left to do.
+    /// Clears the dirty region log once all clients are gone and the daemon stops. Regions that are stable
+    /// on all replicas leave the log, so that the next start has nothing to resync. True if nothing is left
+    /// to do.
     pub(super) fn tidy_up_replicas(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_tidying_up, true) {
             for index in self.resyncing_volumes.clone() {
@@ -71,7 +73,7 @@ impl Reactor {
         self.resyncing_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
     }
 
-    /// Does for the replicas of all volumes what is due.
+    /// Does all work that is due for the replicas of all volumes.
     pub(super) fn look_at_resync(&mut self) {
         if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
@@ -80,7 +82,7 @@ impl Reactor {
             self.retry_metadata(index);
             self.look_for_stalls(index);
             self.go_on_with_resync(index);
-            // It may have been closed by what it just did.
+            // The volume may have been closed by the step.
             if self.volumes.contains(index) {
                 self.publish_replication(index);
             }
@@ -90,7 +92,7 @@ impl Reactor {
         self.resync_wake_ns = volumes.map(Resync::wake_ns).chain(look_ns).min();
     }
 
-    /// Goes on with what made way for clients.
+    /// Resumes the resync of volumes that gave way to clients.
     pub(super) fn resume_resync(&mut self) {
         for index in self.resync_throttle.take_due(self.now_ns) {
             if self.volumes.contains(index) {
@@ -99,25 +101,25 @@ impl Reactor {
         }
     }
 
-    /// Has copying looked at again in this round.
+    /// Schedules a check of resync in this round.
     pub(super) fn wake_resync(&mut self) {
         self.wake_resync_at(self.now_ns);
     }
 
-    /// Has copying looked at again at an instant, or before.
+    /// Schedules a check of resync at this time or earlier.
     fn wake_resync_at(&mut self, at_ns: u64) {
         self.resync_wake_ns = Some(self.resync_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
-    /// Does for a volume's replicas what can be done now.
+    /// Takes all steps for a volume's replicas that can be taken now.
     pub(super) fn go_on_with_resync(&mut self, index: VolumeIndex) {
         self.ask_for_replicas(index);
         self.carry_out(index);
         self.settle_volume(index);
     }
 
-    /// What kept a replica of an extent from counting as in sync may be gone: it is looked at again at once; whoever calls this
-    /// has it carried out.
+    /// The obstacle to the promotion of an extent's replica may be gone, so the replica is checked again at
+    /// once. The caller has to carry out the volume's effects.
     pub(super) fn look_at_replicas_again(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
         if !volume.mirror.wanting(extent).is_empty() {
@@ -126,7 +128,8 @@ impl Reactor {
         }
     }
 
-    /// Asks the mirror for what can be done now; whoever calls this has it carried out.
+    /// Requests all steps that can be taken now from the mirror. The caller has to carry out the volume's
+    /// effects.
     fn ask_for_replicas(&mut self, index: VolumeIndex) {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
@@ -152,7 +155,7 @@ impl Reactor {
         self.wake_resync_at(self.volumes[index].resync.wake_ns());
     }
 
-    /// Begins to duplicate a region, if that may be done now.
+    /// Begins to resync a region, if that may begin now.
     fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
@@ -211,7 +214,7 @@ impl Reactor {
         self.ask_for_replicas(index);
     }
 
-    /// The replica states of an extent's replicas have changed.
+    /// The replica states of an extent have changed.
     pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, replica_states: ReplicaStates) {
         for (slot, _) in replica_states
             .iter()
@@ -235,8 +238,8 @@ impl Reactor {
         self.ask_for_replicas(index);
     }
 
-    /// Lets everybody see how much there is left to duplicate. It looks at all that replicas lack, so it is not done for each
-    /// step.
+    /// Publishes the number of bytes left to resync. It counts all dirty regions, so it is not called for
+    /// each step.
     fn publish_replication(&self, index: VolumeIndex) {
         let volume = &self.volumes[index];
         let regions = volume.resync.queue.regions_left(&volume.mirror);
@@ -245,7 +248,7 @@ impl Reactor {
 }
 
 impl ServedVolume {
-    /// How long a piece takes the slower of the drives that a replica is copied from and to, in nanoseconds.
+    /// Time of the slower of the source and target drives for a piece, in nanoseconds.
     fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
         let cost_ns = |home: usize, kind| {
             let pool = &self.homes[home].queue_entry.drive_queue;
@@ -256,7 +259,7 @@ impl ServedVolume {
         cost_ns(home, Kind::Write).max(read_ns)
     }
 
-    /// Lets everybody see how all replicas stand.
+    /// Publishes the states of all replicas.
     pub fn publish_replica_states(&self) {
         let replica_states =
             (0..self.mirror.extents()).map(|extent| self.mirror.reliable_replica_states(extent));
@@ -264,7 +267,7 @@ impl ServedVolume {
         (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
     }
 
-    /// Lets everybody see which replicas of an extent cannot be reached.
+    /// Publishes which replicas of an extent cannot be reached.
     pub fn publish_away(&self, extent: u32) {
         let replica_states = self.mirror.replica_states(extent);
         let is_away = |slot: &usize| {
@@ -273,7 +276,7 @@ impl ServedVolume {
         self.statistics.replication.are_away(extent, (0..REPLICAS_MAX).filter(is_away).collect());
     }
 
-    /// Has all regions leave the replica metadata, because nothing more is to come.
+    /// Removes all regions from the dirty region log, because no further change comes.
     fn tidy_up(&mut self) {
         for extent in 0..self.mirror.extents() {
             if self.mirror.is_dirty(extent) {
@@ -282,7 +285,7 @@ impl ServedVolume {
         }
     }
 
-    /// Has regions leave the replica metadata that nothing was changed in lately.
+    /// Removes regions without recent changes from the dirty region log.
     fn tidy(&mut self, now_ns: u64) {
         if now_ns < self.resync.tidy_at_ns {
             return;

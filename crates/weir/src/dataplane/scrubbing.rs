@@ -1,7 +1,9 @@
-//! Scrubbing volumes in the background: which section is next, when its pieces may be examined, and how far it is.
+//! Scrub: which section of a volume is scrubbed next, when its pieces may be examined, and the progress of
+//! the scrub.
 //!
-//! How a section is scrubbed, the mirror knows. Each piece waits in the queue of the drives of its replicas with a leaf of
-//! this kind of background work, beside the tenants. A reactor scrubs a few volumes at a time; others wait.
+//! The mirror knows how a section is scrubbed. Each piece waits in the drive queues of its replicas, with a
+//! leaf of this kind of background work beside the tenants. A reactor scrubs a few volumes at a time;
+//! others wait.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,32 +28,32 @@ use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::token::VolumeIndex;
 use super::{DataPlane, DataPlaneError};
 
-/// The kind of work that this is.
+/// The kind of background work.
 const KIND: BackgroundKind = BackgroundKind::Scrub;
 
-/// How long a scrub rests that found no buffer, or a volume that somebody waits for to be quiet, in nanoseconds.
+/// Rest of a scrub that found no buffer, or whose volume has to become quiet first, in nanoseconds.
 const RETRY_NS: u64 = 100_000_000;
 
-/// What a piece costs under a ceiling before it is known how much it moved.
+/// Cost of a piece under a ceiling, before the number of bytes that it moves is known.
 const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, drive_ns: 0 };
 
 /// How a scrub ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubEnd {
-    /// All was examined.
+    /// All sections were examined.
     Completed,
-    /// Somebody gave it up.
+    /// An operator cancelled the scrub.
     Cancelled,
     /// The volume was closed or became smaller, or the daemon ended.
     Interrupted,
 }
 
-/// How far a scrub is, for everybody to see. One reactor writes it.
+/// Progress of a scrub, readable from any thread. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct ScrubProgress {
     sections_done: AtomicU64,
     sections_left: AtomicU64,
-    /// When it began; 0 while it waits for others.
+    /// When the scrub began, in nanoseconds; 0 while it waits for others.
     started_ns: AtomicU64,
     blocks_checked: AtomicU64,
     blocks_found: AtomicU64,
@@ -61,29 +63,29 @@ pub struct ScrubProgress {
     end: Mutex<Option<ScrubEnd>>,
 }
 
-/// What was counted at an instant.
+/// The counters at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubSnapshot {
-    /// Sections that were examined, or passed over because nothing was ever written there.
+    /// Sections that were examined, or skipped because they were never written.
     pub sections_done: u64,
-    /// Sections that are left.
+    /// Sections left.
     pub sections_left: u64,
-    /// Blocks of replicas that were examined.
+    /// Blocks that were examined, counted per replica.
     pub blocks_checked: u64,
-    /// Blocks of replicas that were not as they should be.
+    /// Bad blocks, counted per replica.
     pub blocks_found: u64,
-    /// Blocks of these that were given what another replica has.
+    /// Bad blocks that were rewritten from a correct replica.
     pub blocks_repaired: u64,
-    /// Blocks of which no replica is known to be good.
+    /// Blocks without any replica that is known to be correct.
     pub blocks_damaged: u64,
-    /// Extents of which no replica could be read.
+    /// Extents without any replica that could be read.
     pub extents_passed_over: u64,
-    /// Time since it began, in nanoseconds; `None` if it waits for others.
+    /// Time since the scrub began, in nanoseconds; `None` if it waits for others.
     pub elapsed_ns: Option<u64>,
 }
 
 impl ScrubProgress {
-    /// What is counted now.
+    /// The current counters.
     pub fn counters(&self) -> ScrubSnapshot {
         let started_ns = self.started_ns.load(Relaxed);
         let (repaired, damaged) = (self.blocks_repaired.load(Relaxed), self.blocks_damaged.load(Relaxed));
@@ -99,7 +101,7 @@ impl ScrubProgress {
         }
     }
 
-    /// How it ended; `None` while it goes on or waits.
+    /// How the scrub ended; `None` while it runs or waits.
     pub fn end(&self) -> Option<ScrubEnd> {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,13 +122,13 @@ impl ScrubProgress {
 #[derive(Debug)]
 pub(super) struct Scrubbing {
     progress: Arc<ScrubProgress>,
-    /// The section that is examined, or next.
+    /// The current or next section.
     extent: u32,
     section: u32,
     is_in_section: bool,
     pieces_under_way: usize,
     rests_until_ns: u64,
-    /// It is to end like this.
+    /// The scrub is ending in this way.
     ending: Option<ScrubEnd>,
 }
 
@@ -135,17 +137,17 @@ pub(super) struct Scrubbing {
 pub(super) struct Scrubs {
     running: BTreeSet<VolumeIndex>,
     waiting: VecDeque<VolumeIndex>,
-    /// When to look at them though nothing ended.
+    /// When to check the scrubs although nothing ended, in nanoseconds.
     pub wake_ns: Option<u64>,
 }
 
 impl Scrubs {
-    /// True if no volume is scrubbed, or waits for that.
+    /// True if no volume is scrubbed or waits for its scrub.
     pub fn are_none(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// A volume is scrubbed no more.
+    /// Removes a volume whose scrub has ended.
     pub fn forget(&mut self, index: VolumeIndex) {
         self.running.remove(&index);
         self.waiting.retain(|other| *other != index);
@@ -183,23 +185,23 @@ impl Reactor {
             self.scrubs.waiting.push_back(index);
             self.wake_scrubs();
         }
-        // They may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = done.send(is_begun);
     }
 
-    /// Somebody gives up the scrub of a volume.
+    /// Cancels the scrub of a volume.
     pub(super) fn end_scrub(&mut self, id: VolumeId) {
         if let Some(&index) = self.by_id.get(&id) {
             self.end_scrub_of(index, ScrubEnd::Cancelled);
         }
     }
 
-    /// A volume is about to close or become smaller.
+    /// Interrupts the scrub of a volume that is about to close or to become smaller.
     pub(super) fn interrupt_scrub(&mut self, index: VolumeIndex) {
         self.end_scrub_of(index, ScrubEnd::Interrupted);
     }
 
-    /// The daemon ends.
+    /// Interrupts all scrubs, because the daemon ends.
     pub(super) fn interrupt_scrubs(&mut self) {
         let all: Vec<_> = self.scrubs.running.iter().chain(&self.scrubs.waiting).copied().collect();
         all.into_iter().for_each(|index| self.interrupt_scrub(index));
@@ -214,7 +216,7 @@ impl Reactor {
         self.carry_out(index);
     }
 
-    /// Has scrubs looked at in this round.
+    /// Schedules a check of the scrubs in this round.
     pub(super) fn wake_scrubs(&mut self) {
         self.wake_scrubs_at(self.now_ns);
     }
@@ -223,7 +225,7 @@ impl Reactor {
         self.scrubs.wake_ns = Some(self.scrubs.wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
-    /// Does for scrubs what is due.
+    /// Does all work that is due for scrubs.
     pub(super) fn look_at_scrubs(&mut self) {
         if self.scrubs.wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
@@ -244,7 +246,8 @@ impl Reactor {
         }
     }
 
-    /// Asks the mirror to examine what can be examined now; whoever calls this has it carried out.
+    /// Requests the pieces that can be examined now from the mirror. The caller has to carry out the
+    /// volume's effects.
     pub(super) fn ask_for_pieces(&mut self, index: VolumeIndex) {
         while self.scrubs.running.contains(&index) || self.volumes[index].is_to_end_scrub() {
             if !self.volumes[index].enter_section() {
@@ -268,7 +271,7 @@ impl Reactor {
         }
     }
 
-    /// Begins to examine a piece, if that may be done now.
+    /// Begins to examine a piece, if that may begin now.
     fn begin_piece(&mut self, index: VolumeIndex) -> bool {
         let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
@@ -319,7 +322,7 @@ impl Reactor {
         self.ask_for_pieces(index);
     }
 
-    /// A section was scrubbed, or given up.
+    /// A section was scrubbed, or abandoned.
     pub(super) fn section_scrubbed(&mut self, index: VolumeIndex, extent: u32, report: &SectionReport) {
         let volume = &mut self.volumes[index];
         volume.tell_of(extent, report);
@@ -338,7 +341,7 @@ impl Scrubbing {
         self.is_in_section = false;
         self.progress.sections_done.fetch_add(1, Relaxed);
         let left = self.progress.sections_left.load(Relaxed);
-        // One writer, so nothing is lost between.
+        // Only one thread writes, so no update is lost between load and store.
         self.progress.sections_left.store(left.saturating_sub(1), Relaxed);
         self.section += 1;
         if self.section == SECTIONS {
@@ -346,7 +349,7 @@ impl Scrubbing {
         }
     }
 
-    /// No replica of the extent can be read.
+    /// Skips the current extent, because no replica of it can be read.
     fn pass_over_extent(&mut self) {
         self.progress.extents_passed_over.fetch_add(1, Relaxed);
         let extent = self.extent;
@@ -357,19 +360,19 @@ impl Scrubbing {
 }
 
 impl ServedVolume {
-    /// The volume is closed: whatever becomes of a scrub of it is seen by nobody else.
+    /// Ends the scrub of a volume that is closed.
     pub fn drop_scrub(&mut self) {
         if let Some(scrubbing) = self.scrubbing.take() {
             scrubbing.progress.ended(scrubbing.ending.unwrap_or(ScrubEnd::Interrupted));
         }
     }
 
-    /// True if a scrub is only to be brought to its end.
+    /// True if the scrub is only to be ended.
     fn is_to_end_scrub(&self) -> bool {
         self.scrubbing.as_ref().is_some_and(|scrubbing| scrubbing.ending.is_some())
     }
 
-    /// Sees to it that a section is being scrubbed; false if none is to be.
+    /// Enters the next section if none is being scrubbed. False if no section is left.
     fn enter_section(&mut self) -> bool {
         while let Some(scrubbing) = &mut self.scrubbing {
             if scrubbing.is_in_section {
@@ -390,13 +393,13 @@ impl ServedVolume {
         false
     }
 
-    /// The homes of the replicas of an extent that are read.
+    /// The homes of the readable replicas of an extent.
     fn homes_read(&self, extent: u32) -> Vec<usize> {
         let slots: Slots = self.mirror.readable(extent, 0, 0);
         slots.iter().filter_map(|slot| self.home_of(slot, extent)).collect()
     }
 
-    /// Tells the mirror the checksums of what was read for it.
+    /// Hands the checksums of the blocks that were read to the mirror.
     pub fn examine(&mut self, id: MirrorId, (slot, operation): (usize, OperationId), content: Content) {
         let (_, blocks) = self.mirror.examining(id);
         let block_checksums: Vec<u32> = match content {
@@ -410,7 +413,7 @@ impl ServedVolume {
         self.mirror.examined(id, &block_checksums, &mut self.effects);
     }
 
-    /// Logs what was found in a section.
+    /// Logs the findings in a section.
     fn tell_of(&self, extent: u32, report: &SectionReport) {
         let volume = self.id;
         let at = |block: u32| u64::from(block) * BLOCK_BYTES;
@@ -430,8 +433,8 @@ impl ServedVolume {
 const _: () = assert!(SECTION_BYTES.is_multiple_of(PIECE_BYTES));
 
 impl DataPlane {
-    /// Begins to scrub a volume in the background, or has it wait until others are done. It ends with
-    /// [`ScrubProgress::end`]. False if it is being scrubbed already, or about to close.
+    /// Begins to scrub a volume in the background, or queues it until others are done. The end shows in
+    /// [`ScrubProgress::end`]. False if the volume is being scrubbed already, or is about to close.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
@@ -442,7 +445,7 @@ impl DataPlane {
         answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
     }
 
-    /// Gives up the scrub of a volume, if there is one. What it has begun on comes to its end soon.
+    /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.

@@ -1,4 +1,4 @@
-//! From answers to a socket's bytes, and the end of connections.
+//! Sending: from replies to the bytes of a socket, and the end of connections.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,11 +18,11 @@ use super::token::{ConnectionIndex, Token};
 
 static ZERO_BLOCK: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 
-/// Empty batches kept for reuse.
+/// Number of empty batches kept for reuse.
 const SPARE_BATCHES_MAX: usize = 64;
 
 impl Reactor {
-    /// Lists a connection as having something to send, and gives the batch to put it in.
+    /// Lists a connection as having replies to send. Answers the batch for them.
     fn outgoing(&mut self, index: ConnectionIndex) -> &mut Outgoing {
         self.list_outgoing(index);
         let outbox = &mut self.connections[index].outbox;
@@ -35,7 +35,7 @@ impl Reactor {
         }
     }
 
-    /// The batch for an answer that must not come between the pieces of another one.
+    /// The batch for a reply that must not come between the pieces of another reply.
     fn outgoing_in_turn(&mut self, index: ConnectionIndex) -> &mut Outgoing {
         if self.connections[index].streaming_read.is_none() {
             return self.outgoing(index);
@@ -49,7 +49,7 @@ impl Reactor {
         }
     }
 
-    /// The head of a piece of an answer that goes out in order: only the first piece has one.
+    /// The head of a piece of an unfragmented reply; only the first piece has one.
     fn ordered_head(&mut self, index: ConnectionIndex, id: usize) -> Option<ReplyHeader> {
         let connection = &mut self.connections[index];
         let request = &mut connection.requests[id];
@@ -69,7 +69,7 @@ impl Reactor {
         is_unfragmented(&connection.requests[id], connection.has_structured_replies)
     }
 
-    /// True if nothing of the answer comes after the piece that was just read.
+    /// True if the piece that was just read is the last of the reply.
     fn is_last_piece(&self, index: ConnectionIndex, id: usize) -> bool {
         let request = &self.connections[index].requests[id];
         request.parts_left == 0 && request.position >= request.length() && request.error.is_none()
@@ -125,7 +125,7 @@ impl Reactor {
         outgoing.batch.push_data(head.as_ref().map_or(&[], ReplyHeader::as_bytes), buffer, range);
     }
 
-    /// Queues a piece of a read in which there is nothing but zeroes.
+    /// Queues a piece of a read that holds only zeroes.
     pub(super) fn queue_hole(&mut self, index: ConnectionIndex, id: usize, part: Part) {
         if self.connections[index].is_closing {
             return;
@@ -159,14 +159,14 @@ impl Reactor {
         self.outgoing_in_turn(index).batch.push_bytes(bytes);
     }
 
-    /// Queues what is left of an answer once everything is done.
+    /// Queues the rest of a reply once the request is done.
     pub(super) fn queue_end(&mut self, index: ConnectionIndex, request: &ActiveRequest) {
         let connection = &self.connections[index];
         let (cookie, is_structured) = (request.request.cookie, connection.has_structured_replies);
         match (request.error, request.has_begun_reply) {
-            // The answer is complete.
+            // The reply is complete.
             (None, true) => {}
-            // The client counts on bytes that do not come: all that is left is to hang up.
+            // The client expects bytes that will not come, so the connection can only be closed.
             (Some(_), true) => self.close_connection(index),
             (Some(error), false) => self.queue_head(index, reply::error_reply(is_structured, cookie, error)),
             (None, false) => {
@@ -219,7 +219,7 @@ impl Reactor {
         }
     }
 
-    /// Reads nothing more; what was received is answered, then the connection closes.
+    /// Stops receiving; received requests are answered, then the connection closes.
     pub(super) fn drain_connection(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         if connection.is_closing || std::mem::replace(&mut connection.is_draining, true) {
@@ -229,7 +229,7 @@ impl Reactor {
         self.ending.push(index);
     }
 
-    /// Drains a connection, and refuses what is not admitted yet instead of waiting for it.
+    /// Drains a connection, and refuses requests that are not admitted yet.
     pub(super) fn cut_short(&mut self, index: ConnectionIndex) {
         self.drain_connection(index);
         if self.connections[index].is_closing {
@@ -242,7 +242,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection as soon as the kernel lets go of what it has.
+    /// Ends a connection as soon as the kernel holds nothing of it.
     pub(super) fn close_connection(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         if std::mem::replace(&mut connection.is_closing, true) {
@@ -272,7 +272,7 @@ impl Reactor {
         }
     }
 
-    /// Takes the requests that wait for admission out of the order before the ceilings.
+    /// Withdraws requests that wait for admission from the policy tree.
     fn forget_waiting(&mut self, index: ConnectionIndex) -> Vec<usize> {
         let connection = &mut self.connections[index];
         connection.stalled_on = None;
@@ -293,14 +293,14 @@ impl Reactor {
     /// Drops a write whose payload will not come any more.
     fn drop_incoming(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
-        // While the kernel fills the part, its completion still needs it.
+        // While the kernel fills the part, its completion still needs the part.
         if connection.is_receiving {
             return;
         }
         let Some(incoming) = connection.incoming.take() else { return };
         let memory = incoming.part.and_then(|part| part.memory);
         self.give_back(index, memory);
-        // A request that had not been admitted may be answered already.
+        // A request that was not admitted may be answered already.
         let request = self.connections[index].requests.get_mut(incoming.request);
         if let Some(request) = request.filter(|request| request.is_running) {
             request.error = Some(weir_nbd::NbdError::Shutdown);
@@ -308,7 +308,7 @@ impl Reactor {
         }
     }
 
-    /// Looks after connections that end: closes those that are drained, forgets those that are quiet.
+    /// Settles ending connections: closes those that are drained, and removes those that are quiet.
     pub(super) fn settle_ending(&mut self) {
         for index in std::mem::take(&mut self.ending) {
             if !self.connections[index].is_receiving {
@@ -341,7 +341,7 @@ impl Reactor {
     }
 }
 
-/// The last batch of an outbox, or a new one if that is full.
+/// The last batch of an outbox, or a new batch if the last is full.
 fn roomy_batch<'a>(outbox: &'a mut VecDeque<Outgoing>, spare: &mut Vec<Outgoing>) -> &'a mut Outgoing {
     if outbox.back().is_none_or(|outgoing| outgoing.batch.is_full()) {
         outbox.push_back(spare.pop().unwrap_or_default());
@@ -349,13 +349,13 @@ fn roomy_batch<'a>(outbox: &'a mut VecDeque<Outgoing>, spare: &mut Vec<Outgoing>
     outbox.back_mut().expect("a batch was just added if there was none")
 }
 
-/// The range of `data` without whole blocks of zeroes at its ends; empty if there is nothing else.
+/// The range of `data` without whole blocks of zeroes at its ends; empty if all blocks are zero.
 fn trim_zeroes(data: &[u8]) -> Range<usize> {
     const BLOCK: usize = BLOCK_BYTES as usize;
     if data.len() < BLOCK {
         return 0..data.len();
     }
-    // Most data differs from zero at once, so that this costs next to nothing.
+    // Most data differs from zero in its first byte, so this check costs almost nothing.
     let is_zero = |block: &[u8]| block[0] == 0 && block == &ZERO_BLOCK[..block.len()];
     let leading = data.chunks(BLOCK).take_while(|block| is_zero(block)).map(<[u8]>::len).sum::<usize>();
     let trailing =

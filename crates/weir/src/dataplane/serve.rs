@@ -1,4 +1,4 @@
-//! From an admitted request to the operations that serve it, and from their ends to its answer.
+//! Serving: from an admitted request to its operations, and from their ends to its reply.
 
 use weir_nbd::{Command, NbdError, Refusal, reply};
 use weir_qos::{Cost, Kind as CostKind};
@@ -15,7 +15,7 @@ use super::served_volume::{Owner, Purpose, Ticket};
 use super::token::{ConnectionIndex, VolumeIndex};
 use crate::statistics::Served;
 
-/// What a request costs under ceilings; `None` for requests that none counts.
+/// Cost of a request under ceilings; `None` for requests that no ceiling counts.
 fn cost_of(request: &weir_nbd::Request) -> Option<Cost> {
     match request.command {
         Command::Read { .. } => Some(Cost::of(CostKind::Read, request.length)),
@@ -27,7 +27,7 @@ fn cost_of(request: &weir_nbd::Request) -> Option<Cost> {
     }
 }
 
-/// How the client is told of a fault.
+/// The NBD error for a fault.
 fn nbd_error(fault: Fault) -> NbdError {
     match fault {
         Fault::NoSpace => NbdError::NoSpace,
@@ -39,8 +39,8 @@ fn nbd_error(fault: Fault) -> NbdError {
 }
 
 impl Reactor {
-    /// Puts a request before the ceilings above it; true if it runs now. A flush is charged and never waits: what
-    /// it makes stable is written already.
+    /// Submits a request to the ceilings above it; true if it runs now. A flush is charged and never waits,
+    /// because it makes data stable that is written already.
     pub(super) fn admit(&mut self, ticket: Ticket) -> bool {
         let request = &self.connections[ticket.0].requests[ticket.1].request;
         if let Some(cost) = cost_of(request) {
@@ -93,7 +93,7 @@ impl Reactor {
         }
     }
 
-    /// Starts one operation for a part of a request, and moves the request's position past it.
+    /// Starts one operation for a part of a request, and advances the request's position behind the part.
     fn start_part(
         &mut self,
         index: ConnectionIndex,
@@ -123,8 +123,8 @@ impl Reactor {
         self.carry_out(volume);
     }
 
-    /// Starts all parts of a small write before any is carried out: a part that fails at once must not be
-    /// taken for the last one.
+    /// Starts all parts of a small write before any part is carried out. A part that fails at once must not
+    /// count as the last part.
     fn start_parked(&mut self, index: ConnectionIndex, id: usize) {
         let request = &mut self.connections[index].requests[id];
         let is_durable = request.request.command == Command::Write { fua: true };
@@ -140,7 +140,7 @@ impl Reactor {
         self.finish_if_done(index, id);
     }
 
-    /// Starts one operation for each extent of the whole blocks of a request.
+    /// Starts one operation per extent for the whole blocks of a request.
     fn start_extents(&mut self, index: ConnectionIndex, id: usize, head: u64, middle: u64, kind: Kind) {
         let start = self.connections[index].requests[id].request.offset + head;
         let mut position = 0;
@@ -152,7 +152,7 @@ impl Reactor {
         request.position = request.length();
     }
 
-    /// Zeroes the whole blocks by placement, and the partial ones at the ends by writing.
+    /// Zeroes whole blocks with fallocate, and the partial blocks at the ends with writes.
     fn start_zeroes(&mut self, index: ConnectionIndex, id: usize) {
         let request = &self.connections[index].requests[id].request;
         let Command::WriteZeroes { no_hole, .. } = request.command else { unreachable!("only for zeroes") };
@@ -165,7 +165,7 @@ impl Reactor {
         let buffers: Vec<_> =
             edges.iter().map_while(|&e| self.take_buffer(index, buffer_bytes(e), true)).collect();
         if buffers.len() < edges.len() {
-            // Nobody waits for what was taken a moment ago, so nobody is woken.
+            // No connection waits for these buffers, because they were taken just now, so none is woken.
             self.connections[index].held_bytes -= buffers.iter().map(Unfilled::capacity).sum::<usize>();
             return self.connections[index].starving.push_back(id);
         }
@@ -178,7 +178,7 @@ impl Reactor {
         self.finish_if_done(index, id);
     }
 
-    /// Goes on zeroing by writing, on filesystems that cannot place.
+    /// Continues zeroing with writes, on filesystems that cannot zero with fallocate.
     fn continue_zeroing(&mut self, index: ConnectionIndex, id: usize) {
         loop {
             let connection = &self.connections[index];
@@ -205,7 +205,7 @@ impl Reactor {
         volume.mirror.flush(flush, &mut volume.effects);
     }
 
-    /// An operation that served a request has ended.
+    /// An operation of a client's request has ended.
     pub(super) fn operation_done(
         &mut self,
         (index, id): Ticket,
@@ -253,7 +253,7 @@ impl Reactor {
         let request = &mut self.connections[index].requests[id];
         match (command, result) {
             (_, Ok(_)) => {}
-            // Discarding is advice: where it cannot be done, nothing is owed.
+            // A discard is only a hint, so an unsupported discard is no error.
             (Command::Trim { .. }, Err(Fault::Unsupported)) => {}
             (Command::WriteZeroes { fast_zero: false, .. }, Err(Fault::Unsupported)) => {
                 if !std::mem::replace(&mut request.is_zeroing_by_writing, true) {
@@ -271,14 +271,14 @@ impl Reactor {
         let (index, id) = ticket.expect("a flush ends once");
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
-        // What a flush waits for is the media.
+        // A flush spends its time at the drive.
         request.drive_ns += self.now_ns.saturating_sub(request.accounted_ns);
         request.accounted_ns = self.now_ns;
         request.error = request.error.or(result.err().map(nbd_error));
         self.finish(index, id);
     }
 
-    /// Answers a request if all its operations are done and no more will be started.
+    /// Answers a request if all its operations have ended and no more will be started.
     pub(super) fn finish_if_done(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &self.connections[index];
         let request = &connection.requests[id];
@@ -293,7 +293,7 @@ impl Reactor {
         self.finish(index, id);
     }
 
-    /// Queues the last of a request's answer, counts it, and forgets it.
+    /// Queues the end of a request's reply, counts the request, and removes it.
     pub(super) fn finish(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &mut self.connections[index];
         let request = connection.requests.remove(id);
@@ -338,7 +338,7 @@ impl Reactor {
         self.queue_head(index, head);
     }
 
-    /// Lets requests go on that found no buffers.
+    /// Resumes requests that found no buffers.
     pub(super) fn feed_starving(&mut self, index: ConnectionIndex) {
         let volume = self.connections[index].volume;
         for id in std::mem::take(&mut self.connections[index].starving) {
@@ -353,13 +353,13 @@ impl Reactor {
     }
 }
 
-/// True if a read's answer must go out in order, in one chunk or without chunks.
+/// True if a read's reply must be sent in order, in one chunk or without chunks.
 pub(super) fn is_unfragmented(request: &ActiveRequest, has_structured_replies: bool) -> bool {
     let is_asked_for = request.request.command == Command::Read { dont_fragment: true };
     is_asked_for || !has_structured_replies
 }
 
-/// True if stability was asked for and the operations of the command do not give it by themselves.
+/// True if the client asked for stable data and the operations of the command do not provide it.
 fn needs_flush(command: Command) -> bool {
     matches!(command, Command::Trim { fua: true } | Command::WriteZeroes { fua: true, .. })
 }

@@ -1,4 +1,5 @@
-//! A volume as its reactor holds it: the pure state of its replicas, the open files, and what each operation belongs to.
+//! Served volume: a volume on its reactor, with the pure state of its replicas, its open files and its
+//! operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -35,16 +36,16 @@ use super::token::{AskNumber, ConnectionIndex};
 use super::{NO_HOME, VolumeSpec, home_beyond_list, locked};
 use crate::statistics::VolumeStatistics;
 
-/// A request of a connection: the connection's index and the request's index there.
+/// A client's request: the connection's index and the request's index in the connection.
 pub(super) type Ticket = (ConnectionIndex, usize);
 
-/// Where an operation's time went, in nanoseconds.
+/// Time that an operation spent, by cause, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
-    /// In line for the media; and the part of it in which others went first for their floors.
+    /// Time in the drive queue, and the part of it in which others went first for their floors.
     pub queue_ns: u64,
     pub floors_ns: u64,
-    /// At the media.
+    /// Time at the drive.
     pub drive_ns: u64,
 }
 
@@ -54,29 +55,29 @@ impl Spent {
     }
 }
 
-/// What an operation of all replicas is for.
+/// Purpose of a mirror operation, which spans all replicas.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
-    /// It serves a part of a client's request.
+    /// The operation serves a part of a client's request.
     Client(Ticket),
-    /// It brings a replica of an extent up to date.
+    /// The operation resyncs an extent replica.
     Resync { extent: u32, slot: usize },
-    /// It examines a piece of an extent.
+    /// The operation examines a piece of an extent.
     Scrubbing { extent: u32 },
 }
 
-/// An operation of all replicas.
+/// A mirror operation.
 pub(super) struct Owner {
     pub purpose: Purpose,
-    /// The part of the request that it serves.
+    /// The part of the request that the operation serves.
     pub part: Part,
-    /// Its memory, as far as no operation of a replica has it.
+    /// The operation's memory, unless a replica's operation has it.
     pub memory: Option<Memory>,
-    /// Bytes of that.
+    /// Size of the memory in bytes.
     memory_bytes: usize,
-    /// The checksum of a part of what all replicas write, once one of them needed it.
+    /// Range of the payload with its checksum, once a replica needed it.
     checksum: Option<(Range<usize>, u32)>,
-    /// That of its operations which took longest.
+    /// Time of the slowest of its replicas' operations.
     pub spent: Spent,
 }
 
@@ -86,23 +87,23 @@ impl Owner {
         Owner { purpose, part, memory, memory_bytes, checksum: None, spent: Spent::default() }
     }
 
-    /// Takes note of the end of an operation of a replica.
+    /// Takes over the results of a replica's operation that has ended.
     fn gather(&mut self, context: &mut Context) {
         if context.spent.total_ns() >= self.spent.total_ns() {
             self.spent = context.spent;
         }
-        // What it made for itself, because it had to change it, is not what was asked for.
+        // A private duplicate, which a replica had to change, is not the requested memory.
         if self.memory.is_none() {
             self.memory = context.memory.take();
         }
     }
 
-    /// True if what is written is for one replica alone, and not the same for all.
+    /// True if the payload is for one replica alone, and is not shared by all.
     fn is_for_one(&self, has_others: bool) -> bool {
         !has_others || !matches!(self.purpose, Purpose::Client(_))
     }
 
-    /// What a write of one of several replicas is made from.
+    /// A shared payload for the write of one of several replicas.
     fn share_payload(&mut self) -> Option<Payload> {
         let (one, other) = self.memory.take()?.into_filled().share();
         self.memory = Some(one.into());
@@ -110,32 +111,32 @@ impl Owner {
     }
 }
 
-/// An operation of one replica.
+/// An operation on one replica.
 pub(super) struct Context {
-    /// Tells it from any other that the operation's number named before, or will.
+    /// Unique number, unlike the operation's index, which is reused.
     pub number: AskNumber,
     pub owner: MirrorId,
     pub extent: u32,
-    /// When a drive was asked for what it is at; 0 before.
+    /// When the drive was asked for the current action, in nanoseconds; 0 before.
     pub asked_ns: u64,
-    /// The home of its replica.
+    /// The home whose drive queue the operation uses.
     pub home: usize,
-    /// Its memory, while the kernel does not have it.
+    /// The operation's own memory, while the kernel does not have it.
     pub memory: Option<Memory>,
-    /// What it costs the media, once it stood in the queue of them.
+    /// Cost in the drive queue, once the operation arrived there.
     pub cost: Option<Cost>,
-    /// What it takes of the space that is counted.
+    /// Counted space that the operation takes.
     pub space: Option<TakenSpace>,
-    /// When it came to the media, or in the queue of them.
+    /// When the operation arrived at the drive, or in the drive queue, in nanoseconds.
     pub at_drive_since_ns: u64,
     pub spent: Spent,
 }
 
 impl Context {
-    /// A drive is asked for it, which takes space if that counts.
+    /// Records that the drive is asked for the operation, which may take counted space.
     pub fn ask(&mut self, asked_ns: u64, space: Option<TakenSpace>) -> AskNumber {
         self.asked_ns = asked_ns;
-        // What it took before, for a part that is done, may go with it all.
+        // Space that an earlier, finished part took stays counted until the whole operation ends.
         if space.is_some() {
             self.space = space;
         }
@@ -143,105 +144,106 @@ impl Context {
     }
 }
 
-/// A drive that a volume is on.
+/// A drive that holds extents of a volume.
 pub(super) struct Home {
     pub drive: DriveId,
-    /// The folder of its extent files.
+    /// The folder with the volume's extent files.
     pub directory: PathBuf,
-    /// How long a read takes here, beside the other homes.
+    /// Cost of a read, relative to the other homes.
     pub read_cost: u32,
-    /// Its folder is not where it should be: nothing is asked of it.
+    /// The drive is away, so nothing is asked of it except syncs.
     pub is_away: bool,
-    /// Whether what is taken here counts.
+    /// Whether space taken on this drive is counted.
     pub is_counted: Arc<IsCounted>,
-    /// What is known of its filesystem.
+    /// Capabilities of the filesystem, as far as they are known.
     pub filesystem: Filesystem,
-    /// Where it stands in line.
+    /// The volume's entry in the drive queue.
     pub queue_entry: DriveQueueEntry,
-    /// Where each kind of work for the volume stands in line, once there was any.
+    /// The volume's leaves in the drive queue by kind of background work, once there was any.
     pub background_leaves: BTreeMap<BackgroundKind, NodeId>,
 }
 
-/// Something that was asked of a file for no operation.
+/// A request to a file that belongs to no operation.
 struct Asked {
     extent: u32,
     generation: Generation,
     since_ns: u64,
-    /// What it takes of the space that is counted.
+    /// Counted space that the request takes.
     space: Option<TakenSpace>,
 }
 
-/// What is kept of one replica.
+/// State of one replica of the volume.
 #[derive(Default)]
 struct ReplicaSlot {
-    /// For each extent the index of its home.
+    /// Index of the home, by extent.
     homes: Vec<u8>,
     files: Vec<Option<Descriptor>>,
-    /// Which files these are.
+    /// Identities of the open files, by extent.
     identities: BTreeMap<u32, FileIdentity>,
     contexts: Vec<Option<Context>>,
-    /// Opening, allocating in and making stable of files, by number.
+    /// Requests to open, allocate in or sync a file, by number.
     asked: BTreeMap<AskNumber, Asked>,
 }
 
-/// One volume of a reactor.
+/// A volume on a reactor.
 pub(super) struct ServedVolume {
     pub id: VolumeId,
     pub mirror: Mirror,
     pub statistics: Arc<VolumeStatistics>,
-    /// Where it stands before ceilings, if it is under any.
+    /// The volume's place in its policy tree, if the volume has ceilings.
     pub shaping: Option<Shaping>,
-    /// The drives that it is on.
+    /// The drives that hold extents of the volume.
     pub homes: Vec<Home>,
-    /// The file in which the epoch records of its replica metadata are kept.
+    /// The file with the volume's epoch records.
     pub epoch_records: PathBuf,
-    /// The replica metadata that are being written.
+    /// Replica metadata being written.
     pub metadata: MetadataWrites,
-    /// Extents whose replica metadata could not be written, which an operator was told.
+    /// Extents with an alarm that their replica metadata cannot be written.
     pub metadata_alarms: BTreeSet<u32>,
-    /// Extents of which it is raised that their checksums can be neither written nor removed.
+    /// Extents with an alarm that their checksums can be neither written nor removed.
     pub checksum_alarms: BTreeSet<u32>,
-    /// Requests that ceilings hold back.
+    /// Number of requests that ceilings delay.
     pub delayed_requests: usize,
-    /// What it asked for and nobody has begun to carry out.
+    /// Effects that were not begun to be carried out.
     pub effects: Vec<Effect>,
-    /// Whether anything is carried out.
+    /// Whether effects are being carried out.
     pub agenda: Agenda,
     /// Flushes under way by number; `None` marks a free number.
     pub flushes: Vec<Option<Ticket>>,
-    /// Operations of the ring and the helper that still have to come back.
+    /// Number of operations of the ring and the helper that have not returned.
     pub outstanding: usize,
     pub connections: usize,
     pub open_requests: u64,
-    /// Whoever asked to close the volume, to be answered once it is quiet.
+    /// The caller that closes the volume; it is answered once the volume is quiet.
     pub closing: Option<SyncSender<()>>,
-    /// A new size, and whoever asked for it; put off until the volume is quiet if it is smaller.
+    /// A new size and its caller. A shrink is deferred until the volume is quiet.
     pub resizing_to: Option<(NewSize, SyncSender<()>)>,
-    /// Its journals are giving up what it is to lose.
+    /// The journals are forgetting the data that the volume loses.
     pub is_cutting: bool,
     pub size_bytes: u64,
-    /// No client may change its data.
+    /// Clients may only read.
     pub is_read_only: bool,
-    /// Whoever made it read-only, to be answered once nothing is written any more.
+    /// The caller that makes the volume read-only; it is answered once no write is under way.
     pub becoming_read_only: Option<SyncSender<()>>,
-    /// Why the replica of an extent that is about to be retired is.
+    /// Why the next replica to fail fails.
     pub fault_message: Option<String>,
-    /// The journals that replicas of it are behind.
+    /// The volume's write journals.
     pub journals: VolumeJournals,
-    /// What it knows of the emulated drives that it is on.
+    /// The emulated drives of the volume.
     pub emulated: Emulated,
-    /// Its part in a recording, while there is one.
+    /// The volume's part of a recording, while there is one.
     pub tap: Option<Tap>,
-    /// What brings its replicas up to date.
+    /// Resync of the volume's replicas.
     pub resync: Resync,
-    /// What is captured of it.
+    /// The snapshot in progress.
     pub snapshot: Option<VolumeSnapshot>,
-    /// The scrub of it that goes on, or waits for others.
+    /// The scrub that runs, or waits for others.
     pub scrubbing: Option<Scrubbing>,
-    /// What was given up and has not come back.
+    /// Orphaned I/O that has not returned.
     pub orphans: OrphanedIos,
     last_number: u64,
-    /// How often a replica's file was given up or replaced: what was found out about it before says nothing any more.
+    /// Number of times that a replica's file was given up or replaced. Findings about the file from before
+    /// are invalid.
     pub renewals: u64,
     /// Changes of replicas that are not durably known yet: control asks for few at a time.
     pub replica_waiters: Vec<ReplicaWaiter>,
@@ -297,7 +299,7 @@ impl ServedVolume {
         volume
     }
 
-    /// Takes over where replicas lie.
+    /// Takes over the layout of the replicas.
     pub fn set_layout(&mut self, replicas: Vec<Vec<u8>>) {
         self.replicas.resize_with(replicas.len().max(self.replicas.len()), ReplicaSlot::default);
         for (replica, homes) in self.replicas.iter_mut().zip(replicas) {
@@ -305,7 +307,7 @@ impl ServedVolume {
         }
     }
 
-    /// Has the fastest replicas read.
+    /// Makes reads use the fastest replicas.
     pub fn set_read_costs(&mut self) {
         if !self.mirror.has_replicas() {
             return;
@@ -313,7 +315,7 @@ impl ServedVolume {
         (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
     }
 
-    /// Takes over how long reads take on its drives.
+    /// Takes over the costs of reads on the volume's drives.
     pub fn take_read_costs(&mut self, read_costs: &[(DriveId, u32)]) {
         for (drive, cost) in read_costs {
             let home = self.homes.iter_mut().find(|home| home.drive == *drive);
@@ -322,7 +324,7 @@ impl ServedVolume {
         self.set_read_costs();
     }
 
-    /// Has the fastest replicas of an extent read.
+    /// Makes reads of an extent use its fastest replicas.
     pub fn set_read_costs_of(&mut self, extent: u32) {
         for slot in 0..self.replicas.len() {
             let home = self.home_of(slot, extent).and_then(|home| self.homes.get(home));
@@ -331,7 +333,7 @@ impl ServedVolume {
         }
     }
 
-    /// Sets where one replica of one extent lies from now on.
+    /// Sets the home of an extent replica.
     pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
         self.replicas.resize_with(self.replicas.len().max(slot + 1), ReplicaSlot::default);
         let count = self.mirror.extents() as usize;
@@ -341,25 +343,25 @@ impl ServedVolume {
         self.set_file(slot, extent, None);
     }
 
-    /// The home of a replica of an extent, if there is such a replica.
+    /// The home of an extent replica, if the replica exists.
     pub fn home_of(&self, slot: usize, extent: u32) -> Option<usize> {
         let home = self.replicas.get(slot)?.homes.get(extent as usize).copied();
         let home = home.unwrap_or(home_beyond_list(slot));
         (home != NO_HOME).then_some(home.into())
     }
 
-    /// The home in whose line a replica of an extent stands: that of its journal, if it is behind one.
+    /// The home whose drive queue an extent replica uses: its journal's home if it is behind a journal.
     pub fn line_of(&self, slot: usize, extent: u32) -> Option<usize> {
         self.journals.home_of(extent, slot).or_else(|| self.home_of(slot, extent))
     }
 
-    /// The file of a replica of an extent.
+    /// Path of an extent replica's file.
     pub fn extent_path(&self, slot: usize, extent: u32) -> PathBuf {
         let home = self.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         self.homes[home].directory.join(format!("{extent:08}"))
     }
 
-    /// The open file of a replica of an extent that its state calls ready.
+    /// The open file of an extent replica in state ready.
     pub fn file(&self, slot: usize, extent: u32) -> Descriptor {
         let file = self.replicas[slot].files.get(extent as usize).and_then(Option::as_ref);
         file.expect("a volume acts only on extents that were opened").clone()
@@ -377,41 +379,41 @@ impl ServedVolume {
         self.replicas[slot].identities.remove(&extent);
     }
 
-    /// Takes note of which file an extent was opened in.
+    /// Records the identity of an extent replica's open file.
     pub fn set_file_identity(&mut self, slot: usize, extent: u32, identity: FileIdentity) {
         self.replicas[slot].identities.insert(extent, identity);
     }
 
-    /// Which file an extent was opened in, if it was.
+    /// The identity of an extent replica's open file, if it is open.
     pub fn file_identity(&self, slot: usize, extent: u32) -> Option<FileIdentity> {
         self.replicas.get(slot)?.identities.get(&extent).copied()
     }
 
-    /// The replicas of extents at a home, as pairs of replica and extent.
+    /// The extent replicas on a home, as pairs of slot and extent.
     pub fn replicas_at(&self, home: usize) -> Vec<(usize, u32)> {
         let all = (0..self.replicas.len())
             .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
     }
 
-    /// The replicas of extents that are at a home, or behind a journal there, as pairs of replica and extent.
+    /// The extent replicas on a home, or behind a journal on it, as pairs of slot and extent.
     pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
         let all = (0..self.replicas.len())
             .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
     }
 
-    /// The homes of a replica of an extent and of the journal that it is behind.
+    /// The homes of an extent replica and of its journal.
     fn homes_of(&self, slot: usize, extent: u32) -> impl Iterator<Item = usize> {
         self.home_of(slot, extent).into_iter().chain(self.journals.home_of(extent, slot))
     }
 
-    /// True if the drive of a replica of an extent, or of the journal that it is behind, is away.
+    /// True if the drive of an extent replica, or of its journal, is away.
     pub fn is_away(&self, slot: usize, extent: u32) -> bool {
         self.homes_of(slot, extent).any(|home| self.homes[home].is_away)
     }
 
-    /// Keeps in words why replica metadata or an epoch record could not be written.
+    /// Keeps the reason why replica metadata or an epoch record could not be written.
     pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
         result.map_err(|error| {
             self.fault_message = Some(error.message);
@@ -419,7 +421,7 @@ impl ServedVolume {
         })
     }
 
-    /// Takes over a new size; files beyond the end are closed.
+    /// Takes over a new size. Files beyond the end are closed.
     pub fn set_size(&mut self, resizing: NewSize) {
         let NewSize { size_bytes, replicas, recovered_extents, .. } = resizing;
         self.invalidate_checksum_tail(size_bytes);
@@ -436,7 +438,7 @@ impl ServedVolume {
         self.publish_all_checksums();
     }
 
-    /// What is to be carried out next, if that has not begun already.
+    /// The next effects to carry out, unless that has begun already.
     pub fn begin_effects(&mut self) -> Option<Vec<Effect>> {
         self.agenda.begin(&mut self.effects)
     }
@@ -453,7 +455,8 @@ impl ServedVolume {
         self.owners[id.0 as usize].as_mut().expect("an operation has an owner until it is done")
     }
 
-    /// What was kept for an operation of all replicas that is done; what was read is in the buffer of one of them.
+    /// Ends a mirror operation and takes its state. For a read, `source` is the replica's operation that
+    /// has the data.
     pub fn take_owner(&mut self, id: MirrorId, source: Option<(usize, OperationId)>) -> Owner {
         if let Some((slot, operation)) = source {
             self.end_operation(slot, operation);
@@ -462,7 +465,7 @@ impl ServedVolume {
         self.owners[id.0 as usize].take().expect("an operation is done once")
     }
 
-    /// Sees to it that an operation of a replica has a context.
+    /// Creates the context of a replica's operation, if it has none yet.
     pub fn begin_operation(
         &mut self,
         (slot, extent): (usize, u32),
@@ -494,7 +497,7 @@ impl ServedVolume {
         AskNumber(self.last_number)
     }
 
-    /// Takes note that the file of an extent of a replica is opened, allocated in, or made stable, since when, and of the
+    /// Records a request to open, allocate in or sync the file of an extent replica, with its time and the
     /// space that it takes.
     pub fn ask(
         &mut self,
@@ -508,31 +511,32 @@ impl ServedVolume {
         number
     }
 
-    /// Such a question is answered: that of which file; `None` if it was given up before.
+    /// A file's request was answered. Answers the file's generation; `None` if the request was given up
+    /// before.
     pub fn answered(&mut self, slot: usize, number: AskNumber) -> Option<Generation> {
         self.replicas[slot].asked.remove(&number).map(|asked| asked.generation)
     }
 
-    /// Such a question has taken space, until it is answered.
+    /// Sets the space that a file's request takes until it is answered.
     pub fn set_space(&mut self, slot: usize, number: AskNumber, space: Option<TakenSpace>) {
         if let Some(asked) = self.replicas[slot].asked.get_mut(&number) {
             asked.space = space;
         }
     }
 
-    /// True if such a question is neither answered nor given up.
+    /// True if a file's request is neither answered nor given up.
     pub fn is_asked(&self, slot: usize, number: AskNumber) -> bool {
         self.replicas[slot].asked.contains_key(&number)
     }
 
-    /// Gives up whatever was asked of the file of an extent of a replica for no operation.
+    /// Gives up all requests to the file of an extent replica that belong to no operation.
     pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
         let given_up = self.replicas[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
         let orphaned = |asked: Asked| OrphanedIo { extent, emulated: None, space: asked.space };
         given_up.for_each(|(number, asked)| self.orphans.add(slot, number, orphaned(asked)));
     }
 
-    /// True if what an operation of a replica was asked for under a number is still wanted.
+    /// True if the answer with this number to a replica's operation is still wanted.
     pub fn is_wanted(&self, slot: usize, operation: OperationId, number: AskNumber) -> bool {
         let context = self.replicas[slot].contexts.get(operation.0 as usize).and_then(Option::as_ref);
         context.is_some_and(|context| context.number == number)
@@ -562,8 +566,8 @@ impl ServedVolume {
         stalled
     }
 
-    /// Gives up whatever is under way on a replica of an extent; answers which operations that were, each of which has to
-    /// be told to have failed. What comes back of it later is orphaned I/O.
+    /// Gives up all operations under way on an extent replica. Answers these operations, each of which has
+    /// to fail. Their later completions are orphaned I/O.
     pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
         self.give_up_asked(slot, extent);
         let replica = &mut self.replicas[slot];
@@ -575,7 +579,7 @@ impl ServedVolume {
             self.orphans.add(slot, context.number, OrphanedIo { extent, emulated, space: context.space });
             let owner = self.owners[context.owner.0 as usize].as_mut();
             let owner = owner.expect("an operation has an owner until it is done");
-            // Its memory is not coming back: who is asked instead needs other memory.
+            // The memory does not come back, so another replica's operation needs new memory.
             let bytes = owner.memory_bytes;
             if owner.memory.is_none() && bytes > 0 {
                 owner.memory = Some(fresh(bytes, pool).into());
@@ -584,7 +588,7 @@ impl ServedVolume {
         operations
     }
 
-    /// An operation of a replica has ended, if it ever began: its owner gets what it had.
+    /// A replica's operation has ended, if it ever began; its owner takes over the results.
     pub fn end_operation(&mut self, slot: usize, operation: OperationId) {
         let Some(ended) = self.replicas[slot].contexts.get_mut(operation.0 as usize) else { return };
         let Some(context) = ended else { return };
@@ -598,7 +602,7 @@ impl ServedVolume {
         context.expect("an operation has a context until it is done")
     }
 
-    /// The context of an operation of a replica, and what both belong to.
+    /// The context of a replica's operation, and its owner.
     pub fn context_and_owner(&mut self, slot: usize, operation: OperationId) -> (&mut Context, &mut Owner) {
         let context = self.replicas[slot].contexts[operation.0 as usize].as_mut();
         let context = context.expect("an operation has a context until it is done");
@@ -606,8 +610,8 @@ impl ServedVolume {
         (context, owner.expect("an operation has an owner until it is done"))
     }
 
-    /// What an operation reads into, on its way to the kernel. An edge is read over a part of a buffer that the replica
-    /// may change: where there are others, one of its own with the same content.
+    /// The target of a read, on its way to the kernel. An edge is read over a part of a buffer, which
+    /// changes the buffer. With other replicas, the replica therefore gets a private duplicate of it.
     pub fn lend_target(
         &mut self,
         slot: usize,
@@ -626,7 +630,7 @@ impl ServedVolume {
         target.expect("memory is lent once at a time, and nobody else holds what is read into")
     }
 
-    /// The checksum of a part of what an operation is to write. Replicas that write the same compute it once.
+    /// The checksum of a range of an operation's payload. Replicas that share the payload compute it once.
     pub fn checksum_of(&mut self, slot: usize, operation: OperationId, range: &Range<usize>) -> u32 {
         let has_others = self.replicas.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
@@ -643,7 +647,7 @@ impl ServedVolume {
         checksum
     }
 
-    /// What an operation writes, on its way to the kernel.
+    /// The payload of a write, on its way to the kernel.
     pub fn lend_payload(&mut self, slot: usize, operation: OperationId) -> Payload {
         let has_others = self.replicas.len() > 1;
         let (context, owner) = self.context_and_owner(slot, operation);
@@ -656,7 +660,7 @@ impl ServedVolume {
         payload.expect("a write has memory until it is done")
     }
 
-    /// Has zeroes in the memory of an operation that has read a hole.
+    /// Fills the memory of an operation that has read a hole with zeroes.
     pub fn zero_memory(&mut self, id: MirrorId) {
         let owner = self.owner(id);
         let memory = owner.memory.take().and_then(Memory::into_unfilled);
@@ -664,7 +668,7 @@ impl ServedVolume {
         owner.memory = Some(memory.zeroed().into());
     }
 
-    /// Enters a flush and returns its number.
+    /// Adds a flush and answers its number.
     pub fn add_flush(&mut self, ticket: Ticket) -> u32 {
         let free = self.flushes.iter().position(Option::is_none);
         let number = free.unwrap_or(self.flushes.len());
@@ -679,7 +683,7 @@ impl ServedVolume {
         self.connections == 0 && self.outstanding == 0 && self.mirror.operations() == 0
     }
 
-    /// Somebody waits for this volume to become quiet.
+    /// True if an order waits for this volume to become quiet.
     pub fn is_ending(&self) -> bool {
         self.closing.is_some() || self.resizing_to.is_some() || self.becoming_read_only.is_some()
     }
@@ -692,13 +696,13 @@ impl ServedVolume {
     }
 }
 
-/// A buffer with the same content.
+/// A new buffer with the same content.
 fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
     fresh(payload.len(), pool).filled_from(payload)
 }
 
-/// Memory for one more buffer. Where the pool is exhausted it has memory of its own: an operation of one replica must not fail because
-/// another one works, or the replicas would differ.
+/// Memory for one more buffer. If the pool is exhausted, the memory is allocated outside of it. An
+/// operation on one replica must not fail while another succeeds, or the replicas would differ.
 pub(super) fn fresh(bytes: usize, pool: &BufferPool) -> Unfilled {
     let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
     let memory = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);

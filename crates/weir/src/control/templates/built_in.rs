@@ -1,4 +1,4 @@
-//! The templates that always exist: nobody can change them, and they lie in no catalogue.
+//! Built-in templates: they always exist, cannot be changed, and are not stored in the catalogue.
 
 use jiff::Timestamp;
 use weir_types::{Class, Name};
@@ -7,14 +7,14 @@ use super::super::error::{ControlError, Outcome};
 use super::super::model::Versioned;
 use super::super::records::TemplateRecord;
 
-/// Their names, the class of each of their replicas, and the class that is read.
+/// Name of each built-in template, the class of each replica, and the class to read from.
 const BUILT_IN: [(&str, [Class; 3], Option<Class>); 3] = [
     ("nvme", [Class::High; 3], None),
     ("hdd", [Class::Low; 3], None),
     ("hybrid", [Class::Low, Class::Low, Class::High], Some(Class::High)),
 ];
 
-/// All of them.
+/// All built-in templates, as records.
 pub fn records() -> impl Iterator<Item = Versioned<TemplateRecord>> {
     BUILT_IN.iter().map(|(name, replicas, read_from)| {
         let record = TemplateRecord {
@@ -29,18 +29,18 @@ pub fn records() -> impl Iterator<Item = Versioned<TemplateRecord>> {
     })
 }
 
-/// The built-in template that has a name, in any case of letters.
+/// The built-in template with this name, compared without regard to case.
 fn named(name: &Name) -> Option<&'static str> {
     let found = BUILT_IN.iter().find(|(built_in, ..)| built_in.eq_ignore_ascii_case(name.as_str()));
     found.map(|(built_in, ..)| *built_in)
 }
 
-/// True if a template of this name always exists.
+/// True if the name belongs to a built-in template.
 pub fn is_built_in(name: &Name) -> bool {
     named(name).is_some()
 }
 
-/// Refuses a name that a built-in template has.
+/// Refuses a name that belongs to a built-in template.
 pub fn refuse_built_in_name(name: &Name) -> Outcome<()> {
     named(name).map_or(Ok(()), |built_in| {
         Err(ControlError::conflict(format!(

@@ -1,4 +1,4 @@
-//! What following a template means for a volume that is made or changed.
+//! Following a template: which settings of a volume its template decides, at creation and at modification.
 
 use weir_types::{ClassPolicy, Name, PolicyGroupId};
 
@@ -7,7 +7,7 @@ use super::super::model::Model;
 use super::super::records::{DEFAULT_CLASS, TemplateRecord, VolumeRecord};
 use super::super::volumes::{CreateVolume, ModifyVolume};
 
-/// Refuses what a template says for a volume that follows it.
+/// Refuses options that the template already decides for a volume that follows it.
 fn refuse_beside(template: &Name, options: &[(bool, &str)]) -> Outcome<()> {
     match options.iter().find(|(is_given, _)| *is_given) {
         None => Ok(()),
@@ -22,7 +22,8 @@ impl Model {
     /// The template that a new volume is to follow.
     ///
     /// # Errors
-    /// Not found for an unknown one; invalid if something is asked for that it says.
+    /// Not found for an unknown template; invalid if the request also asks for a setting that the template
+    /// decides.
     pub(in crate::control) fn template_for_new(
         &self,
         request: &CreateVolume,
@@ -41,10 +42,10 @@ impl Model {
         Ok(Some(record))
     }
 
-    /// The policy group that new volumes of a tenant are bound to by a template.
+    /// The policy group that a template binds a tenant's new volumes to.
     ///
     /// # Errors
-    /// Not found if the tenant does not have it.
+    /// Not found if the tenant does not have this policy group.
     pub(in crate::control) fn group_by_template(
         &self,
         template: &TemplateRecord,
@@ -58,11 +59,12 @@ impl Model {
         Ok(Some(group.record.id))
     }
 
-    /// Has a volume follow another template, or none, as far as that is asked for.
+    /// Makes a volume follow another template, or none, if the request asks for that.
     ///
     /// # Errors
-    /// Not found for an unknown one; invalid if something is asked for that it says; refused if the volume's template
-    /// says that and is to stay.
+    /// Not found for an unknown template. Invalid if the request also asks for a setting that the new
+    /// template decides. Refused if the request asks for a setting that the volume's current template
+    /// decides and the volume keeps the template.
     pub(in crate::control) fn follow(
         &self,
         volume: &mut VolumeRecord,

@@ -1,8 +1,7 @@
-//! Templates: by a name, where each replica of a volume lives and which is read; and what follows for volumes that follow
-//! one.
+//! Templates: named sets of volume settings that say the class of each replica and the class to read from.
 //!
-//! A volume names the template that it follows. What that says is looked up whenever replicas are placed or moved, so a
-//! template that becomes another moves its volumes. How replicas are moved is none of this module's business.
+//! A volume names the template that it follows. Placement and moves look the template up each time, so a
+//! changed template moves its volumes. This module does not know how replicas are moved.
 
 mod built_in;
 mod follow;
@@ -21,7 +20,7 @@ use super::records::{TemplateRecord, VolumeRecord, keys};
 use super::{Change, Control};
 use built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
 
-/// What a new template should be.
+/// Request for a new template.
 #[derive(Clone, Debug)]
 pub struct CreateTemplate {
     /// The name.
@@ -30,33 +29,33 @@ pub struct CreateTemplate {
     pub replicas: Vec<Class>,
     /// The class of the replicas that are read; the fastest if `None`.
     pub read_from: Option<Class>,
-    /// The policy group that volumes are bound to which are made from it.
+    /// The policy group that new volumes with this template are bound to.
     pub policy_group: Option<Name>,
 }
 
-/// What should become different about a template; what is `None` stays.
+/// Requested changes of a template; a field that is `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct ModifyTemplate {
-    /// Other classes: replicas of its volumes are moved there.
+    /// Other classes; the replicas of all followers are moved to drives with the new classes.
     pub replicas: Option<Vec<Class>>,
-    /// Another class to read from, or the fastest.
+    /// Another class to read from; `Some(None)` means the fastest.
     pub read_from: Option<Option<Class>>,
-    /// Another policy group, or none, for volumes to come.
+    /// Another policy group for new volumes, or none.
     pub policy_group: Option<Option<Name>>,
     /// Refuse the change unless the template has this version.
     pub if_version: Option<u64>,
 }
 
-/// A template as it is shown.
+/// A template as the API shows it.
 #[derive(Clone, Debug)]
 pub struct TemplateView {
-    /// Its record.
+    /// The template's record.
     pub record: TemplateRecord,
-    /// True if it always exists and cannot be changed.
+    /// True if the template is built in and cannot be changed.
     pub is_built_in: bool,
-    /// Number of volumes that follow it.
+    /// Number of volumes that follow the template.
     pub volumes: usize,
-    /// Its version; 0 if it is built in.
+    /// The template's version; 0 for a built-in template.
     pub version: u64,
 }
 
@@ -71,7 +70,7 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// Adds or replaces a template. One that is built in stays.
+    /// Adds or replaces a template. A built-in template is never replaced.
     pub fn put(&mut self, record: TemplateRecord, revision: u64) {
         if !is_built_in(&record.name) {
             self.0.insert(record.name.clone(), Versioned { record, revision });
@@ -80,17 +79,17 @@ impl Templates {
 }
 
 impl TemplateRecord {
-    /// The classes of the replicas, in words that are accepted for them.
+    /// The classes of the replicas, in the form that the command line accepts.
     pub fn classes(&self) -> String {
         self.replicas.iter().map(|class| class.name()).collect::<Vec<_>>().join(",")
     }
 
-    /// How many replicas there are.
+    /// Number of replicas.
     pub fn count(&self) -> u8 {
         u8::try_from(self.replicas.len()).expect("a template is checked before it is kept")
     }
 
-    /// Says what makes no sense.
+    /// Refuses a record with a bad number of replicas, or with a class to read from that no replica has.
     fn check(&self) -> Outcome<()> {
         let (name, count) = (&self.name, self.replicas.len());
         if !(1..=usize::from(REPLICAS_MAX)).contains(&count) {
@@ -110,7 +109,7 @@ impl TemplateRecord {
 }
 
 impl Model {
-    /// The template of this name.
+    /// The template with this name.
     pub(super) fn template(&self, name: &Name) -> Outcome<&Versioned<TemplateRecord>> {
         self.templates.0.get(name).ok_or_else(|| {
             let known = list_names(self.templates.0.keys());
@@ -123,12 +122,12 @@ impl Model {
         self.templates.0.get(volume.template.as_ref()?).map(|template| &template.record)
     }
 
-    /// The template that has to lie in the replicas of a volume's record.
+    /// The template that belongs in the backups of a volume's record; built-in templates need no backup.
     pub(super) fn template_to_back_up(&self, volume: &VolumeRecord) -> Option<&TemplateRecord> {
         self.template_of(volume).filter(|template| !is_built_in(&template.name))
     }
 
-    /// The volumes that follow a template.
+    /// The volumes that follow a template, without snapshots.
     fn followers(&self, name: &Name) -> impl Iterator<Item = &Versioned<VolumeRecord>> {
         let plain = self.volumes.values().map(Arc::as_ref).filter(|volume| volume.record.snapshot.is_none());
         plain.filter(move |volume| volume.record.template.as_ref() == Some(name))
@@ -146,7 +145,7 @@ impl Model {
 }
 
 impl Control {
-    /// All templates by name, with the built-in ones.
+    /// All templates by name, including the built-in ones.
     pub fn templates(&self) -> Vec<TemplateView> {
         let model = self.model();
         model.templates.0.values().map(|template| model.view_of_template(template)).collect()
@@ -158,11 +157,11 @@ impl Control {
         Ok(model.view_of_template(model.template(name)?))
     }
 
-    /// Makes a template. Drives of its classes need not be there yet.
+    /// Creates a template. Drives of its classes need not exist yet.
     ///
     /// # Errors
-    /// Conflict for a name that is taken; invalid for a number of replicas that no volume can have, or a class to read
-    /// from that none of them has; full if there are as many as can be.
+    /// Conflict if the name is taken; full if the number of templates is at its bound. Invalid if the
+    /// number of replicas is out of range, or if no replica has the class to read from.
     pub fn create_template(&self, request: CreateTemplate) -> Outcome<TemplateView> {
         let _change = self.begin_change();
         refuse_name(&self.model(), &request.name)?;
@@ -176,12 +175,13 @@ impl Control {
         self.template(&record.name)
     }
 
-    /// Changes a template. The replicas of its volumes are moved in the background to where it says then, and read from
-    /// where it says from the answer on. The policies of volumes that are there stay.
+    /// Changes a template. Reads use the new class to read from as soon as this call returns. The replicas
+    /// of its volumes are moved in the background. The policies of existing volumes stay.
     ///
     /// # Errors
-    /// Refused for a built-in one, and if it has volumes for whose replicas there are too few drives of a class; invalid
-    /// as for a new one; conflict if it has another version than asked for.
+    /// Refused for a built-in template, and if its volumes have replicas for which there are too few drives
+    /// of a class. Invalid for the same reasons as a new template. Conflict if the template has another
+    /// version than asked for.
     pub fn modify_template(&self, name: &Name, request: ModifyTemplate) -> Outcome<TemplateView> {
         let mut change = self.begin_change_of_followers(name)?;
         let title = format!("template '{name}'");
@@ -198,7 +198,7 @@ impl Control {
         if new != old {
             new.generation += 1;
             let followers: Vec<_> = self.model().followers(name).cloned().collect();
-            // What it asks for is the same for all of them.
+            // All followers ask for the same classes, so checking one of them is enough.
             if let Some(follower) = followers.first().filter(|_| new.replicas != old.replicas) {
                 self.refuse_unreachable_by(&follower.record, &new)?;
             }
@@ -219,7 +219,7 @@ impl Control {
         }
     }
 
-    /// Writes a changed template with the volumes that follow it, as a whole or not at all; answers these.
+    /// Commits a changed template and the volumes that follow it in one transaction. Answers these volumes.
     fn save_template(
         &self,
         template: &TemplateRecord,
@@ -250,11 +250,11 @@ impl Control {
         followers.iter().try_for_each(|volume| self.put_read_costs(volume))
     }
 
-    /// Removes a template that no volume follows.
+    /// Deletes a template that no volume follows.
     ///
     /// # Errors
-    /// Refused for a built-in one, and while volumes follow it, which are named; conflict if it has another version than
-    /// `if_version`.
+    /// Refused for a built-in template, and while volumes follow the template; the error names these
+    /// volumes. Conflict if the template has another version than `if_version`.
     pub fn delete_template(&self, name: &Name, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.begin_change();
         let title = format!("template '{name}'");
@@ -275,7 +275,8 @@ impl Control {
     }
 }
 
-/// Refuses a name that no new template can have, and another template where there are as many as can be.
+/// Refuses the name of an existing or built-in template, and any new template at the bound
+/// [`TEMPLATES_MAX`].
 fn refuse_name(model: &Model, name: &Name) -> Outcome<()> {
     refuse_built_in_name(name)?;
     let own = model.templates.0.keys().filter(|name| !is_built_in(name)).count();

@@ -1,4 +1,4 @@
-//! All policies at once.
+//! Tests of applying a policy file, which states all policies at once.
 
 use weir_types::{AdaptiveTerms, BackgroundKind, BackgroundPolicy, Limits, Terms, Weight};
 
@@ -40,7 +40,7 @@ fn of_tenant(policy_group: Option<&str>, template: Option<&str>) -> TenantEntry 
     TenantEntry { place: place("tenants", 1), name: name("default"), policy_group, template }
 }
 
-/// A set with a bit of everything, for two volumes.
+/// A policy set with an entry of every kind, for two volumes.
 fn set() -> PolicySet {
     use GroupKind::{Adaptive, Fixed};
     let below = GroupEntry { parent: Some(name("top")), is_shared: false, ..entry(2, "below", 500) };
@@ -66,7 +66,7 @@ fn world(state: &Path) -> World {
 }
 
 #[test]
-fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
+fn policy_set_applies_as_a_whole_and_is_idempotent() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
@@ -111,7 +111,7 @@ fn a_set_is_applied_as_a_whole_and_again_changes_nothing() {
 }
 
 #[test]
-fn policies_of_background_work_are_applied_with_the_others() {
+fn background_policies_are_applied_with_the_others() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let weighing = |weight, number| BackgroundEntry {
@@ -150,7 +150,7 @@ fn policies_of_background_work_are_applied_with_the_others() {
 }
 
 #[test]
-fn sections_that_are_absent_say_nothing() {
+fn absent_sections_change_nothing() {
     let (_folder, state) = state();
     let world = world(&state);
     world.control.apply_policies(&set(), PLAIN).unwrap();
@@ -165,7 +165,7 @@ fn sections_that_are_absent_say_nothing() {
 }
 
 #[test]
-fn one_error_among_a_hundred_entries_is_named_and_nothing_changes() {
+fn one_bad_entry_among_a_hundred_is_named_and_nothing_changes() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
@@ -232,7 +232,7 @@ fn one_error_among_a_hundred_entries_is_named_and_nothing_changes() {
 }
 
 #[test]
-fn changed_policy_group_is_told_field_by_field() {
+fn changed_policy_group_is_reported_field_by_field() {
     let (_folder, state) = state();
     let world = world(&state);
     world.control.apply_policies(&set(), PLAIN).unwrap();
@@ -245,7 +245,7 @@ fn changed_policy_group_is_told_field_by_field() {
 }
 
 #[test]
-fn apply_refuses_what_was_changed_since_the_export_unless_forced() {
+fn apply_refuses_objects_changed_since_export_unless_forced() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
@@ -271,7 +271,7 @@ fn apply_refuses_what_was_changed_since_the_export_unless_forced() {
     }
     let terms = |text| control.policy_group(GroupKind::Fixed, None, &name(text)).unwrap().record.terms;
     assert_eq!(terms("top"), changed.record.terms, "the newer change stays");
-    // What nobody else changed is changed.
+    // An object that did not change since the export is changed.
     let mut elsewhere = exported.clone();
     elsewhere.policy_groups = Some(vec![GroupEntry { is_shared: true, ..entry(1, "new", 5) }]);
     let left = ApplyPolicies { prune: false, ..PLAIN };
@@ -285,7 +285,7 @@ fn apply_refuses_what_was_changed_since_the_export_unless_forced() {
 }
 
 #[test]
-fn apply_removes_nothing_without_prune_and_lists_what_it_leaves() {
+fn apply_without_prune_deletes_nothing_and_lists_leftovers() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;

@@ -1,4 +1,4 @@
-//! Deletions whose space is given back later, and the policies of that, against real files.
+//! Tests of reclaims and their background policies against real files.
 
 use weir_types::BackgroundKind;
 
@@ -8,7 +8,7 @@ fn delete(control: &Control, text: &str) {
     control.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
 }
 
-/// Holds reclaims to a step in many minutes, after the first.
+/// Slows reclaims down to one step in many minutes, after the first step.
 fn hold_up(control: &Control) {
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
@@ -30,12 +30,13 @@ fn fill(store: &weir_store::Store, id: VolumeId, extents: u64) {
     }
 }
 
-/// Waits until a condition holds of the only work that there is.
+/// Waits until the only background job meets a condition.
 fn wait_for_job(control: &Control, condition: impl Fn(&BackgroundJob) -> bool) {
     wait_until("the job is as expected", || control.background_jobs().first().is_some_and(&condition));
 }
 
-/// Deletes a volume while a folder is in the place of its second extent file, and waits until that is known to fail.
+/// Deletes a volume whose second extent file was replaced by a folder, and waits until the reclaim is known
+/// to fail.
 fn fail_reclaim(control: &Control, text: &str, extents: &std::path::Path) {
     let extent = extents.join("00000001");
     std::fs::remove_file(&extent).unwrap();
@@ -46,7 +47,7 @@ fn fail_reclaim(control: &Control, text: &str, extents: &std::path::Path) {
 }
 
 #[test]
-fn a_name_is_free_at_once_and_space_is_given_back_by_whichever_daemon() {
+fn deleted_name_is_free_at_once_and_next_daemon_continues_reclaim() {
     let (_folder, state) = state();
     let world = World::start(&state);
     hold_up(&world.control);
@@ -78,7 +79,7 @@ fn a_name_is_free_at_once_and_space_is_given_back_by_whichever_daemon() {
 }
 
 #[test]
-fn what_cannot_be_given_back_is_an_alarm_and_tried_again() {
+fn failed_reclaim_raises_alarm_and_is_retried() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = filled(&world.control, "vol1", 3);
@@ -100,7 +101,7 @@ fn what_cannot_be_given_back_is_an_alarm_and_tried_again() {
 }
 
 #[test]
-fn a_shrink_that_failed_in_the_middle_brings_nothing_back() {
+fn data_cut_off_by_failed_shrink_is_never_read_again() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let extents = default_store(&world.control).extents(filled(&world.control, "vol1", 3));
@@ -123,7 +124,7 @@ fn a_shrink_that_failed_in_the_middle_brings_nothing_back() {
 }
 
 #[test]
-fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
+fn missing_drive_is_removed_with_its_pending_deletions() {
     let (_folder, state) = state();
     let (path, away) = (state.join("d2"), state.join("away"));
     std::fs::create_dir_all(&path).unwrap();
@@ -155,7 +156,7 @@ fn a_missing_drive_is_given_up_with_what_was_to_go_from_it() {
 }
 
 #[test]
-fn failed_reclaim_is_no_alarm_once_its_drive_is_removed() {
+fn failed_reclaim_alarm_ends_when_drive_is_removed() {
     let (_folder, state) = state();
     let path = state.join("d2");
     std::fs::create_dir_all(&path).unwrap();
@@ -173,7 +174,7 @@ fn failed_reclaim_is_no_alarm_once_its_drive_is_removed() {
 }
 
 #[test]
-fn what_was_cut_off_never_comes_back() {
+fn shrunk_and_regrown_volume_holds_no_old_data() {
     let (_folder, state) = state();
     let world = World::start(&state);
     hold_up(&world.control);
@@ -201,7 +202,7 @@ fn what_was_cut_off_never_comes_back() {
 }
 
 #[test]
-fn a_volume_is_left_alone_whatever_else_bears_its_name() {
+fn pending_deletion_with_id_of_live_volume_is_not_reclaimed() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let id = filled(&world.control, "vol1", 1);
@@ -218,7 +219,7 @@ fn a_volume_is_left_alone_whatever_else_bears_its_name() {
 }
 
 #[test]
-fn policies_of_background_work_are_checked_and_kept() {
+fn background_policies_are_checked_and_persisted() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let modify = |change| world.control.modify_background_policy(BackgroundKind::Reclaim, &change, None);

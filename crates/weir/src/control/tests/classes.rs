@@ -1,4 +1,4 @@
-//! Volumes that are placed by class on pools of several drives, against real files.
+//! Tests of volumes that are placed by class on pools of several drives, against real files.
 
 use weir_types::ClassPolicy;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::control::drives::AddDrive;
 use crate::control::placement::Placement;
 
-/// Adds a drive of a class, as though it had been measured.
+/// Adds a drive of a class, as if it had been measured.
 fn drive(world: &World, state: &Path, text: &str, class: Class) -> DriveId {
     let path = state.join(text);
     std::fs::create_dir_all(&path).unwrap();
@@ -40,7 +40,7 @@ fn placement(world: &World, text: &str) -> Placement {
 }
 
 #[test]
-fn extents_are_spread_over_the_drives_of_a_class_and_follow_a_resize() {
+fn extents_spread_over_drives_of_class_and_follow_resize() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let (one, two) = (drive(&world, &state, "one", Class::High), drive(&world, &state, "two", Class::High));
@@ -77,7 +77,7 @@ fn extents_are_spread_over_the_drives_of_a_class_and_follow_a_resize() {
 }
 
 #[test]
-fn a_volume_on_two_drives_is_served_again_and_missed_as_a_whole() {
+fn volume_on_two_drives_is_served_only_with_both() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let two = drive(&world, &state, "two", Class::High);
@@ -103,7 +103,7 @@ fn a_volume_on_two_drives_is_served_again_and_missed_as_a_whole() {
 }
 
 #[test]
-fn what_a_change_left_on_another_drive_is_given_back_unless_it_is_newer() {
+fn stray_extents_are_reclaimed_unless_newer_than_catalogue() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let two = drive(&world, &state, "two", Class::High);
@@ -129,7 +129,7 @@ fn what_a_change_left_on_another_drive_is_given_back_unless_it_is_newer() {
 }
 
 #[test]
-fn a_class_that_cannot_be_had_is_refused_or_shown() {
+fn unavailable_class_is_refused_or_reported() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drive(&world, &state, "slow", Class::Low);
@@ -153,7 +153,7 @@ fn a_class_that_cannot_be_had_is_refused_or_shown() {
 }
 
 #[test]
-fn a_pool_of_two_drives_is_one_with_its_own_limits() {
+fn pool_of_two_drives_has_limits_of_its_own() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drive(&world, &state, "one", Class::Medium);
@@ -180,7 +180,7 @@ fn a_pool_of_two_drives_is_one_with_its_own_limits() {
 }
 
 #[test]
-fn a_drive_that_joins_a_pool_is_used_as_that_is_and_keeps_its_own_queue_target() {
+fn drive_joining_pool_takes_its_settings_and_keeps_queue_target() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drive(&world, &state, "one", Class::Medium);
@@ -205,7 +205,7 @@ fn a_drive_that_joins_a_pool_is_used_as_that_is_and_keeps_its_own_queue_target()
 }
 
 #[test]
-fn another_class_is_taken_where_it_is_to_be_had_and_shown_or_refused_elsewhere() {
+fn changed_class_moves_volume_or_is_refused_or_reported() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drive(&world, &state, "slow", Class::Low);
@@ -248,7 +248,7 @@ fn another_class_is_taken_where_it_is_to_be_had_and_shown_or_refused_elsewhere()
 }
 
 #[test]
-fn the_name_of_a_class_is_no_name_for_a_drive() {
+fn class_name_is_refused_as_drive_name() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let path = state.join("low");

@@ -1,4 +1,4 @@
-//! Drives that are emptied, to be removed, against real files and the real data plane.
+//! Tests of draining and removing drives against real files and the real data plane.
 
 use std::os::unix::fs::FileExt;
 
@@ -20,7 +20,7 @@ pub(super) fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> 
     names.iter().map(|text| add(world, state, text, Class::High)).collect()
 }
 
-/// Makes a volume of class high with replicas.
+/// Makes a volume of class high with this number of replicas.
 pub(super) fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
     let request = volume(None, text, extents * GIB);
     let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
@@ -44,7 +44,7 @@ pub(super) fn is_gone(world: &World, text: &str) -> bool {
     world.control.drive(&name(text)).is_err()
 }
 
-/// Does what the daemon's threads do, until a condition holds.
+/// Does the work of the daemon's threads until a condition holds.
 pub(super) fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
     wait_until("the condition holds", || {
         world.control.settle_moves();
@@ -54,7 +54,7 @@ pub(super) fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
     });
 }
 
-/// Has replicas be brought up to date so slowly that nobody sees the end of it.
+/// Slows resync down so far that it never ends within a test.
 fn hold_up(world: &World) {
     set_ceiling(world, Throughput { iops: None, bytes_per_second: Some(1) });
 }
@@ -69,12 +69,12 @@ fn go_on(world: &World) {
     world.control.reset_background_policy(BackgroundKind::Resync, None).unwrap();
 }
 
-/// What lies in an extent of a volume.
+/// The content of an extent in these tests.
 fn content(extent: u32) -> Vec<u8> {
     vec![extent as u8 + 1; 64 << 10]
 }
 
-/// Puts something into all replicas of some extents, as though it had been there before the daemon started.
+/// Writes the content into all replicas of some extents, as if it had been there before the daemon started.
 fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>) {
     for extent in extents {
         for (_, drive) in volume.placement.replicas_of(extent.into()) {
@@ -85,7 +85,7 @@ fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>
     }
 }
 
-/// Checks that all replicas of some extents have what was put there.
+/// Checks that all replicas of some extents hold the content.
 fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) {
     let volume = record(world, text);
     for extent in extents {
@@ -99,7 +99,8 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
     }
 }
 
-/// Checks that each extent has so many replicas, all with everything and on drives that there are, and that nothing is wrong.
+/// Checks that each extent has this number of in-sync replicas on known drives, and that there are no
+/// faults.
 pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
     let record = record(world, text);
     let replica_states = world.control.model().open[&record.id].replication.counters().replica_states;
@@ -118,7 +119,7 @@ pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
 }
 
 #[test]
-fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
+fn drained_drive_is_removed_without_a_trace() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two", "three", "four"]);
@@ -139,7 +140,7 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
         let placement = record(&world, text).placement;
         assert!(!placement.names(drives[0]) && placement.gone_count() == 1, "its place stays empty");
     }
-    // A daemon that goes on uses the places that there are, and another one closes the gap.
+    // The running daemon leaves the slot of the removed drive empty; the next daemon closes the gap.
     world.control.resize_volume(None, &name("single"), 9 * GIB, false, None).unwrap();
     assert!(remove(&world, "two").unwrap().is_some());
     go_on_until(&world, || is_gone(&world, "two"));
@@ -160,7 +161,7 @@ fn a_drive_is_emptied_and_goes_by_itself_without_a_trace() {
 }
 
 #[test]
-fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
+fn drain_without_room_elsewhere_is_refused_with_reason() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["one"]);
@@ -183,7 +184,7 @@ fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
     refused("one", "volume 'vol2' need 2 drives of class high, and without this one there are 1;");
     high(&world, &state, &["three"]);
     assert!(remove(&world, "one").unwrap().is_some());
-    // Those that are being emptied already are no place for anything.
+    // Drives that are draining count as no place for replicas.
     refused("two", "and without this one there are 1;");
     go_on_until(&world, || is_gone(&world, "one"));
     refused("two", "and without this one there are 1;");
@@ -199,7 +200,7 @@ fn what_could_not_go_elsewhere_is_refused_with_why_and_nothing_changes() {
 }
 
 #[test]
-fn a_drive_that_leaves_takes_nothing_and_is_no_room() {
+fn draining_drive_takes_no_replicas_and_offers_no_room() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two"]);
@@ -220,7 +221,7 @@ fn a_drive_that_leaves_takes_nothing_and_is_no_room() {
     let before = extents_on(&world, "vol1", drives[0]);
     let grown = world.control.resize_volume(None, &name("vol1"), 8 * GIB, false, None).unwrap().record;
     assert_eq!(grown.placement.extents_on(drives[0], 8 * GIB).count(), before);
-    // What has to leave counts as provisioned on those that stay.
+    // Extents that have to leave the drained drive count as provisioned on the remaining drives.
     let size_bytes = world.control.pool(&name("high")).unwrap().usage().size_bytes;
     let left = size_bytes / 100 * 100 - 12 * GIB;
     let request =
@@ -237,14 +238,14 @@ fn a_drive_that_leaves_takes_nothing_and_is_no_room() {
 }
 
 #[test]
-fn a_removal_that_is_taken_back_leaves_what_is_there_and_goes_on_later() {
+fn cancelled_drain_keeps_remaining_extents() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two"]);
     let made = make(&world, "vol1", 12, 1);
     let before = extents_on(&world, "vol1", drives[0]);
     fill(&world, &made, 6..12);
-    // One after the other, so that there is something between all and nothing.
+    // Replicas move one after the other, so that there is a state between all and none.
     set_ceiling(&world, Throughput { iops: Some(20), bytes_per_second: None });
     assert!(remove(&world, "one").unwrap().is_some());
     let id = made.id;
@@ -266,7 +267,7 @@ fn a_removal_that_is_taken_back_leaves_what_is_there_and_goes_on_later() {
 }
 
 #[test]
-fn the_next_daemon_goes_on_where_one_ended() {
+fn drain_continues_after_restart() {
     let (_folder, state) = state();
     let mut world = World::start(&state);
     let drives = high(&world, &state, &["one", "two", "three"]);
@@ -276,7 +277,7 @@ fn the_next_daemon_goes_on_where_one_ended() {
     hold_up(&world);
     assert!(remove(&world, "one").unwrap().is_some());
     for _ in 0..3 {
-        // There are replicas of both volumes that have come and do not have everything yet.
+        // Both volumes have new replicas that are not in sync yet.
         let is_between = |world: &World, text: &str, replicas: usize| {
             let record = record(world, text);
             let extents = 0..record.size_bytes / EXTENT_BYTES;
@@ -300,7 +301,7 @@ fn the_next_daemon_goes_on_where_one_ended() {
 }
 
 #[test]
-fn a_missing_drive_goes_unless_it_has_the_only_replica() {
+fn missing_drive_is_removed_unless_it_has_the_only_replica() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["one", "two", "three"]);
@@ -328,7 +329,7 @@ fn a_missing_drive_goes_unless_it_has_the_only_replica() {
 }
 
 #[test]
-fn two_that_are_missing_are_not_each_others_replica() {
+fn missing_drives_are_no_replica_of_each_other() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["one", "two", "three", "four"]);
@@ -345,7 +346,7 @@ fn two_that_are_missing_are_not_each_others_replica() {
 }
 
 #[test]
-fn a_drive_that_a_shrink_emptied_can_be_removed() {
+fn drive_emptied_by_shrink_can_be_removed() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two"]);
@@ -366,13 +367,13 @@ fn a_drive_that_a_shrink_emptied_can_be_removed() {
 }
 
 #[test]
-fn places_of_drives_that_were_removed_count_until_the_next_start() {
+fn slots_of_removed_drives_count_until_next_start() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["kept", "next"]);
     let mut made = make(&world, "vol1", 1, 1);
     let revision = world.control.model().volumes[&made.id].revision;
-    // As though drives had come and gone since the start.
+    // As if drives had come and gone since the start.
     for number in 0..crate::control::bounds::DRIVES_MAX as u128 - 4 {
         let past = DriveId(uuid::Uuid::from_u128(number + 1));
         made.placement.set(1, (0, 1), Some(past));
@@ -390,7 +391,7 @@ fn places_of_drives_that_were_removed_count_until_the_next_start() {
     world.control.add_drive(AddDrive::new(path)).unwrap();
 }
 
-/// The name of the drive that has a write journal of a volume, and no extent of it.
+/// The name of the drive that has a write journal of a volume and no extent of the volume.
 pub(super) fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
     let journals = world.control.journals(None);
     let holders = volume.placement.drives();
@@ -408,7 +409,7 @@ pub(super) fn make_hybrid(world: &World, text: &str) -> VolumeRecord {
 }
 
 #[test]
-fn removal_is_refused_at_once_if_a_write_journal_has_no_other_drive() {
+fn drain_is_refused_if_write_journal_has_no_other_drive() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["f1", "f2", "f3"]);
@@ -425,7 +426,7 @@ fn removal_is_refused_at_once_if_a_write_journal_has_no_other_drive() {
         assert!(message.contains(&words), "{words} in {message}");
     }
     assert_eq!(world.control.drive(&name(&drive)).unwrap().drain, None, "nothing has begun");
-    // The remedy that the message names helps.
+    // The remedy that the message names works.
     add(&world, &state, "s3", Class::Low);
     let view = remove(&world, &drive).unwrap().expect("a journal is there");
     let left = view.drain.expect("it is being emptied");
@@ -435,7 +436,7 @@ fn removal_is_refused_at_once_if_a_write_journal_has_no_other_drive() {
 }
 
 #[test]
-fn a_drain_that_becomes_blocked_by_a_write_journal_says_why_and_since_when() {
+fn drain_blocked_by_write_journal_reports_reason_and_since_when() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["f1", "f2", "f3"]);
@@ -443,7 +444,7 @@ fn a_drain_that_becomes_blocked_by_a_write_journal_says_why_and_since_when() {
     let made = make_hybrid(&world, "vol1");
     let drive = journal_drive(&world, &made);
     let begun = jiff::Timestamp::now();
-    // The only drive that could take the replica behind the journal is one that holds nothing, and goes.
+    // The only drive that could take the replica behind the journal is empty and is removed.
     let holders = made.placement.drives();
     let spare = ["s1", "s2", "s3"].into_iter().find(|text| {
         let id = world.control.drive(&name(text)).unwrap().record.id;
@@ -465,9 +466,10 @@ fn a_drain_that_becomes_blocked_by_a_write_journal_says_why_and_since_when() {
     assert_whole(&world, "vol1", 3);
 }
 
-/// Broken if volumes that are open take it for the drive that is away, or look for its files where it was.
+/// Fails if open volumes take the added drive for the one that is away, or look for its files at the old
+/// path.
 #[test]
-fn drive_removed_while_it_is_away_is_used_where_it_is_added_again() {
+fn drive_removed_while_away_is_used_at_its_new_path() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two", "three"]);
@@ -486,9 +488,10 @@ fn drive_removed_while_it_is_away_is_used_where_it_is_added_again() {
     assert!(files.iter().all(|file| file.volume == volume.id));
 }
 
-/// Broken if a replica is removed in the second before it is noticed that the one that stays is not on its drive.
+/// Fails if a replica is removed in the second before the remaining replica is found not to be on its
+/// drive.
 #[test]
-fn replica_is_not_removed_while_the_others_are_out_of_their_places() {
+fn replica_is_not_removed_while_others_are_misplaced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["one", "two"]);
@@ -499,7 +502,7 @@ fn replica_is_not_removed_while_the_others_are_out_of_their_places() {
     let places = ["one", "two"].map(|text| (state.join(text), state.join(format!("{text}.away"))));
     for (here, away) in &places {
         std::fs::rename(here, away).unwrap();
-        // An older replica of the drive that lies where its filesystem was mounted.
+        // An older duplicate of the drive's folder lies where its filesystem was mounted.
         let copied = std::process::Command::new("cp").arg("-a").args([away, here]).status().unwrap();
         assert!(copied.success());
     }

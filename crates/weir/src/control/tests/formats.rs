@@ -1,4 +1,5 @@
-//! What earlier versions wrote is read, and what newer ones did is refused.
+//! Tests of on-disk formats: this version reads the formats of earlier versions and refuses those of newer
+//! ones.
 
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ fn fixture() -> Value {
     serde_json::from_str(include_str!("fixtures/catalogue-1.json")).unwrap()
 }
 
-/// Makes a catalogue of the fixture's entries, with further ones.
+/// Makes a catalogue of the fixture's entries and further ones.
 fn write_catalogue(state: &Path, more: &[(&str, Value)]) {
     let catalogue = SqliteCatalogue::open(&state.join("catalogue.sqlite")).unwrap();
     let mut transaction = Transaction::default();
@@ -33,7 +34,7 @@ fn read_catalogue(state: &Path) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn catalogue_of_the_first_version_is_served_and_loses_nothing() {
+fn first_version_catalogue_is_served_and_loses_nothing() {
     let (_folder, state) = state();
     write_catalogue(&state, &[]);
     let world = World::start(&state);
@@ -58,7 +59,7 @@ fn catalogue_of_the_first_version_is_served_and_loses_nothing() {
 }
 
 #[test]
-fn record_backups_and_markers_of_the_first_version_are_read() {
+fn first_version_record_backups_and_markers_are_read() {
     let fixture = fixture();
     for backup in fixture["backups"].as_array().unwrap() {
         let read: RecordBackup = format::read(backup).unwrap();
@@ -71,7 +72,7 @@ fn record_backups_and_markers_of_the_first_version_are_read() {
 }
 
 #[test]
-fn newer_catalogue_is_refused_and_left_as_it_is() {
+fn newer_catalogue_is_refused_and_not_changed() {
     let key = fixture()["entries"].as_array().unwrap().iter().find_map(|entry| {
         entry["key"].as_str().filter(|key| key.starts_with(keys::VOLUMES)).map(str::to_owned)
     });
@@ -99,7 +100,7 @@ fn newer_catalogue_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn drive_of_a_newer_version_is_missing_and_says_what_to_do() {
+fn drive_of_newer_version_is_missing_with_remedy() {
     let (_folder, state) = state();
     let path = state.join("extra");
     std::fs::create_dir(&path).unwrap();
@@ -117,7 +118,7 @@ fn drive_of_a_newer_version_is_missing_and_says_what_to_do() {
     assert_eq!(kept, marker, "it is not written over");
 }
 
-/// Changes a JSON file; its new content.
+/// Changes a JSON file. Answers its new content.
 fn edit(path: &Path, change: fn(&mut Value)) -> Value {
     let mut value: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     change(&mut value);
@@ -126,7 +127,7 @@ fn edit(path: &Path, change: fn(&mut Value)) -> Value {
 }
 
 #[test]
-fn what_a_lost_catalogue_is_made_from_is_refused_if_it_is_newer() {
+fn rebuild_refuses_backups_of_newer_version() {
     for (is_record, change, words) in [
         (
             true,

@@ -1,4 +1,5 @@
-//! Drives with write journals that go, come back, or come back as others, against real files and the real data plane.
+//! Tests of drives with write journals that go, come back, or come back as others, against real files and
+//! the real data plane.
 
 use weir_volume::mirror::ReplicaState;
 
@@ -9,8 +10,8 @@ use super::*;
 use crate::control::records::VolumeRecord;
 use crate::control::templates::CreateTemplate;
 
-/// A volume that follows the built-in template, both slow replicas behind a journal, and a drive that has one of these and
-/// nothing else.
+/// A volume that follows the built-in template `hybrid`, with both slow replicas behind a journal. Also
+/// answers a drive that holds one of the two journals and nothing else.
 fn journaled(world: &World, state: &Path) -> (VolumeRecord, String) {
     high(world, state, &["f1", "f2", "f3", "f4"]);
     ["s1", "s2"].iter().for_each(|text| _ = add(world, state, text, Class::Low));
@@ -23,7 +24,7 @@ fn id_of(world: &World, drive: &str) -> DriveId {
     world.control.drive(&name(drive)).unwrap().record.id
 }
 
-/// The replica of a volume's only extent that is behind the journal on a drive.
+/// The slot of the replica of a volume's only extent that is behind the journal on a drive.
 fn slot_behind(world: &World, volume: &VolumeRecord, drive: DriveId) -> usize {
     let bindings = world.control.journals.bindings(volume.id);
     let ((_, slot), _) = bindings.into_iter().find(|(_, on)| *on == drive).expect("one is behind it");
@@ -36,7 +37,8 @@ fn is_in_sync(world: &World, volume: &VolumeRecord) -> bool {
     extent.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count() == 3
 }
 
-/// Puts a replica of a drive's folder where the drive was: another filesystem that has its marker and older files.
+/// Puts a duplicate of a drive's folder in its place: another filesystem with the same marker and older
+/// files.
 fn replace(state: &Path, drive: &str) {
     let (here, away) = (state.join(drive), state.join(format!("{drive}.away")));
     std::fs::rename(&here, &away).unwrap();
@@ -44,10 +46,10 @@ fn replace(state: &Path, drive: &str) {
     assert!(copied.success());
 }
 
-/// Broken if the data plane goes on with the log that is open: the next start would take the older one for all that there
-/// is.
+/// Fails if the data plane continues with the open log: the next start would take the older log as
+/// complete.
 #[test]
-fn journal_on_a_drive_that_comes_back_as_another_is_given_up() {
+fn journal_is_invalidated_if_its_drive_was_replaced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let (volume, drive) = journaled(&world, &state);
@@ -65,10 +67,10 @@ fn journal_on_a_drive_that_comes_back_as_another_is_given_up() {
     assert_whole(&world, "vol1", 3);
 }
 
-/// Broken if the replica is shown as in sync while the only record of its newest writes is on a drive that is missing, or if
-/// it does not come back with that.
+/// Fails if the replica is shown as in sync while the only log of its newest writes is on a missing drive.
+/// Also fails if the replica does not come back with that drive.
 #[test]
-fn replica_behind_a_journal_is_out_of_service_while_the_drive_of_that_is_away() {
+fn replica_is_out_of_service_while_its_journal_drive_is_away() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let (volume, drive) = journaled(&world, &state);
@@ -89,9 +91,9 @@ fn replica_behind_a_journal_is_out_of_service_while_the_drive_of_that_is_away() 
     assert_whole(&world, "vol1", 3);
 }
 
-/// Broken if the volume, which is open, looks for the journal where its drive was.
+/// Fails if the open volume looks for the journal at the old path of its drive.
 #[test]
-fn journal_of_a_drive_removed_while_it_is_away_is_given_up() {
+fn journal_is_invalidated_if_its_drive_is_removed_while_away() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let (volume, drive) = journaled(&world, &state);
@@ -108,9 +110,10 @@ fn journal_of_a_drive_removed_while_it_is_away_is_given_up() {
     assert!(files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))), "{files:?}");
 }
 
-/// Broken if a replica is removed in the second before it is noticed that the journal of the one that stays is not there.
+/// Fails if a replica is removed in the second before the journal of the remaining replica is found to be
+/// gone.
 #[test]
-fn replica_is_not_removed_while_the_journal_of_the_other_is_out_of_its_place() {
+fn replica_is_not_removed_while_journal_of_other_is_misplaced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     high(&world, &state, &["f1", "f2"]);

@@ -1,4 +1,4 @@
-//! Drives on which writes of an earlier daemon were lost.
+//! Tests of drives on which writes of an earlier daemon were lost.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::control::records::VolumeRecord;
 use weir_store::journal::read_marker;
 use weir_store::{MARKER_FILE, extent_file_name};
 
-/// A file of a kind that cannot be made durable: the filesystem of processes refuses it.
+/// A file that cannot be made durable, because procfs refuses to sync.
 const NEVER_DURABLE: &str = "/proc/version";
 const BLOCK: usize = 4096;
-/// Where a replica has what nobody else has.
+/// Offset at which a changed replica differs from all others, in bytes.
 const STALE_OFFSET: u64 = 12_345 * BLOCK as u64;
 
 fn why_missing(control: &Control, drive: &str) -> Option<String> {
@@ -26,7 +26,7 @@ fn why_missing(control: &Control, drive: &str) -> Option<String> {
 }
 
 #[test]
-fn drive_whose_first_sync_failed_stays_out_of_use_until_it_is_accepted() {
+fn drive_with_failed_first_sync_is_unused_until_accepted() {
     let (_folder, state) = state();
     World::start(&state).control.create_volume(volume(None, "vol1", GIB)).unwrap();
     let marker = state.join("drive").join(MARKER_FILE);
@@ -35,7 +35,7 @@ fn drive_whose_first_sync_failed_stays_out_of_use_until_it_is_accepted() {
     let why = why_missing(&world.control, "default").expect("it is not used");
     assert!(why.starts_with("acknowledged writes to it may be lost, which was found at "), "{why}");
     drop(world);
-    // The system says it once.
+    // The operating system reports a lost write only once.
     std::fs::remove_file(&marker).unwrap();
     let world = World::start(&state);
     assert_eq!(why_missing(&world.control, "default"), Some(why));
@@ -58,14 +58,14 @@ fn make(world: &World, extents: u64, replicas: u8) -> VolumeRecord {
     world.control.create_volume(request).unwrap().record
 }
 
-/// Has the catalogue say that writes to a drive were lost.
+/// Records in the catalogue that writes to a drive were lost.
 fn lose_writes(state: &Path, drive: DriveId) {
     let catalogue = SqliteCatalogue::open(&state.join("catalogue.sqlite")).unwrap();
     let lost = LostWrites { message: "input/output error".to_owned(), found_at: Timestamp::now() };
     catalogue.commit(Transaction::default().put(keys::lost_writes(drive), &lost).unwrap()).unwrap();
 }
 
-/// Adds drives and answers their identities.
+/// Adds drives. Answers their identities.
 fn add(world: &World, state: &Path, names: &[&str], class: Class) -> Vec<DriveId> {
     let add = |text: &&str| {
         std::fs::create_dir_all(state.join(text)).unwrap();
@@ -83,7 +83,7 @@ fn name_of(world: &World, drive: DriveId) -> Name {
     world.control.model().drives[&drive].record.name.clone()
 }
 
-/// Changes a replica: what it has is not what was written last, and nothing but a replica of all of it finds that.
+/// Changes a replica as if a write was lost; only a full resync finds the difference.
 fn change(path: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&[7; BLOCK], STALE_OFFSET).unwrap();
@@ -109,7 +109,7 @@ fn wait_until_in_sync(world: &World, volume: VolumeId, is_done: impl Fn() -> boo
 }
 
 #[test]
-fn replica_on_an_accepted_drive_that_lost_writes_is_resynced() {
+fn replica_on_accepted_drive_with_lost_writes_is_resynced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = add(&world, &state, &["one", "two", "three"], Class::High);
@@ -120,7 +120,7 @@ fn replica_on_an_accepted_drive_that_lost_writes_is_resynced() {
     lose_writes(&state, drives[1]);
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_some(), "others serve the volume");
-    // Whatever is changed of its record says nothing of its writes.
+    // Another change of the drive's record does not accept the lost writes.
     let change = ModifyDrive { rack: Some(Some(name("r1"))), ..ModifyDrive::default() };
     world.control.modify_drive(&name("two"), change).unwrap();
     world.control.look_for_returns();
@@ -130,7 +130,7 @@ fn replica_on_an_accepted_drive_that_lost_writes_is_resynced() {
 }
 
 #[test]
-fn replica_behind_a_journal_on_an_accepted_drive_is_resynced() {
+fn replica_behind_journal_on_accepted_drive_is_resynced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     add(&world, &state, &["f1", "f2", "f3"], Class::High);
@@ -148,18 +148,19 @@ fn replica_behind_a_journal_on_an_accepted_drive_is_resynced() {
     wait_until_in_sync(&world, made.id, || !is_changed(&path));
 }
 
-/// The drives of an extent, of which both replicas are in sync.
+/// The drives that hold the replicas of an extent.
 fn homes(volume: &VolumeRecord, extent: u32) -> Vec<DriveId> {
     volume.placement.replicas_of(extent.into()).map(|(_, drive)| drive).collect()
 }
 
 #[test]
-fn replica_is_resynced_though_another_extent_of_its_volume_is_not_served() {
+fn replica_is_resynced_while_another_extent_is_unserved() {
     let (_folder, state) = state();
     let world = World::start(&state);
     add(&world, &state, &["one", "two", "three"], Class::High);
     let made = make(&world, 6, 2);
-    // One extent is on both drives that lost writes, and nowhere else; one is on one of them, and elsewhere.
+    // Extent 0 is only on the two drives that lost writes. Extent `shared` is on one of them and on another
+    // drive.
     let both = homes(&made, 0);
     let shared =
         (1..6).find(|extent| homes(&made, *extent).iter().filter(|home| both.contains(home)).count() == 1);
@@ -182,7 +183,7 @@ fn replica_is_resynced_though_another_extent_of_its_volume_is_not_served() {
 }
 
 #[test]
-fn missing_drive_with_the_only_journal_that_has_everything_is_not_removed() {
+fn missing_drive_with_only_complete_journal_is_not_removed() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let fast = add(&world, &state, &["f1", "f2", "f3"], Class::High);

@@ -1,11 +1,11 @@
-//! Drives that are measured, and what is recorded of it.
+//! Tests of drive measurements and of the records about them.
 
 use weir_types::{Class, ClassThreshold, ClassThresholds, Emulation};
 
 use super::*;
 use crate::control::alarms::AlarmSource;
 
-/// A daemon for which a drive is `high` from so many operations per second on.
+/// A daemon whose threshold for class `high` is this number of operations per second.
 fn world(state: &Path, high_iops: u64) -> World {
     let threshold = |iops| ClassThreshold { iops, latency_ns: 1_000_000_000 };
     let classes = ClassThresholds { high: threshold(high_iops), medium: threshold(50) };
@@ -35,7 +35,7 @@ fn alarms(control: &Control) -> Vec<String> {
 }
 
 #[test]
-fn a_new_drive_is_used_while_it_is_measured_and_its_class_survives_a_restart() {
+fn new_drive_is_used_during_measurement_and_class_survives_restart() {
     let (_folder, state) = state();
     let world = self::world(&state, 100);
     let control = &world.control;
@@ -54,7 +54,7 @@ fn a_new_drive_is_used_while_it_is_measured_and_its_class_survives_a_restart() {
     let world = self::world(&state, 100);
     assert_eq!(seen(&world.control), (class, reason));
     drop(world);
-    // The backup of the list of drives is all that is left.
+    // The backup of the list of drives is the only record that is left.
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }
@@ -63,13 +63,13 @@ fn a_new_drive_is_used_while_it_is_measured_and_its_class_survives_a_restart() {
 }
 
 #[test]
-fn a_class_that_does_not_hold_any_more_is_an_alarm_until_it_does() {
+fn class_below_threshold_raises_alarm_until_met() {
     let (_folder, state) = state();
     let first = self::world(&state, 100);
     add(&first.control, &state, |request| request);
     settle_measurements(&first.control);
     drop(first);
-    // It is as fast as before, and more is asked of a class.
+    // The drive is as fast as before, but the threshold of the class is higher.
     let world = self::world(&state, 10_000);
     let control = &world.control;
     let found = alarms(control);
@@ -89,7 +89,7 @@ fn a_class_that_does_not_hold_any_more_is_an_alarm_until_it_does() {
 }
 
 #[test]
-fn a_chosen_class_is_not_that_of_the_measurement() {
+fn chosen_class_overrides_measurement() {
     let (_folder, state) = state();
     let world = self::world(&state, 100);
     let control = &world.control;
@@ -102,7 +102,7 @@ fn a_chosen_class_is_not_that_of_the_measurement() {
 }
 
 #[test]
-fn a_drive_that_cannot_be_measured_is_usable_and_says_why() {
+fn unmeasurable_drive_is_usable_and_reports_reason() {
     let (_folder, state) = state();
     let world = self::world(&state, 100);
     let control = &world.control;
@@ -110,7 +110,7 @@ fn a_drive_that_cannot_be_measured_is_usable_and_says_why() {
     assert!(seen(control).1.starts_with("not measured yet"));
     let (kind, message) = error(control.modify_drive(&name("d1"), class(ClassChange::Measured)));
     assert!(kind == ErrorKind::Refused && message.contains("was not measured yet"), "{message}");
-    // Its folder is away, as a filesystem that is lost would be.
+    // The drive's folder is moved away, as if its filesystem was lost.
     std::fs::rename(state.join("d1"), state.join("away")).unwrap();
     control.measure_drive(&name("d1")).unwrap();
     settle_measurements(control);
@@ -126,7 +126,7 @@ fn a_drive_that_cannot_be_measured_is_usable_and_says_why() {
 }
 
 #[test]
-fn a_drive_is_removed_while_it_is_measured_and_nothing_stays() {
+fn drive_removed_during_measurement_leaves_nothing() {
     let (_folder, state) = state();
     let world = self::world(&state, 100);
     let control = &world.control;
@@ -137,8 +137,8 @@ fn a_drive_is_removed_while_it_is_measured_and_nothing_stays() {
     assert_eq!(error(control.drive(&name("d1"))).0, ErrorKind::NotFound);
 }
 
-/// A daemon that has just been installed, in memory, for which a drive is `high` from so many operations per second on,
-/// and `medium` from one.
+/// A freshly installed daemon on a RAM filesystem. Its threshold for class `high` is this number of
+/// operations per second, and one for `medium`.
 fn fresh(state: &Path, high_iops: u64) -> World {
     let threshold = |iops, latency_ns| ClassThreshold { iops, latency_ns };
     let classes =
@@ -159,14 +159,14 @@ fn default_drive(control: &Control) -> DriveView {
 }
 
 #[test]
-fn class_of_a_fresh_default_drive_is_waited_for() {
+fn volume_creation_waits_for_class_of_fresh_default_drive() {
     let folder = memory();
     let world = fresh(folder.path(), 2);
     let control = &world.control;
     assert!(default_drive(control).progress.is_some(), "a new drive is measured at the first start");
     std::thread::scope(|scope| {
         let made = scope.spawn(|| control.create_volume(of_class("test-high", Class::High)));
-        // A volume that waits holds up nobody else.
+        // A volume that waits for a class delays no other request.
         control.create_tenant(name("svm01")).unwrap();
         control.create_volume(volume(Some("svm01"), "any", GIB)).unwrap();
         settle_measurements(control);
@@ -180,7 +180,7 @@ fn class_of_a_fresh_default_drive_is_waited_for() {
 }
 
 #[test]
-fn refusal_of_a_class_names_what_was_measured() {
+fn class_refusal_names_measured_values() {
     let folder = memory();
     let world = fresh(folder.path(), u64::MAX);
     let control = &world.control;
@@ -197,7 +197,7 @@ fn refusal_of_a_class_names_what_was_measured() {
 }
 
 #[test]
-fn default_drive_with_volumes_or_without_the_wish_is_not_measured() {
+fn default_drive_with_volumes_or_by_configuration_is_not_measured() {
     let folder = memory();
     let world = World::start(folder.path());
     assert!(default_drive(&world.control).progress.is_none());

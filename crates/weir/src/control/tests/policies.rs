@@ -1,4 +1,5 @@
-//! Nesting, tenants' policies, templates and adaptive policies, against a real catalogue and real files.
+//! Tests of nesting, tenants' policies, default policy groups and adaptive policies, against a real
+//! catalogue and real files.
 
 use weir_types::{AdaptiveTerms, Space};
 
@@ -6,7 +7,7 @@ use super::*;
 use weir_types::Scope;
 
 const GB: u64 = 1_000_000_000;
-/// The least volume size that is 100 GB or more.
+/// Smallest volume size of 100 GB or more, in bytes.
 const HUNDRED_GB: u64 = 100_000_002_048;
 
 fn rates(text: &str) -> Option<Throughput> {
@@ -44,12 +45,12 @@ fn adaptive(text: &str, terms: AdaptiveTerms) -> CreateAdaptivePolicyGroup {
     CreateAdaptivePolicyGroup { tenant: None, name: name(text), terms }
 }
 
-/// The policy of ONTAP's document.
+/// The policy in ONTAP's document.
 fn document() -> AdaptiveTerms {
     AdaptiveTerms { peak_space: Space::AllocatedSpace, ..AdaptiveTerms::new(1000, 1500) }
 }
 
-/// The levels of a volume as `scope name ceiling`.
+/// The levels of a volume, each as `scope name ceiling`.
 fn levels(control: &Control, volume: &str) -> Vec<String> {
     let view = control.volume(None, &name(volume)).unwrap();
     let describe = |level: &Level| {
@@ -70,7 +71,7 @@ fn ceiling(control: &Control, volume: &str) -> (Option<u64>, String) {
 }
 
 #[test]
-fn a_volume_stands_under_its_tenant_the_parents_its_group_and_itself() {
+fn volume_levels_are_tenant_parents_group_and_volume() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_volume(volume(None, "vol1", GIB)).unwrap();
@@ -88,7 +89,8 @@ fn a_volume_stands_under_its_tenant_the_parents_its_group_and_itself() {
     assert_eq!(levels(control, "vol1"), all);
     control.modify_policy_group(None, &name("top"), with(limited("100IOPS"))).unwrap();
     assert_eq!(ceiling(control, "vol1"), (Some(100), "policy group top of tenant default".to_owned()));
-    // Bound to the tenant's own group, a volume does not stand under it twice; a shared group is a level of its own.
+    // A volume that is bound to the tenant's own group has that level once. A shared group is a level of
+    // its own.
     control.modify_volume(None, &name("vol1"), bind("top")).unwrap();
     assert_eq!(levels(control, "vol1"), ["tenant default 100IOPS", "volume vol1 none"]);
     control.modify_volume(None, &name("vol1"), bind("middle")).unwrap();
@@ -102,7 +104,7 @@ fn a_volume_stands_under_its_tenant_the_parents_its_group_and_itself() {
 }
 
 #[test]
-fn nesting_that_cannot_be_is_refused_and_nothing_changes() {
+fn invalid_nesting_is_refused_and_changes_nothing() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_tenant(name("svm01")).unwrap();
@@ -132,7 +134,7 @@ fn nesting_that_cannot_be_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn nesting_ends_at_its_greatest_depth() {
+fn nesting_is_bounded_by_depth() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_policy_group(group(None, "g1", 10, true)).unwrap();
@@ -148,7 +150,7 @@ fn nesting_ends_at_its_greatest_depth() {
 }
 
 #[test]
-fn floors_that_cannot_be_met_are_refused_wherever_they_would_arise() {
+fn floors_above_parent_are_refused_on_bind_create_and_modify() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     let floor = |text| TermsChange { floor: rates(text), ..TermsChange::default() };
@@ -162,20 +164,20 @@ fn floors_that_cannot_be_met_are_refused_wherever_they_would_arise() {
         control.create_volume(volume(None, text, GIB)).unwrap();
     }
     control.modify_volume(None, &name("vol1"), bind("own")).unwrap();
-    // A second member would claim as much again.
+    // A second member would claim the floor a second time.
     let (_, message) = error(control.modify_volume(None, &name("vol2"), bind("own")));
     assert!(message.contains("(own) are 1200IOPS together, which is above its floor 1000IOPS"), "{message}");
     let policy = Some(PolicyChange::Bind(GroupKind::Fixed, name("own")));
     let (_, message) = error(control.create_volume(CreateVolume { policy, ..volume(None, "vol3", GIB) }));
     assert!(message.contains("1200IOPS together"), "{message}");
-    // So would a smaller floor of what stands above.
+    // A lower floor of the parent would break the same rule.
     let (_, message) = error(control.modify_policy_group(None, &name("top"), with(floor("599IOPS"))));
     assert!(message.contains("floor 600IOPS of policy group 'own' is above the floor 599IOPS"), "{message}");
     control.modify_volume(None, &name("vol1"), bind("own")).expect("it is bound already");
 }
 
 #[test]
-fn a_tenants_policy_is_shared_and_fixed_and_a_template_is_for_volumes_to_come() {
+fn tenant_policy_is_shared_and_fixed_and_default_group_is_for_new_volumes() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;
@@ -221,7 +223,7 @@ fn a_tenants_policy_is_shared_and_fixed_and_a_template_is_for_volumes_to_come() 
 }
 
 #[test]
-fn adaptive_policies_follow_a_resize_at_once() {
+fn adaptive_policy_follows_resize_at_once() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
@@ -239,7 +241,7 @@ fn adaptive_policies_follow_a_resize_at_once() {
 }
 
 #[test]
-fn adaptive_policies_follow_the_used_space_when_it_is_looked_at() {
+fn adaptive_policy_follows_used_space() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;
@@ -257,7 +259,7 @@ fn adaptive_policies_follow_the_used_space_when_it_is_looked_at() {
     assert!(used >= 8 << 20);
     control.follow_used_space();
     assert_eq!(ceiling(control, "vol1").0, terms.terms(GIB, used).limits.total.iops);
-    // Whoever is released or deleted is not followed any more.
+    // A volume that is released or deleted is no longer followed.
     let release = PolicyChange::Release(Some(GroupKind::Adaptive));
     let release = ModifyVolume { policy: Some(release), ..ModifyVolume::default() };
     control.modify_volume(None, &name("vol1"), release).unwrap();
@@ -266,7 +268,7 @@ fn adaptive_policies_follow_the_used_space_when_it_is_looked_at() {
 }
 
 #[test]
-fn a_volume_has_a_fixed_or_an_adaptive_policy_and_hints_tell_which() {
+fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_policy_group(group(None, "policy1", 1000, false)).unwrap();
@@ -301,7 +303,7 @@ fn a_volume_has_a_fixed_or_an_adaptive_policy_and_hints_tell_which() {
 }
 
 #[test]
-fn built_in_policies_are_every_tenants_and_nobody_changes_them() {
+fn built_in_policy_groups_serve_every_tenant_and_cannot_change() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;
@@ -330,7 +332,7 @@ fn built_in_policies_are_every_tenants_and_nobody_changes_them() {
 }
 
 #[test]
-fn statistics_of_a_group_go_on_through_a_resize_and_a_change() {
+fn group_statistics_survive_resize_and_modify() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     control.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
@@ -351,7 +353,7 @@ fn statistics_of_a_group_go_on_through_a_resize_and_a_change() {
 }
 
 #[test]
-fn a_rebuild_brings_back_parents_templates_and_tenants_policies() {
+fn rebuild_restores_parents_default_groups_and_tenant_policies() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;

@@ -1,4 +1,4 @@
-//! Admission of floors against a real catalogue and real files.
+//! Tests of the admission of floors against a real catalogue and real files.
 
 use weir_types::{AdaptiveTerms, Emulation};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::control::alarms::AlarmSource;
 use crate::control::records::PoolSettings;
 
-/// A daemon with an emulated drive `d1` of 21 000 IOPS, of which floors may have 19 950, and another one,
+/// A daemon with an emulated drive `d1` of 21 000 IOPS, of which floors may have 19 950, and a second drive
 /// `d2`.
 fn world(state: &Path) -> World {
     let world = World::start(state);
@@ -36,7 +36,7 @@ fn raised(text: &str) -> ModifyPolicyGroup {
     ModifyPolicyGroup { change: floor(text), ..ModifyPolicyGroup::default() }
 }
 
-/// Makes policy groups, each with a floor, whether it is shared, and perhaps a parent.
+/// Makes policy groups, each from its name, its floor, whether it is shared, and an optional parent.
 fn make_groups(control: &Control, groups: &[(&str, &str, bool, Option<&str>)]) {
     for (text, rate, is_shared, parent) in groups {
         let request = CreatePolicyGroup {
@@ -50,7 +50,7 @@ fn make_groups(control: &Control, groups: &[(&str, &str, bool, Option<&str>)]) {
     }
 }
 
-/// Everything that a refusal must leave as it was.
+/// All state that a refused change must leave unchanged.
 fn everything(control: &Control) -> String {
     let ledgers: Vec<_> =
         control.pools().into_iter().map(|pool| (pool.name, pool.settings, pool.ledger)).collect();
@@ -74,8 +74,8 @@ fn alarms(control: &Control) -> Vec<String> {
     alarms.map(|alarm| alarm.message).collect()
 }
 
-/// Tells of a change that must be refused whether it was, and makes it by force: then an alarm has the same
-/// sum.
+/// Checks that a change is refused without force and succeeds with force. The alarm after it must name the
+/// same sum.
 fn refuse_then_force(control: &Control, sum: &str, change: impl Fn(bool) -> Outcome<()>) {
     let before = everything(control);
     let (kind, message) = error(change(false));
@@ -93,7 +93,7 @@ fn refuse_then_force(control: &Control, sum: &str, change: impl Fn(bool) -> Outc
 }
 
 #[test]
-fn a_volume_whose_floor_is_not_there_is_neither_made_nor_bound_unless_forced() {
+fn volume_with_inadmissible_floor_is_refused_unless_forced() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     make_groups(control, &[("five", "5000IOPS", false, None), ("most", "18000IOPS", false, None)]);
@@ -101,7 +101,7 @@ fn a_volume_whose_floor_is_not_there_is_neither_made_nor_bound_unless_forced() {
     refuse_then_force(control, "24050IOPS", |force| {
         control.create_volume(CreateVolume { force, ..bound_to("most", on("d1", "v2")) }).map(|_| ())
     });
-    // What is there already stays as it is, and nothing is added.
+    // The bound volume stays as it is, and no further floor is admitted.
     let rename = ModifyVolume { name: Some(name("w2")), ..ModifyVolume::default() };
     control.modify_volume(None, &name("v2"), rename).unwrap();
     let (_, message) = error(control.create_volume(bound_to("five", on("d1", "v3"))));
@@ -116,7 +116,7 @@ fn a_volume_whose_floor_is_not_there_is_neither_made_nor_bound_unless_forced() {
     let release = ModifyVolume { policy: Some(PolicyChange::Release(None)), ..ModifyVolume::default() };
     control.modify_volume(None, &name("v4"), release).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new());
-    // A template binds as a name does.
+    // A default policy group binds a volume as a named group does.
     let template = ModifyTenant { template: Some(Some(name("most"))), ..ModifyTenant::default() };
     control.modify_tenant(&name("default"), template).expect("it binds nothing by itself");
     refuse_then_force(control, "24050IOPS", |force| {
@@ -125,7 +125,7 @@ fn a_volume_whose_floor_is_not_there_is_neither_made_nor_bound_unless_forced() {
 }
 
 #[test]
-fn a_group_whose_floor_would_not_be_there_is_not_changed_unless_forced() {
+fn group_change_with_inadmissible_floor_is_refused_unless_forced() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     let groups = [("own", "5000IOPS", false, None), ("top", "12000IOPS", true, None)];
@@ -148,13 +148,13 @@ fn a_group_whose_floor_would_not_be_there_is_not_changed_unless_forced() {
     assert!(message.contains("floors of 20001IOPS bound there plus 1IOPS asked for"), "{message}");
     change("own", raised("7950IOPS"))(false).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new());
-    // What stands below a floor is a part of it, and is no more when it is moved away.
+    // The floor of a group below counts as a part of its parent's floor until the group is moved away.
     change("top", raised("12001IOPS"))(false).unwrap_err();
     let away = ModifyPolicyGroup { parent: Some(None), ..ModifyPolicyGroup::default() };
     refuse_then_force(control, "29000IOPS", change("below", away.clone()));
     let back = ModifyPolicyGroup { parent: Some(Some(name("top"))), ..ModifyPolicyGroup::default() };
     change("below", back)(false).unwrap();
-    // A tenant's policy holds whatever the tenant owns.
+    // A tenant's policy group covers all volumes of the tenant.
     set_tenant(control, Some("own"), false).expect_err("it is not shared");
     make_groups(control, &[("all", "19950IOPS", true, None)]);
     set_tenant(control, Some("all"), false).expect("all that is bound is a part of it");
@@ -167,7 +167,7 @@ fn a_group_whose_floor_would_not_be_there_is_not_changed_unless_forced() {
 }
 
 #[test]
-fn a_shared_floor_is_claimed_in_full_on_every_pool_of_its_members() {
+fn shared_floor_is_claimed_in_full_on_every_pool_of_members() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     make_groups(control, &[("all", "12000IOPS", true, None), ("own", "9000IOPS", false, None)]);
@@ -182,7 +182,7 @@ fn a_shared_floor_is_claimed_in_full_on_every_pool_of_its_members() {
         let (_, message) = error(control.create_volume(bound_to("own", on(drive, "v4"))));
         assert!(message.contains(&format!("pool '{drive}' would be over-committed")), "{message}");
     }
-    // Of two pools that would be over-committed neither is.
+    // A change that would over-commit two pools changes neither.
     let before = everything(control);
     assert!(control.modify_policy_group(None, &name("all"), raised("20000IOPS")).is_err());
     assert_eq!(everything(control), before);
@@ -192,7 +192,7 @@ fn a_shared_floor_is_claimed_in_full_on_every_pool_of_its_members() {
 }
 
 #[test]
-fn what_has_no_floors_or_no_known_capacity_is_always_admitted() {
+fn no_floors_or_unknown_capacity_is_always_admitted() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     make_groups(control, &[("vast", "1000000000IOPS", false, None)]);
@@ -202,8 +202,8 @@ fn what_has_no_floors_or_no_known_capacity_is_always_admitted() {
     assert_eq!((pool.ledger.measure.capacity, pool.ledger.bound().iops), (None, 1_000_000_000));
     assert_eq!(pool.summary(), "its capacity is not measured, so floors on it are not guaranteed");
     assert_eq!(alarms(control), Vec::<String>::new());
-    // Adaptive policies have ceilings and no floors: neither binding nor changing them, nor a resize, claims
-    // anything.
+    // Adaptive policies have ceilings and no floors. Binding them, changing them and resizing their volumes
+    // claim nothing.
     let adaptive = Some(PolicyChange::Bind(GroupKind::Adaptive, name("by-size")));
     let terms = AdaptiveTerms::new(1_000_000, 1_000_000).at_least(1_000_000);
     let request = CreateAdaptivePolicyGroup { tenant: None, name: name("by-size"), terms };
@@ -225,7 +225,7 @@ fn pool(over_commit: u32, reserve: u32) -> ModifyPool {
 }
 
 #[test]
-fn how_a_pool_is_used_is_changed_within_what_is_bound_and_survives() {
+fn pool_settings_change_within_bound_floors_and_survive_restart() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
@@ -265,7 +265,7 @@ fn how_a_pool_is_used_is_changed_within_what_is_bound_and_survives() {
     let (expected, told) = (view.settings, alarms(control));
     assert_eq!(expected, PoolSettings { queue_target: Some(7), ..PoolSettings::default() });
     drop(world);
-    // The alarm follows from what is recorded, and so does everything else.
+    // The alarm and all pool settings follow from the records.
     let world = World::start(&state);
     let view = world.control.pool(&name("d1")).unwrap();
     assert_eq!((view.settings, view.depth.unwrap().operations), (expected, 7));
@@ -285,7 +285,7 @@ fn how_a_pool_is_used_is_changed_within_what_is_bound_and_survives() {
 }
 
 #[test]
-fn the_capacity_of_an_emulated_drive_is_that_of_operations_at_random_places() {
+fn emulated_drive_capacity_is_its_random_iops() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     for (text, parameters, most, capacity) in [
@@ -309,7 +309,7 @@ fn the_capacity_of_an_emulated_drive_is_that_of_operations_at_random_places() {
 }
 
 #[test]
-fn a_drive_is_added_with_a_queue_target() {
+fn drive_is_added_with_queue_target() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     let path = state.join("d3");
@@ -330,7 +330,7 @@ fn a_drive_is_added_with_a_queue_target() {
     assert_eq!(kind, ErrorKind::NotFound);
 }
 
-/// An entry of a file that stands on ten times its number.
+/// The place of an entry in a file, at a line of ten times its number.
 fn at(section: &'static str, number: usize) -> Place {
     Place { section, number, line: Some(number as u32 * 10) }
 }
@@ -353,7 +353,7 @@ fn binding(number: usize, text: &str, group: &str) -> VolumeEntry {
 }
 
 #[test]
-fn a_file_whose_floors_are_not_there_is_refused_with_the_entry_and_its_line_unless_forced() {
+fn policy_file_with_inadmissible_floors_is_refused_with_entry_and_line() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     let kept = || vec![group_entry(1, "own", "6000IOPS", false), group_entry(2, "all", "9000IOPS", true)];
@@ -381,13 +381,13 @@ fn a_file_whose_floors_are_not_there_is_refused_with_the_entry_and_its_line_unle
     };
     let vast = [kept(), vec![group_entry(4, "vast", "20000IOPS", true)]].concat();
     for (set, sum, place) in [
-        // Of four equal ones, the last in the file is the one that is not there any more.
+        // Of four equal entries, the refusal names the last in the file.
         (
             bindings((1..=4).map(|number| binding(number, &format!("v{number}"), "own")).collect()),
             "25050IOPS",
             "line 40 (volumes entry 4): ",
         ),
-        // What is bound already comes first, wherever it stands.
+        // Existing bindings count first, wherever their entries are.
         (
             bindings(vec![binding(1, "v2", "own"), binding(2, "v3", "all"), binding(3, "v1", "own")]),
             "22050IOPS",

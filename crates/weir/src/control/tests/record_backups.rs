@@ -1,9 +1,9 @@
-//! Backups of records that cannot be written, against real files.
+//! Tests of record backups that cannot be written, against real files.
 
 use super::*;
 use crate::control::drives::{AddDrive, DRIVES_FILE};
 
-/// Waits until control says of the backups of records what it should.
+/// Waits until control raises, or no longer raises, the alarm about record backups.
 fn wait_for_alarm(control: &Control, is_raised: bool) -> Option<String> {
     let mut alarms = Vec::new();
     wait_until("the backups are as they should be", || {
@@ -15,7 +15,7 @@ fn wait_for_alarm(control: &Control, is_raised: bool) -> Option<String> {
 }
 
 #[test]
-fn committed_change_succeeds_and_moves_begin_while_a_record_backup_cannot_be_written() {
+fn committed_change_takes_effect_without_its_record_backup() {
     let (_folder, state) = state();
     let world = World::start(&state);
     for drive in ["one", "two"] {
@@ -26,7 +26,7 @@ fn committed_change_succeeds_and_moves_begin_while_a_record_backup_cannot_be_wri
     let request = CreateVolume { io_priority: Some(Class::High), ..volume(None, "vol1", GIB) };
     let record = world.control.create_volume(request).unwrap().record;
     let store = world.control.store(record.placement.drives()[0]).unwrap();
-    // What is in the way of a new backup, as a full filesystem would be.
+    // A folder blocks the new backup, as a full filesystem would.
     let obstacle = store.folder(record.id).join("record.json.new");
     std::fs::create_dir(&obstacle).unwrap();
     let two = ModifyVolume { replicas: Some(2), ..ModifyVolume::default() };
@@ -46,7 +46,7 @@ fn committed_change_succeeds_and_moves_begin_while_a_record_backup_cannot_be_wri
 }
 
 #[test]
-fn committed_change_of_a_drive_succeeds_while_the_list_of_drives_cannot_be_copied() {
+fn committed_drive_change_succeeds_without_backup_of_drive_list() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let path = state.join("one");
@@ -54,7 +54,7 @@ fn committed_change_of_a_drive_succeeds_while_the_list_of_drives_cannot_be_copie
     world.control.add_drive(AddDrive::new(path)).unwrap();
     let (list, obstacle) = (state.join(DRIVES_FILE), state.join("drives.new"));
     let is_copied = || std::fs::read_to_string(&list).unwrap().contains("\"zone\": \"west\"");
-    // What is in the way of a new backup, as a full filesystem would be.
+    // A folder blocks the new backup, as a full filesystem would.
     std::fs::create_dir(&obstacle).unwrap();
     let zone = Some(Some(name("west")));
     let change = ModifyDrive { zone, ..ModifyDrive::default() };

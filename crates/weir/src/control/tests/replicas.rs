@@ -1,4 +1,4 @@
-//! Volumes with several replicas of each extent, against real files.
+//! Tests of volumes with several replicas of each extent, against real files.
 
 use weir_volume::mirror::{EpochRecord, ReplicaState};
 
@@ -10,7 +10,7 @@ use crate::control::records::VolumeRecord;
 use weir_store::epoch_record;
 use weir_store::replica_metadata::{self, metadata_file_name};
 
-/// A drive of a class, as though it had been measured, in a zone and a rack.
+/// A drive of class high in a zone and a rack, as if it had been measured.
 fn drive_in(world: &World, state: &Path, text: &str, zone: Option<&str>, rack: Option<&str>) -> DriveId {
     let path = state.join(text);
     std::fs::create_dir_all(&path).unwrap();
@@ -40,20 +40,21 @@ fn path_of(world: &World, record: &VolumeRecord, drive: DriveId, file: &str) -> 
     world.control.store(drive).unwrap().extents(record.id).join(file)
 }
 
-/// The alarms about a volume's replicas, and whether it is served.
+/// The alarms about a volume's replicas, and whether the volume is served.
 fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
     let alarms = world.control.alarms().into_iter();
     let about = alarms.filter(|alarm| alarm.source == AlarmSource::Replicas);
     (about.map(|alarm| alarm.message).collect(), world.exports.find(text).is_some())
 }
 
-/// True if the third extent has epochs above all that an earlier one in its place had.
+/// True if the epochs of the third extent are above all epochs that an earlier third extent had.
 fn grew_back(world: &World, id: VolumeId) -> bool {
     let epoch_records = epoch_record::read_all(&world.control.epoch_records(id), 3).unwrap();
     epoch_records[2].reserved > 1 << 40
 }
 
-/// Checks that each extent has whole replicas with replica metadata that say so, as many as there should be, and an epoch record.
+/// Checks that each extent has its number of complete replicas with matching replica metadata, and an epoch
+/// record.
 fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
     let epoch_records = epoch_record::read_all(&world.control.epoch_records(record.id), extents).unwrap();
@@ -76,7 +77,7 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
 }
 
 #[test]
-fn replicas_are_made_with_their_all_metadata_follow_a_resize_and_go_with_the_volume() {
+fn replicas_and_metadata_are_created_resized_and_deleted_with_volume() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two", "three"]);
@@ -109,7 +110,7 @@ fn replicas_are_made_with_their_all_metadata_follow_a_resize_and_go_with_the_vol
 }
 
 #[test]
-fn a_single_replica_has_neither_metadata_nor_epoch_record() {
+fn single_replica_has_no_metadata_and_no_epoch_record() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
@@ -125,7 +126,7 @@ fn a_single_replica_has_neither_metadata_nor_epoch_record() {
 }
 
 #[test]
-fn a_volume_with_replicas_is_served_again_as_it_was() {
+fn replicated_volume_is_served_unchanged_after_restart() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drives(&world, &state, &["one", "two", "three"]);
@@ -153,7 +154,7 @@ fn a_volume_with_replicas_is_served_again_as_it_was() {
 }
 
 #[test]
-fn more_replicas_than_drives_or_than_can_be_are_refused_with_what_there_is() {
+fn too_many_replicas_are_refused_with_available_drives() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drives(&world, &state, &["one", "two"]);
@@ -175,7 +176,7 @@ fn more_replicas_than_drives_or_than_can_be_are_refused_with_what_there_is() {
 }
 
 #[test]
-fn replicas_go_to_different_zones_or_are_refused_or_forced() {
+fn replicas_are_in_different_zones_or_refused_or_forced() {
     let (_folder, state) = state();
     let world = World::start(&state);
     for (text, zone, rack) in [("a1", "a", "r1"), ("a2", "a", "r2"), ("b1", "b", "r1"), ("b2", "b", "r2")] {
@@ -203,7 +204,7 @@ fn replicas_go_to_different_zones_or_are_refused_or_forced() {
 }
 
 #[test]
-fn a_missing_drive_costs_replicas_and_no_volume_that_has_others() {
+fn volume_is_served_while_drive_of_one_replica_is_missing() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
@@ -244,7 +245,7 @@ fn a_missing_drive_costs_replicas_and_no_volume_that_has_others() {
 }
 
 #[test]
-fn a_replica_that_cannot_be_used_is_named_and_the_others_serve() {
+fn unusable_replica_is_reported_and_others_serve() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
@@ -288,7 +289,7 @@ fn a_replica_that_cannot_be_used_is_named_and_the_others_serve() {
 }
 
 #[test]
-fn an_extent_without_a_replica_that_has_everything_keeps_its_volume_from_being_served() {
+fn volume_with_an_extent_without_in_sync_replica_is_not_served() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
@@ -311,7 +312,7 @@ fn an_extent_without_a_replica_that_has_everything_keeps_its_volume_from_being_s
 }
 
 #[test]
-fn what_an_interrupted_creation_left_goes_with_its_epoch_records() {
+fn interrupted_creation_is_deleted_with_its_epoch_records() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);

@@ -1,4 +1,4 @@
-//! Drives that come back while the daemon runs, against real files.
+//! Tests of drives that come back while the daemon runs, against real files.
 
 use std::fs;
 
@@ -15,9 +15,10 @@ fn add(world: &World, path: PathBuf) -> DriveId {
     world.control.add_drive(AddDrive { class: Some(Class::High), ..AddDrive::new(path) }).unwrap().record.id
 }
 
-/// Broken if volumes of the one answer EIO for as long as something waits for the other, while both are shown as online.
+/// Fails if one drive's volumes answer EIO while another drive's volume is waited for and both drives show
+/// as online.
 #[test]
-fn drive_is_shown_as_online_once_its_volumes_go_on_whatever_the_others_wait_for() {
+fn drive_is_online_once_its_own_volumes_are_served() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drives = ["one", "two"].map(|text| add(&world, state.join(text)));
@@ -35,7 +36,7 @@ fn drive_is_shown_as_online_once_its_volumes_go_on_whatever_the_others_wait_for(
     assert!(drives.iter().all(|drive| world.control.absences.of(*drive).is_some()));
     rename_all(".away", "");
     std::thread::scope(|scope| {
-        // What each of them has to wait for before its volume is served again.
+        // A change of each volume holds up its return to service.
         let mut change = world.control.begin_volume_change(&volumes).unwrap();
         change.beside(|| {
             scope.spawn(|| world.control.look_for_returns());
@@ -46,14 +47,15 @@ fn drive_is_shown_as_online_once_its_volumes_go_on_whatever_the_others_wait_for(
     });
 }
 
-/// Broken if what is not in its place then is taken for replaced: replicas would be made anew, and the last ones given up.
+/// Fails if files that are out of place then count as replaced: replicas would be rebuilt, and the last
+/// ones failed.
 #[test]
-fn drive_that_goes_again_while_it_comes_back_stays_away() {
+fn drive_lost_again_while_returning_stays_missing() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let drive = add(&world, state.join("one"));
     make(&world, "single", 1, 1);
-    // Another replica has its file opened, and is removed.
+    // The drive holds an extent of two replicas, so its file is open; then the second replica is removed.
     add(&world, state.join("two"));
     let replicas = |count| {
         let change = ModifyVolume { replicas: Some(count), ..ModifyVolume::default() };
@@ -84,7 +86,7 @@ fn drive_that_goes_again_while_it_comes_back_stays_away() {
     fs::rename(state.join("one.away"), state.join("one")).unwrap();
     world.control.look_for_returns();
     assert!(world.control.absences.of(drive).is_none() && world.control.model().is_there(drive));
-    // A change asks the data plane, which knows by then whether the replica was given up.
+    // A change asks the data plane, which knows by then whether it failed the replica.
     world.control.resize_volume(None, &name("single"), 2 * GIB, false, None).unwrap();
     assert_eq!(world.data_plane.alarms(), []);
     assert_whole(&world, "single", 1);

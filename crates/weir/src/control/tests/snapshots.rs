@@ -1,4 +1,4 @@
-//! Snapshots, clones and restoring: what is recorded, refused, and found again after a start.
+//! Tests of snapshots, clones and restoring: records, refusals, and recovery after a start.
 
 use super::*;
 use crate::control::{CloneVolume, CreateSnapshots, SnapshotView};
@@ -22,7 +22,7 @@ fn titles(views: &[SnapshotView]) -> Vec<String> {
     views.iter().map(|view| view.record.export_name()).collect()
 }
 
-/// A world with a volume of two extents, and a snapshot of it.
+/// A world with a volume of two extents and a snapshot of the volume.
 fn with_snapshot(state: &Path) -> World {
     let world = World::start(state);
     world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
@@ -32,7 +32,7 @@ fn with_snapshot(state: &Path) -> World {
 }
 
 #[test]
-fn a_snapshot_is_no_volume_that_others_see_but_an_export_that_nobody_writes_to() {
+fn snapshot_is_not_listed_as_volume_and_is_exported_read_only() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -50,7 +50,7 @@ fn a_snapshot_is_no_volume_that_others_see_but_an_export_that_nobody_writes_to()
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_is_in_the_way() {
+fn impossible_snapshot_operations_are_refused_with_reason() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -73,7 +73,7 @@ fn what_cannot_be_is_refused_with_what_is_in_the_way() {
 }
 
 #[test]
-fn a_snapshot_follows_its_volume_through_renames_and_goes_when_told() {
+fn snapshot_follows_volume_rename_and_is_deleted() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -91,7 +91,7 @@ fn a_snapshot_follows_its_volume_through_renames_and_goes_when_told() {
 }
 
 #[test]
-fn a_clone_needs_neither_its_volume_nor_the_snapshot() {
+fn clone_is_independent_of_volume_and_snapshot() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -112,7 +112,7 @@ fn a_clone_needs_neither_its_volume_nor_the_snapshot() {
 }
 
 #[test]
-fn restoring_brings_back_the_size_and_keeps_the_snapshots() {
+fn restore_resets_size_and_keeps_snapshots() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -131,7 +131,7 @@ fn restoring_brings_back_the_size_and_keeps_the_snapshots() {
 }
 
 #[test]
-fn what_was_being_made_when_the_daemon_ended_is_gone_after_the_start() {
+fn snapshot_in_progress_is_undone_at_next_start() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -149,7 +149,7 @@ fn what_was_being_made_when_the_daemon_ended_is_gone_after_the_start() {
 }
 
 #[test]
-fn a_lost_catalogue_learns_of_snapshots_from_record_backups() {
+fn rebuild_restores_snapshots_from_record_backups() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     world.control.clone_volume(&clone_of("vol1", Some("one"), "one")).unwrap();
@@ -163,7 +163,7 @@ fn a_lost_catalogue_learns_of_snapshots_from_record_backups() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_one_keeps_all_from_being_deleted() {
+fn attached_snapshot_prevents_deletion_of_volume_with_snapshots() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
@@ -179,13 +179,13 @@ fn what_stands_in_the_way_of_one_keeps_all_from_being_deleted() {
 }
 
 #[test]
-fn a_restore_that_fails_leaves_the_volume_attachable() {
+fn failed_restore_leaves_volume_attachable() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
     let id = control.volume(None, &name("vol1")).unwrap().record.id;
     let of = control.snapshots(None, None).unwrap().remove(0).record;
-    // Its file is gone, so that nothing can be captured.
+    // An extent file of the snapshot is missing, so the restore cannot take its data.
     std::fs::remove_file(default_store(control).extents(of.id).join("00000001")).unwrap();
     let refused = error(control.restore_snapshot(None, &name("vol1"), &name("one"), false, None));
     assert_eq!(refused.0, ErrorKind::Refused, "{}", refused.1);
@@ -195,7 +195,7 @@ fn a_restore_that_fails_leaves_the_volume_attachable() {
 }
 
 #[test]
-fn growing_is_no_matter_of_snapshots() {
+fn volume_grows_regardless_of_snapshots() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;

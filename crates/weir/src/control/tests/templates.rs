@@ -1,4 +1,4 @@
-//! Templates and the volumes that follow them, against real files and a real data plane.
+//! Tests of templates and the volumes that follow them, against real files and a real data plane.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::control::records::VolumeRecord;
 
 use Class::{High, Low, Medium};
 
-/// Adds drives of these classes, by name.
+/// Adds drives with these names and classes.
 fn add_drives(world: &World, state: &Path, drives: &[(&str, Class)]) {
     for (text, class) in drives {
         let path = state.join(text);
@@ -62,14 +62,14 @@ fn classes(world: &World, record: &VolumeRecord) -> Vec<Vec<Class>> {
     (0..record.size_bytes.div_ceil(EXTENT_BYTES)).map(of).collect()
 }
 
-/// The same where the order does not matter, because replicas came one after the other.
+/// The classes of the replicas of each extent, sorted, because moves change the order.
 fn sorted_classes(world: &World) -> Vec<Vec<Class>> {
     let mut all = classes(world, &record(world));
     all.iter_mut().for_each(|classes| classes.sort());
     all
 }
 
-/// The fewest replicas that have everything, of any extent.
+/// The number of in-sync replicas of the extent that has the fewest.
 fn fewest_good(world: &World) -> usize {
     let model = world.control.model();
     let replica_states = model.open[&record(world).id].replication.counters().replica_states;
@@ -79,7 +79,8 @@ fn fewest_good(world: &World) -> usize {
     replica_states.iter().map(good).min().unwrap_or(1)
 }
 
-/// Moves on until all replicas are where they should be; at no time are there fewer good ones than so many.
+/// Continues moves until all replicas are at their targets. At no time has an extent fewer than `least`
+/// in-sync replicas.
 fn move_on(world: &World, least: usize) {
     let id = record(world).id;
     wait_until("all replicas are where they should be", || {
@@ -90,7 +91,7 @@ fn move_on(world: &World, least: usize) {
 }
 
 #[test]
-fn replicas_are_placed_and_grow_by_the_classes_of_the_template() {
+fn replicas_are_placed_and_grow_by_classes_of_template() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let view = world.control.create_volume(following("hybrid", "vol1", 4 * GIB)).unwrap();
@@ -111,14 +112,15 @@ fn replicas_are_placed_and_grow_by_the_classes_of_the_template() {
 }
 
 #[test]
-fn replicas_of_a_template_are_in_different_zones_or_refused_or_forced() {
+fn template_replicas_are_in_different_zones_or_refused_or_forced() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let put = |drive: &str, zone: &str| {
         let zone = Some(Some(name(zone)));
         world.control.modify_drive(&name(drive), ModifyDrive { zone, ..ModifyDrive::default() }).unwrap();
     };
-    // Only one way leaves each in a zone of its own: high must have c, although it could have a.
+    // Only one placement has each replica in its own zone: class high must use zone c, although it could
+    // use zone a.
     for (drive, zone) in [("l1", "a"), ("l2", "b"), ("l3", "b"), ("h1", "a"), ("h2", "b"), ("h3", "c")] {
         put(drive, zone);
     }
@@ -134,7 +136,7 @@ fn replicas_of_a_template_are_in_different_zones_or_refused_or_forced() {
 }
 
 #[test]
-fn a_class_that_is_not_to_be_had_is_refused_with_what_there_is() {
+fn unavailable_class_is_refused_with_available_drives() {
     let (_folder, state) = state();
     let world = World::start(&state);
     add_drives(&world, &state, &[("l1", Low), ("l2", Low), ("h1", High)]);
@@ -160,7 +162,7 @@ fn a_class_that_is_not_to_be_had_is_refused_with_what_there_is() {
 }
 
 #[test]
-fn what_a_template_says_is_not_asked_for_beside_it() {
+fn settings_of_template_are_refused_beside_template() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let plain = || following("hybrid", "vol1", GIB);
@@ -187,7 +189,7 @@ fn what_a_template_says_is_not_asked_for_beside_it() {
 }
 
 #[test]
-fn templates_that_make_no_sense_and_changes_of_built_in_ones_are_refused() {
+fn invalid_templates_and_changes_of_built_in_ones_are_refused() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let control = &world.control;
@@ -223,7 +225,7 @@ fn templates_that_make_no_sense_and_changes_of_built_in_ones_are_refused() {
 }
 
 #[test]
-fn volumes_are_bound_to_the_policy_group_of_the_template_they_are_made_from() {
+fn new_volumes_are_bound_to_policy_group_of_template() {
     let (_folder, state) = state();
     let world = mixed(&state);
     let control = &world.control;
@@ -253,7 +255,7 @@ fn volumes_are_bound_to_the_policy_group_of_the_template_they_are_made_from() {
 }
 
 #[test]
-fn another_template_moves_a_volume_and_a_restart_goes_on_with_it() {
+fn template_change_moves_volume_and_continues_after_restart() {
     let (_folder, state) = state();
     let mut world = mixed(&state);
     world.control.create_volume(following("nvme", "vol1", 3 * GIB)).unwrap();
@@ -272,7 +274,7 @@ fn another_template_moves_a_volume_and_a_restart_goes_on_with_it() {
 }
 
 #[test]
-fn a_move_that_was_interrupted_before_its_first_step_is_taken_up() {
+fn move_interrupted_before_its_first_step_is_resumed() {
     let (_folder, state) = state();
     let world = mixed(&state);
     for (text, class) in [("slow", Low), ("fast", High)] {
@@ -287,7 +289,7 @@ fn a_move_that_was_interrupted_before_its_first_step_is_taken_up() {
 }
 
 #[test]
-fn a_move_is_turned_around_or_ended_where_it_is() {
+fn move_is_reversed_or_stopped_midway() {
     let (_folder, state) = state();
     let world = mixed(&state);
     world.control.create_volume(following("nvme", "vol1", 4 * GIB)).unwrap();
@@ -316,7 +318,7 @@ fn a_move_is_turned_around_or_ended_where_it_is() {
 }
 
 #[test]
-fn planned_move_between_classes_raises_no_alarm_on_its_way() {
+fn planned_move_between_classes_raises_no_alarm() {
     let (_folder, state) = state();
     let world = mixed(&state);
     for (drive, zone) in [("l1", "a"), ("l2", "b"), ("l3", "c"), ("h1", "a"), ("h2", "b"), ("h3", "c")] {
@@ -324,7 +326,7 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
         world.control.modify_drive(&name(drive), ModifyDrive { zone, ..ModifyDrive::default() }).unwrap();
     }
     let id = world.control.create_volume(following("nvme", "vol1", 4 * GIB)).unwrap().record.id;
-    // New replicas stay stale, so that the old ones stay beside them.
+    // New replicas stay stale, so the old replicas stay beside them.
     let resync = BackgroundKind::Resync;
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let held_up = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
@@ -344,7 +346,7 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
         world.control.moves_of(id).is_none()
     });
     assert_eq!(sorted_classes(&world), [[Low, Low, High]; 4]);
-    // What stays where it should not be is told.
+    // A replica that remains in the wrong failure domain raises an alarm.
     let zone = Some(Some(name("a")));
     for drive in ["l1", "l2", "l3"] {
         let change = ModifyDrive { zone: zone.clone(), ..ModifyDrive::default() };
@@ -355,7 +357,7 @@ fn planned_move_between_classes_raises_no_alarm_on_its_way() {
 }
 
 #[test]
-fn a_template_that_becomes_another_moves_its_volumes_and_theirs_only() {
+fn modified_template_moves_its_followers_only() {
     let (_folder, state) = state();
     let world = mixed(&state);
     world.control.create_template(template("t", &[Low, Low], None)).unwrap();
@@ -368,7 +370,7 @@ fn a_template_that_becomes_another_moves_its_volumes_and_theirs_only() {
     assert_eq!(world.control.moves_of(other.id), None);
     move_on(&world, 2);
     assert_eq!(sorted_classes(&world), [[Low, High, High]; 2]);
-    // The replicas beside the extents know it, too.
+    // The record backups beside the extents have the new template too.
     let before = (record(&world), world.control.template(&name("t")).unwrap().record);
     settle(&world.control);
     drop(world);
@@ -380,7 +382,7 @@ fn a_template_that_becomes_another_moves_its_volumes_and_theirs_only() {
 }
 
 #[test]
-fn replicas_of_the_class_that_is_named_are_read_first() {
+fn replicas_of_read_from_class_are_read_first() {
     let (_folder, state) = state();
     let world = mixed(&state);
     world.control.create_template(template("t", &[Low, High], Some(Low))).unwrap();

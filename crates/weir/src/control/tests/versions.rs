@@ -1,4 +1,4 @@
-//! Versions of objects: two changes that were decided on the same one do not both happen.
+//! Tests of object versions: of two changes that were decided on the same version, only one succeeds.
 
 use std::sync::Barrier;
 
@@ -9,8 +9,8 @@ use crate::control::drives::AddDrive;
 
 type ChangeAt<'a> = Box<dyn Fn(Option<u64>) -> Outcome<u64> + Sync + 'a>;
 
-/// A volume, a policy group of each kind, a tenant, a template, a pool, a drive and a background policy, which all
-/// take changes.
+/// A volume, a policy group of each kind, a tenant, a template, a pool, a drive and a background policy,
+/// all of which take changes.
 fn world(state: &Path) -> World {
     let world = World::start(state);
     let control = &world.control;
@@ -32,7 +32,8 @@ fn world(state: &Path) -> World {
     world
 }
 
-/// A change of each kind of object, each time another one, and the version that the object has after it.
+/// A change for each kind of object, different at each call; each answers the version that the object has
+/// after it.
 fn changes(control: &Control) -> Vec<(&'static str, ChangeAt<'_>)> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -98,7 +99,7 @@ fn changes(control: &Control) -> Vec<(&'static str, ChangeAt<'_>)> {
 }
 
 #[test]
-fn version_grows_with_each_change_and_an_older_one_changes_nothing() {
+fn version_grows_with_each_change_and_older_version_is_refused() {
     let (_folder, state) = state();
     let world = world(&state);
     for (what, change) in changes(&world.control) {
@@ -113,7 +114,7 @@ fn version_grows_with_each_change_and_an_older_one_changes_nothing() {
 }
 
 #[test]
-fn exactly_one_of_two_changes_for_the_same_version_succeeds() {
+fn one_of_two_changes_for_same_version_succeeds() {
     let (_folder, state) = state();
     let world = world(&state);
     for (what, change) in changes(&world.control) {
@@ -134,7 +135,7 @@ fn exactly_one_of_two_changes_for_the_same_version_succeeds() {
 }
 
 #[test]
-fn object_that_was_changed_since_it_was_seen_is_not_removed() {
+fn object_changed_since_it_was_read_is_not_deleted() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;

@@ -1,4 +1,4 @@
-//! What keeps a volume from being made, deleted or bound, in words for whoever asked.
+//! Refusals of volume operations: checks that answer an error with the reason.
 
 use weir_types::bounds::VOLUMES_MAX;
 use weir_types::{Name, PolicyGroupId, Throughput};
@@ -8,7 +8,7 @@ use crate::control::model::Model;
 use crate::control::policies::GroupKind;
 use crate::control::records::{PolicyGroupRecord, VolumeRecord};
 
-/// Refuses another end that is cut off, where more than can be are still to be given back.
+/// Refuses a shrink while the number of reclaims is at its bound.
 pub(super) fn refuse_more_reclaims(model: &Model) -> Outcome<()> {
     if model.reclaims.len() < VOLUMES_MAX {
         return Ok(());
@@ -18,7 +18,7 @@ pub(super) fn refuse_more_reclaims(model: &Model) -> Outcome<()> {
     )))
 }
 
-/// Refuses more volumes or snapshots than there can be.
+/// Refuses more volumes or snapshots than the bound allows; pending reclaims count too.
 pub(in crate::control) fn refuse_more(model: &Model, more: usize) -> Outcome<()> {
     let (volumes, reclaims) = (model.volumes.len(), model.reclaims.len());
     if volumes + reclaims + more <= VOLUMES_MAX {
@@ -31,7 +31,7 @@ pub(in crate::control) fn refuse_more(model: &Model, more: usize) -> Outcome<()>
     )))
 }
 
-/// Refuses the name of a volume that there is.
+/// Refuses a name that another volume of the tenant has.
 pub(in crate::control) fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome<()> {
     if model.has_volume(tenant, name) {
         return Err(ControlError::conflict(format!("volume '{name}' exists already in tenant '{tenant}'")));
@@ -39,7 +39,7 @@ pub(in crate::control) fn refuse_taken(model: &Model, tenant: &Name, name: &Name
     Ok(())
 }
 
-/// Refuses another member of a group whose floors would then be more than those above it have.
+/// Refuses another member of a group if the floors would then exceed those of the groups above.
 pub(super) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
     let is_claim =
         |group: &&PolicyGroupRecord| !group.is_shared && group.terms.floor != Throughput::default();
@@ -49,7 +49,7 @@ pub(super) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -
     }
 }
 
-/// Refuses to release a volume from a kind of policy that it does not have while it has one of the other kind.
+/// Refuses to release a volume from one kind of policy while it has a policy of the other kind.
 pub(super) fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
     let Some(group) = model.policy_of(volume) else { return Ok(()) };
     let (is_other, option) = match kind {

@@ -1,6 +1,7 @@
-//! All work of one kind on one drive: whose step is next, when, and with which claim on the drive. Pure.
+//! Lane: all work of one kind on one drive. A lane decides which job's step is next, when, and with which
+//! claim on the drive.
 //!
-//! Work is done in the order in which it began. What cannot be done rests and holds up nothing else.
+//! Jobs run in the order in which they began. A job that fails rests and delays no other job. Pure.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,20 +14,21 @@ use weir_types::{BackgroundPolicy, Terms, VolumeId};
 use super::progress::JobProgress;
 use super::reclaim::{Outcome, Reclaim, Step, Verdict};
 
-/// How long work rests that could not be done, in nanoseconds: somebody has to do something about it first.
+/// Rest of a failed job before its next attempt, in nanoseconds: an operator has to act first.
 const RETRY_NS: u64 = 10_000_000_000;
 
-/// What one operation costs under a ceiling, before it is known what it gives back.
+/// Cost of one operation under a ceiling, before the bytes that it gives back are known.
 const OPERATION: Cost = Cost { kind: Kind::Discard, is_first: true, bytes: 0, drive_ns: 0 };
 
-/// A piece of work.
+/// One job of a lane.
 #[derive(Debug)]
 pub struct Job {
-    /// What it is known by.
+    /// The volume whose space the job reclaims.
     pub id: VolumeId,
-    /// When it began, which may have been before this machine started.
+    /// When the job began, in nanoseconds of the reactors' clock; it may be before the start of this
+    /// machine.
     pub begun_ns: i64,
-    /// Where it is shown how far it is.
+    /// The job's progress, shared with readers.
     pub progress: Arc<JobProgress>,
     work: Reclaim,
     rests_until_ns: u64,
@@ -38,7 +40,7 @@ impl Job {
     }
 }
 
-/// The work.
+/// The jobs of one kind on one drive.
 #[derive(Debug)]
 pub struct Lane {
     pace: Pace,
@@ -55,7 +57,7 @@ impl Lane {
         self.jobs.is_empty()
     }
 
-    /// Adds work behind what began before it.
+    /// Adds a job behind the jobs that began before it.
     pub fn add(&mut self, job: Job) {
         let place = self.jobs.partition_point(|other| other.begun_ns <= job.begun_ns);
         self.jobs.insert(place, job);
@@ -66,12 +68,12 @@ impl Lane {
         self.pace.change(policy, now_ns);
     }
 
-    /// The work whose turn it is.
+    /// The index of the job whose turn it is.
     fn current(&self, now_ns: u64) -> Option<usize> {
         self.jobs.iter().position(|job| job.rests_until_ns <= now_ns)
     }
 
-    /// Takes the next step that may be taken now, and whose it is.
+    /// Takes the next step that may run now, and the job that it belongs to.
     pub fn take(&mut self, now_ns: u64) -> Option<(VolumeId, Step)> {
         if self.under_way >= BACKGROUND_OPERATIONS_MAX {
             return None;
@@ -90,7 +92,7 @@ impl Lane {
         Some((job.id, step))
     }
 
-    /// A step that was taken is not carried out, because the daemon ends.
+    /// Returns a step that was taken but is not carried out, because the daemon ends.
     pub fn put_back(&mut self, id: VolumeId, step: Step) {
         self.under_way -= 1;
         if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
@@ -98,7 +100,7 @@ impl Lane {
         }
     }
 
-    /// A step has ended. Answers why the work has to begin anew, if it has.
+    /// Takes the end of a step. Answers the fault if the job has to begin anew.
     pub fn ended(&mut self, now_ns: u64, id: VolumeId, step: Step, outcome: Outcome) -> Option<String> {
         self.under_way -= 1;
         let index = self.jobs.iter().position(|job| job.id == id)?;
@@ -120,7 +122,7 @@ impl Lane {
         None
     }
 
-    /// The terms under which it waits in the queue of the drive now.
+    /// The lane's current terms in the drive queue.
     pub fn terms(&self, now_ns: u64) -> Terms {
         let policy = self.pace.policy();
         let floor = policy.deadline_seconds.and_then(|seconds| {
@@ -131,7 +133,7 @@ impl Lane {
         policy.terms(floor)
     }
 
-    /// The next instant at which there may be something to do though nothing ended until then.
+    /// The next time at which the lane may have a step without any step having ended, in nanoseconds.
     pub fn wake_ns(&self, now_ns: u64) -> Option<u64> {
         let rests =
             self.jobs.iter().map(|job| job.rests_until_ns).filter(|until_ns| *until_ns > now_ns).min();
@@ -162,7 +164,7 @@ mod tests {
         BackgroundPolicy { ceiling, deadline_seconds, ..BackgroundPolicy::default() }
     }
 
-    /// A lane with one piece of work that was looked at.
+    /// A lane with one job that was surveyed.
     fn lane(policy: BackgroundPolicy, extents: u32) -> (Lane, Arc<JobProgress>) {
         let progress = Arc::<JobProgress>::default();
         let mut lane = Lane::new(policy, 0);
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn few_operations_are_asked_for_at_a_time() {
+    fn operations_under_way_are_bounded() {
         let (mut lane, progress) = lane(policy("none", None), 100);
         let taken: Vec<_> = std::iter::from_fn(|| lane.take(0)).collect();
         assert_eq!(taken.len(), BACKGROUND_OPERATIONS_MAX);
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_holds_operations_and_bytes() {
+    fn ceiling_bounds_operations_and_bytes() {
         let (mut lane, _) = lane(policy("10IOPS,4096B/s", None), 100);
         let (_, step) = lane.take(0).unwrap();
         assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(SECOND_NS / 10)));
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_grows_as_time_runs_out_and_ends_with_the_work() {
+    fn floor_grows_toward_deadline_and_ends_with_the_job() {
         let (mut lane, progress) = lane(policy("none", Some(1600)), 1500);
         let floor = |lane: &Lane, seconds: u64| lane.terms(seconds * SECOND_NS).floor.iops;
         assert_eq!((floor(&lane, 0), floor(&lane, 750), floor(&lane, 1499)), (Some(1), Some(2), Some(1500)));
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_first_is_first_and_what_fails_rests() {
+    fn oldest_job_is_first_and_failed_job_rests() {
         let (mut lane, progress) = lane(policy("none", None), 1);
         lane.add(Job::new(id(3), 30, Arc::default()));
         lane.add(Job::new(id(2), -20, Arc::default()));

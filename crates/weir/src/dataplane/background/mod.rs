@@ -1,9 +1,11 @@
-//! Work that runs for the system itself, on the reactor that a drive's background work belongs to.
+//! Background work: reclaims and other system work, on the reactor that owns a drive's background work.
 //!
-//! All work of one kind on one drive is a *lane*: it waits in the queue of the drive with a leaf of its own, beside the
-//! tenants, under the kind's policy. What a step does to files is done by a helper thread; an emulated drive answers
-//! it when it would have. Here is the shell; what is next and when is decided in [`lane`], the steps of a reclaim
-//! in [`reclaim`]. Work for volumes that are served has its places in line in [`places`].
+//! All work of one kind on one drive is a *lane*. A lane waits in the drive queue with a leaf of its own
+//! beside the tenants, under the policy of its kind. A helper thread carries out the file operations of a
+//! step. An emulated drive answers a step at its emulated completion time.
+//!
+//! This module is the shell. [`lane`] decides which step is next and when, and [`reclaim`] knows the steps
+//! of a reclaim. [`places`] holds the drive queue leaves of background work for served volumes.
 
 mod lane;
 mod places;
@@ -28,79 +30,80 @@ pub use progress::{JobProgress, ProgressSnapshot};
 pub(super) use reclaim::{Done, Outcome, Step};
 use weir_store::PendingDeletion;
 
-/// Names a lane.
+/// Key of a lane.
 type LaneKey = (DriveId, BackgroundKind);
 
-/// A reclaim as a reactor is told of it.
+/// A reclaim as control hands it to a reactor.
 pub(super) struct NewReclaim {
     pub id: VolumeId,
     pub drive: DriveId,
     pub pending_deletion: PendingDeletion,
-    /// When it began, by the clock of reactors; below zero if that was before it began to count.
+    /// When the reclaim began, in nanoseconds of the reactors' clock; negative if before the clock's zero.
     pub begun_ns: i64,
     pub drive_queue: SharedDriveQueue,
     pub emulated: Option<SharedEmulation>,
     pub progress: Arc<JobProgress>,
 }
 
-/// A lane, and where it stands.
+/// A lane with its leaf in the drive queue.
 struct ServedLane {
     lane: Lane,
-    /// The files of each piece of work.
+    /// The files of each job.
     files: BTreeMap<VolumeId, PendingDeletion>,
     drive_queue: SharedDriveQueue,
     leaf: NodeId,
     emulated: Option<SharedEmulation>,
-    /// The terms under which it stands in line, and when they were last looked at.
+    /// The lane's terms in the drive queue, and when they were last computed.
     terms: Terms,
     terms_at_ns: u64,
 }
 
-/// A step that was taken: it waits for the media, is carried out, or is held back by an emulated drive.
+/// A step that was taken: it waits in the drive queue, is being carried out, or is held back by an emulated
+/// drive.
 struct Operation {
     key: LaneKey,
     id: VolumeId,
     step: Step,
-    /// What it costs the media, if it goes there.
+    /// Cost for the drive, if the step uses the drive.
     cost: Option<Cost>,
-    /// When an emulated drive answers.
+    /// When an emulated drive answers, in nanoseconds.
     due_ns: u64,
     outcome: Option<Outcome>,
 }
 
-/// A reactor's background work. What waits is bounded by what may be under way in a lane; how much work there is, by
-/// control.
+/// A reactor's background work. The operations under way are bounded per lane; control bounds the number of
+/// jobs.
 #[derive(Default)]
 pub(super) struct Background {
     policies: BTreeMap<BackgroundKind, BackgroundPolicy>,
     lanes: BTreeMap<LaneKey, ServedLane>,
     operations: Slab<Operation>,
-    /// What emulated drives have not answered yet.
+    /// Operations that an emulated drive has not answered yet, by due time.
     held: BTreeSet<(u64, usize)>,
-    /// When a lane has to be looked at though nothing ended.
+    /// When a lane has to be checked although no step ended, in nanoseconds.
     wake_ns: Option<u64>,
 }
 
 impl Background {
-    /// The next instant at which there is something to do.
+    /// The next time at which there is work to do, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
         let held_ns = self.held.first().map(|&(due_ns, _)| due_ns);
         held_ns.into_iter().chain(self.wake_ns).min()
     }
 
-    /// The policy of a kind of work.
+    /// The policy of a kind of background work.
     pub fn policy(&self, kind: BackgroundKind) -> BackgroundPolicy {
         self.policies.get(&kind).copied().unwrap_or_default()
     }
 
-    /// True if nothing that was asked for has to come back.
+    /// True if no operation is outstanding.
     pub fn is_quiet(&self) -> bool {
         self.operations.is_empty()
     }
 }
 
 impl ServedLane {
-    /// Stands in the queue of a drive.
+    /// Adds the lane's leaf to the drive queue.
     fn join(kind: BackgroundKind, lane: Lane, new: &NewReclaim, now_ns: u64) -> ServedLane {
         let terms = lane.terms(now_ns);
         let node = plant(&new.drive_queue, kind, &terms, now_ns);
@@ -116,7 +119,7 @@ impl ServedLane {
         }
     }
 
-    /// Brings the claim on the drive to what is needed.
+    /// Updates the lane's claim on the drive to its current need.
     fn claim(&mut self, kind: BackgroundKind, now_ns: u64) {
         if now_ns < self.terms_at_ns + FLOOR_INTERVAL_NS {
             return;
@@ -129,7 +132,7 @@ impl ServedLane {
         }
     }
 
-    /// Leaves the line: nothing waits there any more.
+    /// Removes the lane's leaf from the drive queue, where nothing waits any more.
     fn leave(self, kind: BackgroundKind) {
         let mut state = locked(&self.drive_queue);
         let DriveQueueState { queue, background, .. } = &mut *state;
@@ -138,7 +141,7 @@ impl ServedLane {
     }
 }
 
-/// Enters a kind in the line for a drive, or changes its terms there.
+/// Adds a kind of background work to a drive queue, or changes its terms there.
 pub(super) fn plant(
     drive_queue: &SharedDriveQueue,
     kind: BackgroundKind,
@@ -164,7 +167,7 @@ impl Reactor {
         self.go_on(key);
     }
 
-    /// Puts a kind of background work under another policy.
+    /// Changes the policy of a kind of background work.
     pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
         let now_ns = self.now_ns;
         self.background.policies.insert(kind, policy);
@@ -200,14 +203,14 @@ impl Reactor {
     }
 
     fn take_step(&mut self, key: LaneKey) -> Option<(VolumeId, Step)> {
-        // What a daemon that ends leaves undone, the next one does.
+        // The next daemon does the work that an ending daemon leaves.
         if self.stop_by_ns.is_some() {
             return None;
         }
         self.background.lanes.get_mut(&key)?.lane.take(self.now_ns)
     }
 
-    /// Has a step carried out, or wait until the media can use it.
+    /// Has a step carried out, or queues it until the drive queue grants it.
     fn ask_for(&mut self, key: LaneKey, id: VolumeId, step: Step) {
         let (now_ns, reactor) = (self.now_ns, self.index);
         let operation = Operation { key, id, step, cost: None, due_ns: 0, outcome: None };
@@ -226,14 +229,14 @@ impl Reactor {
         }
     }
 
-    /// Carries a step out: it waits for nothing, or was granted.
+    /// Carries out a step that needs no grant or was granted.
     pub(super) fn carry_out_step(&mut self, index: usize) {
         let now_ns = self.now_ns;
         let operation = &mut self.background.operations[index];
         let served = self.background.lanes.get(&operation.key);
         let served = served.expect("a lane stands while a step of it is under way");
         if let (Some(emulated), Step::GiveBack(extent)) = (&served.emulated, operation.step) {
-            // What is given back of an extent in one step after another lies side by side.
+            // Successive steps give back adjacent ranges of an extent.
             let position = emulation::position(operation.id, extent, 0);
             operation.due_ns = emulation::lock(emulated).submit(now_ns, position, 0);
         }
@@ -242,7 +245,7 @@ impl Reactor {
         self.helper.submit(helper::Job::Background { operation: index, drive, pending_deletion, step });
     }
 
-    /// The helper has carried out a step.
+    /// Takes the helper's answer to a step.
     pub(super) fn step_answered(&mut self, index: usize, outcome: Outcome) {
         let operation = &mut self.background.operations[index];
         operation.outcome = Some(outcome);
@@ -275,7 +278,7 @@ impl Reactor {
         self.go_on(key);
     }
 
-    /// Does what is due.
+    /// Does all work that is due.
     pub(super) fn look_at_background(&mut self) {
         while let Some((_, index)) = self.background.held.first().copied().filter(|due| due.0 <= self.now_ns)
         {
@@ -288,7 +291,8 @@ impl Reactor {
         }
     }
 
-    /// Takes back what waits; what is under way is waited for, but not for emulated drives.
+    /// Takes back all waiting steps. Steps under way are waited for, except those that an emulated drive
+    /// holds back.
     pub(super) fn stop_background(&mut self) {
         let now_ns = self.now_ns;
         self.background.wake_ns = None;

@@ -1,5 +1,7 @@
-//! Where work for volumes waits in the queue of their drives, and the pace at which it may go there: one place and one pace
-//! for each kind of work and drive. What the work is, others know.
+//! Drive queue leaves and paces of background work for served volumes.
+//!
+//! There is one leaf per volume, drive and kind of work, and one pace per drive and kind of work. This
+//! module does not know the work itself.
 
 use weir_qos::{NodeId, Pace};
 use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
@@ -12,7 +14,7 @@ use crate::dataplane::sharing::{DriveQueueState, without_ceilings};
 use crate::dataplane::token::VolumeIndex;
 
 impl Reactor {
-    /// Where a kind of work for a volume waits in the queue of a home of it.
+    /// The leaf of a kind of work for a volume, in the queue of one of the volume's drives.
     pub(in crate::dataplane) fn background_leaf(
         &mut self,
         index: VolumeIndex,
@@ -27,7 +29,7 @@ impl Reactor {
         })
     }
 
-    /// Puts a kind of work for volumes under another policy.
+    /// Changes the policy of a kind of work for volumes.
     pub(super) fn change_work_for_volumes(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
         let (now_ns, terms) = (self.now_ns, without_ceilings(&policy.terms(None)));
         for (_, volume) in &self.volumes {
@@ -43,7 +45,7 @@ impl Reactor {
 }
 
 impl Home {
-    /// Leaves the line as far as work for its volume is done here.
+    /// Removes the leaves of the volume's background work from this drive queue.
     pub fn leave_background(&mut self) {
         for (kind, leaf) in std::mem::take(&mut self.background_leaves) {
             let mut state = locked(&self.queue_entry.drive_queue);
@@ -53,7 +55,7 @@ impl Home {
         }
     }
 
-    /// The pace of a kind of work on this drive, for all volumes there.
+    /// The pace of a kind of work on this drive, shared by all volumes on the drive.
     pub fn with_pace<T>(
         &self,
         kind: BackgroundKind,

@@ -1,4 +1,4 @@
-//! How far a piece of background work is, for everybody to see.
+//! Progress of a background job, readable from any thread.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -8,43 +8,43 @@ use weir_reactor::Clock;
 
 use super::reclaim::{Done, Outcome};
 
-/// What is counted while the work goes on. One reactor writes it.
+/// Counters of a running job. One reactor writes them.
 #[derive(Debug, Default)]
 pub struct JobProgress {
     operations_done: AtomicU64,
     operations_left: AtomicU64,
     bytes_done: AtomicU64,
     bytes_left: AtomicU64,
-    /// When its first step was taken; 0 before.
+    /// When the first step was taken, in nanoseconds; 0 before.
     started_ns: AtomicU64,
     is_finished: AtomicBool,
     fault: Mutex<Option<String>>,
 }
 
-/// What was counted at an instant.
+/// The counters at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgressSnapshot {
     /// Operations done since the daemon started.
     pub operations_done: u64,
-    /// Operations left, as far as it is known.
+    /// Operations left, as far as is known.
     pub operations_left: u64,
     /// Bytes given back since the daemon started.
     pub bytes_done: u64,
-    /// Bytes left, as far as it is known.
+    /// Bytes left, as far as is known.
     pub bytes_left: u64,
-    /// Time since its first step here, in nanoseconds; `None` if it waits for that.
+    /// Time since the first step in this daemon, in nanoseconds; `None` before that step.
     pub elapsed_ns: Option<u64>,
-    /// Why it cannot go on, in words; it is tried again.
+    /// Why the job cannot continue, in words; the job is retried.
     pub fault: Option<String>,
 }
 
 impl JobProgress {
-    /// Nothing is done of what is expected.
+    /// Progress of a job that has done nothing yet and expects this number of operations.
     pub fn expecting(operations: u64) -> JobProgress {
         JobProgress { operations_left: AtomicU64::new(operations), ..JobProgress::default() }
     }
 
-    /// What is counted now.
+    /// The current counters.
     pub fn counters(&self) -> ProgressSnapshot {
         let started_ns = self.started_ns.load(Relaxed);
         ProgressSnapshot {
@@ -57,7 +57,7 @@ impl JobProgress {
         }
     }
 
-    /// True if nothing is left, durably.
+    /// True if the job is durably finished.
     pub fn is_finished(&self) -> bool {
         self.is_finished.load(Acquire)
     }
@@ -76,7 +76,7 @@ impl JobProgress {
         }
     }
 
-    /// Takes the end of a step into metadata; bytes that it gave back.
+    /// Counts the outcome of a step. Answers the bytes that the step gave back.
     pub(super) fn note(&self, outcome: &Outcome) -> u64 {
         match outcome {
             Ok(Done::Surveyed(survey)) => {
@@ -88,9 +88,9 @@ impl JobProgress {
             Ok(Done::Given(given)) => {
                 self.operations_done.fetch_add(1, Relaxed);
                 self.bytes_done.fetch_add(given.bytes, Relaxed);
-                // One writer, so nothing is lost between.
+                // Only one thread writes, so no update is lost between load and store.
                 let left = self.operations_left.load(Relaxed);
-                // How many operations an extent takes is known only when it is gone.
+                // The number of operations for an extent is known only when the extent is gone.
                 let least = u64::from(!given.is_gone);
                 self.operations_left.store(left.saturating_sub(1).max(least), Relaxed);
                 let bytes = self.bytes_left.load(Relaxed);

@@ -1,4 +1,4 @@
-//! One reclaim: which step of it is next, and what follows from how a step ended. Pure.
+//! Reclaim: which step is next, and what follows from the outcome of a step. Pure.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use weir_store::{Given, Survey};
 /// A step of a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Look at what there is to give back.
+    /// Find out what there is to give back.
     Survey,
-    /// Give back a part of an extent.
+    /// Give back a part of this extent.
     GiveBack(u32),
-    /// Remove what is left.
+    /// Remove the remains.
     Conclude,
 }
 
-/// What a step has found or done.
+/// Result of a successful step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     Surveyed(Survey),
@@ -23,24 +23,25 @@ pub enum Done {
     Concluded,
 }
 
-/// How a step ended, or why it failed, in words.
+/// Outcome of a step: its result, or the reason of its failure in words.
 pub type Outcome = Result<Done, String>;
 
-/// What follows from the end of a step.
+/// Consequence of a step's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is more to do.
+    /// The reclaim has more steps.
     Going,
-    /// Nothing is left.
+    /// The reclaim is finished.
     Finished,
-    /// Something could not be done; it begins anew with what is left.
+    /// A step failed; the reclaim begins anew with the remains.
     Failed(String),
 }
 
 #[derive(Debug)]
 enum Stage {
     Survey,
-    /// Extents within a range are not touched yet; some above it are not gone yet.
+    /// Extents in `untouched` have had no step yet. Extents in `unfinished` have had a step but are not
+    /// gone.
     Giving {
         untouched: Range<u32>,
         unfinished: Vec<u32>,
@@ -48,18 +49,18 @@ enum Stage {
     Conclude,
 }
 
-/// A reclaim and how far it is. Extents go from the last to the first, so that what is left of them after a crash
-/// is known from the highest.
+/// A reclaim and its progress. Extents go from the last to the first, so the highest extent that a crash
+/// leaves tells what remains.
 #[derive(Debug)]
 pub struct Reclaim {
     stage: Stage,
     under_way: usize,
-    /// Why the first step failed that did since the last survey.
+    /// Reason of the first failed step since the last survey.
     fault: Option<String>,
 }
 
 impl Step {
-    /// True if it takes something of the drive that others want too.
+    /// True if the step uses the drive, which other work needs too.
     pub fn is_for_drive(self) -> bool {
         matches!(self, Step::GiveBack(_))
     }
@@ -94,7 +95,7 @@ impl Reclaim {
         Some(step)
     }
 
-    /// A step that was taken is not carried out.
+    /// Returns a step that was taken but is not carried out.
     pub fn put_back(&mut self, step: Step) {
         self.under_way -= 1;
         if let (Stage::Giving { unfinished, .. }, Step::GiveBack(extent)) = (&mut self.stage, step) {
@@ -102,7 +103,7 @@ impl Reclaim {
         }
     }
 
-    /// A step has ended.
+    /// Takes the outcome of a step.
     pub fn ended(&mut self, step: Step, outcome: Outcome) -> Verdict {
         self.under_way -= 1;
         match (outcome, &mut self.stage) {
@@ -111,7 +112,7 @@ impl Reclaim {
             }
             (Ok(Done::Concluded), _) => return Verdict::Finished,
             (Ok(Done::Given(given)), Stage::Giving { unfinished, .. }) if !given.is_gone => {
-                // An extent is only ever in one step, so this is the one that was taken.
+                // An extent is in one step at a time, so this is the extent that was taken.
                 unfinished.extend(extent_of(step));
             }
             (Ok(Done::Given(_)), _) => {}
@@ -120,7 +121,7 @@ impl Reclaim {
         self.next_stage()
     }
 
-    /// Goes over to the next stage if this one has nothing left.
+    /// Enters the next stage if the current one is complete.
     fn next_stage(&mut self) -> Verdict {
         let is_given = match &self.stage {
             Stage::Giving { untouched, unfinished } => untouched.is_empty() && unfinished.is_empty(),
@@ -161,7 +162,7 @@ mod tests {
         Ok(Done::Given(Given { bytes: 1, is_gone }))
     }
 
-    /// A reclaim that has looked and found extents.
+    /// A reclaim whose survey found this number of extents.
     fn reclaim(extents: u32) -> Reclaim {
         let mut reclaim = Reclaim::new();
         assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::Survey), None));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_go_from_the_last_to_the_first_and_then_the_rest() {
+    fn extents_are_reclaimed_last_to_first() {
         let mut reclaim = reclaim(3);
         let taken = [reclaim.take(), reclaim.take()];
         assert_eq!(taken, [Some(Step::GiveBack(2)), Some(Step::GiveBack(1))]);
@@ -186,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_extents_is_removed_at_once() {
+    fn folder_without_extents_is_removed_at_once() {
         assert_eq!(reclaim(0).take(), Some(Step::Conclude));
     }
 
     #[test]
-    fn a_fault_holds_up_nothing_else_and_begins_anew() {
+    fn failed_step_delays_no_other_and_restarts_the_reclaim() {
         let mut reclaim = reclaim(2);
         (0..2).for_each(|_| _ = reclaim.take());
         assert_eq!(reclaim.ended(Step::GiveBack(1), Err("first".to_owned())), Verdict::Going);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_not_carried_out_is_taken_again() {
+    fn step_put_back_is_taken_again() {
         let mut reclaim = reclaim(2);
         (0..2).for_each(|_| _ = reclaim.take());
         reclaim.put_back(Step::GiveBack(1));

@@ -1,5 +1,7 @@
-//! Handing what a replica is asked for to the journal that it is behind, and giving back the answers, as though they came
-//! from a drive. It knows nothing of what a journal does.
+//! Requests to journals: passing a replica's actions to its journal, and returning the answers as if a
+//! drive had answered.
+//!
+//! This module does not know how a journal works.
 
 use std::io;
 use std::ops::Range;
@@ -15,30 +17,30 @@ use super::super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
 use super::reading::Wanted;
 use super::{Binding, VolumeJournal};
 
-/// What somebody asked for.
+/// A request to a journal that is not answered yet.
 pub(super) struct Asked {
-    /// Under which name they are told.
+    /// The origin of the request, which takes the answer.
     asker: Asker,
-    /// How many bytes it is about.
+    /// Number of bytes of the request.
     length: u32,
-    /// What is written, while nobody else has it, and which part of it.
+    /// The payload of a write, and its part to write; `None` while another holder has the payload.
     pub payload: Option<Payload>,
     pub range: Range<usize>,
 }
 
-/// Who asked.
+/// The origin of a request.
 #[derive(Clone, Copy)]
 enum Asker {
-    /// A replica.
+    /// An operation on a replica.
     Replica(Token),
-    /// The volume, which ends before what is given up of this file.
+    /// The volume, for the trim of this file beyond the volume's end.
     Trim(FileId),
-    /// The same, once that is to be stable.
+    /// The volume, for the sync after a trim.
     TrimSync,
 }
 
 impl Asked {
-    /// True if it is part of giving up what lies beyond the volume's end.
+    /// True if the request belongs to a trim beyond the volume's end.
     pub fn is_trim(&self) -> bool {
         !matches!(self.asker, Asker::Replica(_))
     }
@@ -48,14 +50,14 @@ impl Asked {
     }
 }
 
-/// Something that could not be asked for yet.
+/// A request that the journal could not accept yet.
 pub(super) enum Unasked {
     Change(Request),
     Sync(Ticket, FileId),
 }
 
 impl Reactor {
-    /// Hands an action on a replica to the journal that it is behind.
+    /// Passes an action on a replica to the replica's journal.
     pub(in crate::dataplane) fn ask_journal(
         &mut self,
         replica: ReplicaIndex,
@@ -66,7 +68,7 @@ impl Reactor {
         let binding = action.extent().and_then(|extent| self.volumes[index].journals.binding(extent, slot));
         let binding = binding.expect("it was looked whether the replica is behind a journal");
         if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
-            // First, because what follows from it may decide whether a write passes by.
+            // First, because the change of draining may decide whether a write bypasses the journal.
             self.note_journal_change(index, binding.journal);
         }
         match *action {
@@ -130,7 +132,7 @@ impl Reactor {
         let ticket = journal.enter(asked);
         let request = Request { ticket, file: binding.file, offset, length, kind };
         if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
-            // A request that passes by is never refused, so this one has its checksum.
+            // A bypassing write is never refused, so this write has its checksum.
             journal.unasked.push_back(Unasked::Change(request));
         }
         if journal.is_told_empty {
@@ -140,7 +142,7 @@ impl Reactor {
         self.wake_journals();
     }
 
-    /// Takes note that something is changed behind a journal.
+    /// Records the time of a change behind a journal.
     fn note_journal_change(&mut self, index: VolumeIndex, journal_index: usize) {
         let mut actions = Vec::new();
         self.volumes[index].journals.at_mut(journal_index).note_change(self.now_ns, &mut actions);
@@ -154,8 +156,8 @@ impl Reactor {
         self.carry_out_journal(index, binding.journal, actions);
     }
 
-    /// Something that a journal was asked for has ended: whoever asked is told in the same round, and not in the middle
-    /// of what they are doing.
+    /// A journal's request has ended. Its origin learns of it in the same round, but after the current
+    /// work.
     pub(super) fn journal_done(
         &mut self,
         index: VolumeIndex,
@@ -177,24 +179,25 @@ impl Reactor {
                 journal.ask_sync(asked, file, &mut actions);
                 self.carry_out_journal(index, journal_index, actions);
             }
-            // If it has failed, the replica is worth nothing, and is made anew.
+            // A failed trim fails the replica, which is rebuilt from scratch.
             Asker::Trim(_) | Asker::TrimSync => {}
         }
     }
 
-    /// Tells a replica what came of something, as though a drive did.
+    /// Returns an answer to a replica as if a drive had answered.
     pub(super) fn answer_replica(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
         self.held.pass_on_next(Completion { token, result, carried });
     }
 }
 
 impl VolumeJournal {
-    /// True unless a write passes by. Whether one that has to wait does is decided anew when it is asked for.
+    /// True unless the write bypasses the journal. A write that has to wait is decided anew when the
+    /// journal accepts it.
     fn needs_checksum(&self, file: FileId, offset: u32, length: u32) -> bool {
         !self.unasked.is_empty() || !self.core.passes_by(file, offset, length)
     }
 
-    /// Gives up what a file has from an offset on, which is beyond the volume's end, for good.
+    /// Discards for good the data that a file has from an offset on, beyond the volume's end.
     pub(super) fn trim(&mut self, file: FileId, offset: u32, actions: &mut Vec<JournalAction>) {
         let length = EXTENT_BYTES as u32 - offset;
         let ticket = self.enter(Asked { asker: Asker::Trim(file), length: 0, payload: None, range: 0..0 });
@@ -218,7 +221,7 @@ impl VolumeJournal {
         ticket
     }
 
-    /// Asks for what could not be asked for before, as far as that goes now.
+    /// Submits waiting requests, as far as the journal accepts them now.
     pub(super) fn ask_again(&mut self, actions: &mut Vec<JournalAction>) {
         while let Some(first) = self.unasked.pop_front() {
             let is_taken = match &first {
@@ -231,7 +234,7 @@ impl VolumeJournal {
         }
     }
 
-    /// Answers what could not be asked for yet of a file that is given up.
+    /// Answers the waiting requests on a file that is being forgotten with an error.
     pub(super) fn refuse_unasked(&mut self, file: FileId, actions: &mut Vec<JournalAction>) {
         let of_file = |unasked: &Unasked| match unasked {
             Unasked::Change(request) => (request.file == file).then_some(request.ticket),
@@ -246,7 +249,7 @@ impl VolumeJournal {
     }
 }
 
-/// A journal's fault in the words of a drive's.
+/// A journal's fault as an error of a drive.
 pub(super) fn as_error(fault: Fault) -> io::Error {
     match fault {
         Fault::Slow(SlowFault::NoSpace) => io::Error::from(rustix::io::Errno::NOSPC),
@@ -255,7 +258,7 @@ pub(super) fn as_error(fault: Fault) -> io::Error {
     }
 }
 
-/// The system's fault in the words of a journal.
+/// An error of the system as a journal's fault.
 pub(super) fn as_fault(error: &io::Error) -> SlowFault {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {

@@ -1,5 +1,6 @@
-//! Which replicas are behind which journal, as replicas and journals come, go and fail. It knows nothing of what journals
-//! hold.
+//! Journal bindings: which replicas are behind which journal, as replicas and journals come, go and fail.
+//!
+//! This module does not know the content of journals.
 
 use std::os::fd::OwnedFd;
 
@@ -16,11 +17,11 @@ use super::super::token::VolumeIndex;
 use super::{Binding, JournalSpec, NewJournal, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 use crate::statistics::JournalUsage;
 
-/// What is told of a replica whose journal, or whose file behind it, has failed.
+/// Message for a replica whose journal failed, or to which the journal could not destage.
 const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
 
 impl Reactor {
-    /// Has a volume use a journal from now on.
+    /// Adds a journal to a volume.
     pub(in crate::dataplane) fn add_journal(&mut self, index: VolumeIndex, new: NewJournal) {
         let home = usize::from(self.add_new_homes(index, vec![new.home])[0]);
         let JournalSpec {
@@ -60,13 +61,13 @@ impl Reactor {
         }
         let actions = self.volumes[index].forget_others(journal_index, &keeps);
         self.carry_out_journal(index, journal_index, actions);
-        // A shrink may have been interrupted before it got to the journal.
+        // A shrink may have been interrupted before it reached the journal.
         self.trim_bindings(index, self.volumes[index].size_bytes);
         self.volumes[index].publish_journal(journal_index);
         self.wake_journals();
     }
 
-    /// Has a volume use a journal from now on that control has recovered. True if it is there.
+    /// Adds a journal that control has recovered to a volume; true if the volume has the journal now.
     pub(in crate::dataplane) fn add_journal_to(&mut self, volume: VolumeId, new: NewJournal) -> bool {
         let Some(&index) = self.by_id.get(&volume) else { return false };
         if self.volumes[index].is_ending() || self.volumes[index].journals.on(new.home.drive).is_some() {
@@ -77,7 +78,8 @@ impl Reactor {
         true
     }
 
-    /// Has a volume give up its journal on a drive; false if anything is behind it, or under way. It may be asked again.
+    /// Removes a volume's journal on a drive. False if replicas are behind the journal or operations are
+    /// under way; the caller may ask again.
     pub(in crate::dataplane) fn drop_journal(&mut self, volume: VolumeId, drive: DriveId) -> bool {
         let Some(&index) = self.by_id.get(&volume) else { return true };
         let journals = &mut self.volumes[index].journals;
@@ -93,7 +95,7 @@ impl Reactor {
         true
     }
 
-    /// A replica is there no more: what its journal holds of it is forgotten.
+    /// Detaches a removed extent replica; its journal forgets its data.
     pub(in crate::dataplane) fn detach_replica(&mut self, index: VolumeIndex, extent: u32, slot: usize) {
         let volume = &mut self.volumes[index];
         volume.statistics.journals.forget(extent, slot);
@@ -104,8 +106,8 @@ impl Reactor {
         }
     }
 
-    /// A replica is out of service: if another one stands in for it, what its journal brought there and has not synced does not
-    /// count, because its drive may have forgotten that when it is back.
+    /// Suspends the binding of an extent replica that is out of service. If another replica serves, unsynced
+    /// destaged data does not count as destaged: the drive may have lost it when it comes back.
     pub(in crate::dataplane) fn suspend_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let volume = &mut self.volumes[index];
         let Some(Binding { journal: journal_index, file }) = volume.journals.binding(extent, slot) else {
@@ -118,7 +120,7 @@ impl Reactor {
         }
     }
 
-    /// A replica is back in service: its journal brings there what it holds.
+    /// Resumes the binding of an extent replica that is back in service: its journal destages again.
     pub(in crate::dataplane) fn resume_binding(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
         let journals = &mut self.volumes[index].journals;
         let Some(Binding { journal: journal_index, file }) = journals.binding(extent, slot) else { return };
@@ -127,7 +129,7 @@ impl Reactor {
         self.carry_out_journal(index, journal_index, actions);
     }
 
-    /// What journals hold of extents from this one on is forgotten.
+    /// Detaches all replicas from this extent on; their journals forget their data.
     pub(in crate::dataplane) fn detach_replicas_from(&mut self, index: VolumeIndex, first: u32) {
         let volume = &mut self.volumes[index];
         volume.statistics.journals.forget_from(first);
@@ -138,7 +140,8 @@ impl Reactor {
         }
     }
 
-    /// A replica is behind one journal: what others hold of it is older than its file, and is forgotten.
+    /// Makes all journals except a replica's own forget the replica, because their data is older than the
+    /// replica's file.
     pub(in crate::dataplane) fn forget_elsewhere(&mut self, index: VolumeIndex, replica: (u32, usize)) {
         let journals = &self.volumes[index].journals;
         let own = journals.binding(replica.0, replica.1).map(|binding| binding.journal);
@@ -149,7 +152,7 @@ impl Reactor {
         }
     }
 
-    /// What replicas of the last extent have in journals beyond the volume's end is given up, for good.
+    /// Discards for good the data that journals hold for the last extent beyond the volume's end.
     pub(in crate::dataplane) fn trim_bindings(&mut self, index: VolumeIndex, size_bytes: u64) {
         for journal_index in self.volumes[index].journals.journal_indices() {
             let mut actions = Vec::new();
@@ -176,22 +179,22 @@ impl Reactor {
         self.carry_out_journal(index, journal_index, actions);
     }
 
-    /// Nothing of a file is left in a journal. Whoever waits for that looks when the round of it ends.
+    /// A journal holds nothing of a file any more. Waiters check this at the end of the round.
     pub(super) fn forgotten(&mut self, index: VolumeIndex, journal_index: usize, key: FileKey) {
         let journal = self.volumes[index].journals.at_mut(journal_index);
         journal.files.values_mut().filter(|file| file.key == key).for_each(|file| file.is_forgotten = true);
         journal.remove_forgotten();
     }
 
-    /// What a journal holds of a file could not be brought there.
+    /// A journal could not destage to a file.
     pub(super) fn file_failed(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
         let volume = &mut self.volumes[index];
         let (extent, slot) = replica_of(volume.journals.at(journal_index).files[&file].key);
         volume.invalidate(extent, slot);
     }
 
-    /// Gives up the journal of a volume on a drive, and with it all replicas behind it, because nobody would find there what
-    /// it holds.
+    /// Invalidates a volume's journal on a drive and all replicas behind it, because the next start would
+    /// not find the journal's data.
     pub(in crate::dataplane) fn give_up_journal(&mut self, volume: VolumeId, drive: DriveId) {
         let Some(&index) = self.by_id.get(&volume) else { return };
         let Some(journal_index) = self.volumes[index].journals.on(drive) else { return };
@@ -201,7 +204,7 @@ impl Reactor {
         self.carry_out(index);
     }
 
-    /// A journal has failed, and with it all replicas behind it.
+    /// A journal has failed, and all replicas behind it fail too.
     pub(super) fn journal_failed(&mut self, index: VolumeIndex, journal_index: usize) {
         let volume = &mut self.volumes[index];
         let journal = volume.journals.at_mut(journal_index);
@@ -213,7 +216,7 @@ impl Reactor {
         behind.into_iter().for_each(|(extent, slot)| volume.invalidate(extent, slot));
     }
 
-    /// What was put off until a file is open is not done any more.
+    /// Refuses the actions that waited for a file to be opened.
     pub(super) fn refuse_parked(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
         let journal = self.volumes[index].journals.at_mut(journal_index);
         let mut actions = Vec::new();
@@ -221,7 +224,7 @@ impl Reactor {
         self.carry_out_journal(index, journal_index, actions);
     }
 
-    /// The file of a replica is open, for its journal too.
+    /// The file of a replica is open, so its journal can use it too.
     pub(in crate::dataplane) fn binding_opened(
         &mut self,
         index: VolumeIndex,
@@ -243,7 +246,7 @@ impl Reactor {
 }
 
 impl ServedVolume {
-    /// True if a replica could be put behind the journal on a drive, or behind none.
+    /// True if a replica can be attached to the journal on a drive, or, with `None`, is attached to none.
     pub fn can_attach(&self, (extent, slot): (u32, usize), drive: Option<DriveId>) -> bool {
         if self.journals.is_forgetting(extent, slot) {
             return false;
@@ -259,7 +262,7 @@ impl ServedVolume {
             && !self.statistics.journals.is_invalidated(extent, slot)
     }
 
-    /// Puts a replica behind the journal on a drive, if that can be.
+    /// Attaches a replica to the journal on a drive. The caller has checked that this is possible.
     pub fn attach(&mut self, replica: (u32, usize), drive: DriveId, file: Option<OwnedFd>) {
         let journal_index = self.journals.on(drive).expect("it was looked whether it can be");
         self.attach_at(journal_index, replica, file.map(Descriptor::file));
@@ -277,7 +280,7 @@ impl ServedVolume {
         self.journals.bindings.insert(replica, Binding { journal: journal_index, file });
     }
 
-    /// Forgets what a journal holds of replicas that are neither behind it nor may be.
+    /// Makes a journal forget replicas that are neither attached to it nor in `keeps`.
     fn forget_others(&mut self, journal_index: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
         let VolumeJournals { all, bindings, .. } = &mut self.journals;
         let journal = all[journal_index].as_mut().expect("it was just added");
@@ -293,7 +296,8 @@ impl ServedVolume {
         actions
     }
 
-    /// What was acknowledged of a replica is lost with its journal: it is out of service, and never taken back.
+    /// Acknowledged writes of a replica are lost with its journal: the replica fails and is never added
+    /// back as it is.
     pub fn invalidate(&mut self, extent: u32, slot: usize) {
         self.statistics.journals.invalidate(extent, slot);
         if self.mirror.is_there(extent, slot) {
@@ -301,7 +305,7 @@ impl ServedVolume {
         }
     }
 
-    /// Lets everybody see how a journal is used.
+    /// Publishes how a journal is used.
     pub fn publish_journal(&mut self, journal_index: usize) {
         let journal = self.journals.at_mut(journal_index);
         let usage = journal.core.usage();
@@ -313,13 +317,13 @@ impl ServedVolume {
         self.statistics.journals.is_used(journal.drive, told);
     }
 
-    /// Why a replica behind a journal failed, if that did.
+    /// Why a replica behind a journal failed, if its journal failed.
     pub fn journal_fault(&self, extent: u32, slot: usize) -> Option<String> {
         self.statistics.journals.is_invalidated(extent, slot).then(|| FAILED.to_owned())
     }
 
-    /// Notes of which pieces of a replica's file its journal has data, before it is looked what the file itself has: what is
-    /// brought there meanwhile is in either.
+    /// Records which pieces of a replica's file its journal has, before the file itself is mapped. Data
+    /// that is destaged while the file is mapped is then in at least one of the two.
     pub fn note_journaled_pieces(&mut self, slot: usize, extent: u32) {
         if let Some(binding) = self.journals.binding(extent, slot) {
             let pieces = self.journals.pieces(binding);
@@ -327,7 +331,7 @@ impl ServedVolume {
         }
     }
 
-    /// Adds what a replica's journal has to what its file has.
+    /// Adds the pieces that a replica's journal has to the map of its file.
     pub fn add_journaled_pieces(&mut self, slot: usize, extent: u32, map: &mut AllocationMap) {
         let before = self.journals.opening.remove(&(extent, slot)).unwrap_or_default();
         let now = self.journals.binding(extent, slot).map(|binding| self.journals.pieces(binding));
@@ -336,7 +340,7 @@ impl ServedVolume {
 }
 
 impl VolumeJournals {
-    /// Pieces of a file of which a journal has data.
+    /// Pieces of a file for which a journal has data.
     fn pieces(&self, binding: Binding) -> Vec<u32> {
         let live = self.at(binding.journal).core.live(binding.file);
         let piece = |byte: u32| byte / ALLOCATION_BYTES as u32;
@@ -344,22 +348,23 @@ impl VolumeJournals {
     }
 }
 
-/// Where in an extent its volume ends, in bytes, if it does in the middle of it.
+/// Offset in an extent at which the volume ends, in bytes; `None` unless the volume ends within this
+/// extent.
 fn end_in(extent: u32, size_bytes: u64) -> Option<u32> {
     let end = size_bytes.checked_sub(u64::from(extent) * EXTENT_BYTES)?;
     (0 < end && end < EXTENT_BYTES).then_some(end as u32)
 }
 
 impl VolumeJournal {
-    /// Has forgotten files go that nothing is done with any more.
+    /// Removes forgotten files on which no operation is under way.
     pub(super) fn remove_forgotten(&mut self) {
         let flights = &self.flights;
         let is_busy = |file: &FileId| flights.values().any(|flight| flight.changes() == Some(*file));
         self.files.retain(|id, file| !file.is_forgotten || is_busy(id));
     }
 
-    /// Files that hold up the tail of a journal which has little room left: they are not open, or their replicas are out of
-    /// service.
+    /// Replicas that hold up the tail of a journal with little room left, because their files are not open
+    /// or they are out of service.
     pub(super) fn in_the_way(&self) -> Vec<(u32, usize)> {
         let is_full = self.core.is_nearly_full();
         let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);

@@ -1,7 +1,8 @@
-//! Carrying out what a journal wants done with its file and with slow files, and telling it what came of that.
+//! Journal actions: carrying out a journal's actions on its log and on slow files, and returning the
+//! results to it.
 //!
-//! An operation of more bytes than a buffer has is carried out in parts, and has ended when all have. An emulated drive's
-//! answer is held back until it would have given it.
+//! An operation larger than a buffer is carried out in parts, and ends when all parts have ended. An
+//! emulated drive's answer is held back until its model would have answered.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,26 +21,26 @@ use super::asking::as_fault;
 use super::reading::Gathering;
 use super::{Parts, VolumeJournal};
 
-/// Payload from this size on is written to a journal from where it is, in bytes: copying it would cost more than one more
-/// operation does.
+/// Size in bytes from which a payload is written to the journal directly from its buffer. Moving it to a
+/// common buffer would cost more than another operation.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
-/// Something that the kernel does for a journal.
+/// An operation that the kernel carries out for a journal.
 pub(super) struct Flight {
-    /// When an emulated drive answers; 0 for others.
+    /// When an emulated drive answers, in nanoseconds; 0 for other drives.
     due_ns: u64,
     work: Work,
 }
 
-/// What that is.
+/// The operation.
 pub(super) enum Work {
-    /// A part of a record, of so many bytes.
+    /// Writing a part of a record, of this number of bytes.
     Record(u32),
     SyncJournal,
     Superblock,
-    /// Reading a part of what is to be brought to a slow file.
+    /// Reading a part of the data to destage.
     Fetch(Fetching),
-    /// Bringing a part to a slow file, of so many bytes if it is written.
+    /// Destaging a part to a slow file; with its number of bytes if it is a write.
     Destage(DestageId, FileId, Option<u32>),
     PassBy(Ticket, FileId, u32),
     SyncSlow(FileId),
@@ -47,19 +48,19 @@ pub(super) enum Work {
     Read(Gathering),
 }
 
-/// A part of what is brought to a slow file, while it is gathered from the journal.
+/// A part of a destage while it is read from the journal.
 pub(super) struct Fetching {
     operation: DestageId,
     file: FileId,
     slow: Slow,
-    /// Where in the slow file, in bytes.
+    /// Offset in the slow file, in bytes.
     offset: u32,
-    /// What is still to be read, the first of which is being read; so much is in the buffer before it.
+    /// Sources still to be read; the first is being read. `gathered` bytes are in the buffer already.
     sources: VecDeque<Source>,
     gathered: u32,
 }
 
-/// A slow file while something is done with it, whatever becomes of its replica meanwhile.
+/// A slow file during an operation; it stays open whatever happens to its replica.
 #[derive(Clone)]
 pub(super) struct Slow {
     home: usize,
@@ -67,17 +68,17 @@ pub(super) struct Slow {
     pub descriptor: Descriptor,
 }
 
-/// Where an operation is carried out, for emulated drives.
+/// Position of an operation, for emulated drives.
 #[derive(Clone, Copy)]
 pub(in crate::dataplane) struct Site {
     pub home: usize,
-    /// Which file, and where in it.
+    /// The file, and the offset in it in bytes.
     pub extent: u32,
     pub offset: u64,
 }
 
 impl Flight {
-    /// The slow file that may still be changed by it, or for it.
+    /// The slow file that the operation may still change, or sync.
     pub fn changes(&self) -> Option<FileId> {
         match &self.work {
             Work::Fetch(fetching) => Some(fetching.file),
@@ -88,7 +89,7 @@ impl Flight {
 }
 
 impl Reactor {
-    /// Carries out everything that a journal wants, and what follows from it at once.
+    /// Carries out a journal's actions and their consequences.
     pub(in crate::dataplane) fn carry_out_journal(
         &mut self,
         index: VolumeIndex,
@@ -136,7 +137,8 @@ impl Reactor {
         }
     }
 
-    /// Puts off what is to be done with a slow file that is not open yet. Of one that is given up, nothing is done.
+    /// Defers an action on a slow file that is not open yet. If the file is being forgotten, the action is
+    /// refused.
     fn park(&mut self, index: VolumeIndex, journal_index: usize, file: FileId, action: Action) {
         let journal = self.volumes[index].journals.at_mut(journal_index);
         let slow = journal.files.get_mut(&file).expect("a journal acts on files that it knows");
@@ -146,7 +148,7 @@ impl Reactor {
         }
     }
 
-    /// Has a flight begin: answers the token of it.
+    /// Begins an operation. Answers its token and the journal's file.
     pub(super) fn fly(
         &mut self,
         index: VolumeIndex,
@@ -266,7 +268,7 @@ impl Reactor {
         self.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
     }
 
-    /// Reads the next piece of what is to be brought to a slow file.
+    /// Reads the next source of a destage.
     fn fetch(&mut self, index: VolumeIndex, journal_index: usize, fetching: Fetching, memory: Unfilled) {
         let Source { position_bytes, length } =
             *fetching.sources.front().expect("there is something to read");
@@ -276,7 +278,7 @@ impl Reactor {
         self.ring.read(token, &file, position_bytes, memory, range);
     }
 
-    /// Writes all that was gathered.
+    /// Writes the gathered data to the slow file.
     fn write_slow(&mut self, index: VolumeIndex, journal_index: usize, fetching: &Fetching, buffer: Buffer) {
         let length = buffer.len() as u32;
         let Fetching { operation, file, offset, ref slow, .. } = *fetching;
@@ -313,7 +315,7 @@ impl Reactor {
         self.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
     }
 
-    /// The kernel has done something for a journal; an emulated drive may not have answered yet.
+    /// The kernel has ended an operation of a journal. An emulated drive may still hold back the answer.
     pub(in crate::dataplane) fn journal_landed(&mut self, completion: Completion<Token>) {
         let Token::Journal { volume, journal, flight } = completion.token else {
             unreachable!("only a journal's flights land here")
@@ -326,7 +328,7 @@ impl Reactor {
         }
     }
 
-    /// Tells a journal what came of something.
+    /// Returns the result of an operation to a journal.
     pub(in crate::dataplane) fn journal_answered(
         &mut self,
         (index, journal_index, flight): (VolumeIndex, usize, u64),
@@ -355,7 +357,7 @@ impl Reactor {
                 journal.end_part(operation, result.map_err(DestageFault::Slow), &mut actions);
             }
             Work::PassBy(ticket, _, length) => {
-                // What failed as a whole has been answered already.
+                // A write that failed as a whole was answered already.
                 if let Some(asked) = journal.asked.get_mut(&ticket) {
                     asked.payload = carried.into_payload();
                 }
@@ -367,7 +369,7 @@ impl Reactor {
         self.end_flight(index, journal_index, actions);
     }
 
-    /// Does what follows from the end of a flight.
+    /// Carries out the consequences of an ended operation.
     pub(super) fn end_flight(&mut self, index: VolumeIndex, journal_index: usize, actions: Vec<Action>) {
         self.volumes[index].journals.at_mut(journal_index).remove_forgotten();
         self.carry_out_journal(index, journal_index, actions);
@@ -394,7 +396,7 @@ impl Reactor {
         fetching.gathered += length;
         let journal = self.volumes[index].journals.at_mut(journal_index);
         if journal.is_stopped {
-            // Nobody waits for it any more.
+            // The journal is stopped, so the destage ends here.
             return self.settle_volume(index);
         }
         if journal.has_failed || journal.files.get(&fetching.file).is_none_or(|file| file.is_forgetting) {
@@ -411,7 +413,7 @@ impl Reactor {
 }
 
 impl VolumeJournal {
-    /// A part of what is brought to a slow file has ended.
+    /// A part of a destage has ended.
     pub(super) fn end_part(
         &mut self,
         operation: DestageId,
@@ -427,7 +429,8 @@ impl VolumeJournal {
 }
 
 impl ServedVolume {
-    /// When the drive of a journal answers an operation on the journal's file; 0 if it is not emulated.
+    /// When the drive of a journal answers an operation on the journal's log, in nanoseconds; 0 if the
+    /// drive is not emulated.
     pub(super) fn log_due(
         &mut self,
         journal_index: usize,
@@ -440,7 +443,8 @@ impl ServedVolume {
         self.emulated.act(now_ns, site, length, is_durable)
     }
 
-    /// The same for a slow file.
+    /// When the drive of a slow file answers an operation on it, in nanoseconds; 0 if the drive is not
+    /// emulated.
     pub(super) fn slow_due(
         &mut self,
         slow: &Slow,
@@ -452,7 +456,7 @@ impl ServedVolume {
         self.emulated.act(now_ns, site, length, is_durable)
     }
 
-    /// Something behind a journal that is open.
+    /// The slow file of an open replica behind a journal.
     pub(super) fn slow(&self, journal_index: usize, file: FileId) -> Slow {
         let slow = &self.journals.at(journal_index).files[&file];
         Slow {
@@ -463,8 +467,8 @@ impl ServedVolume {
     }
 }
 
-/// The parts of the record that is to be written, one behind the other, with what of each buffer they are. Payload of some
-/// size is written from where it is; what is smaller is copied together.
+/// The parts of the next record, in order, each with its range of a buffer. Large payloads are written from
+/// their own buffers; small ones are gathered in common buffers.
 fn compose_record(journal: &mut VolumeJournal, pool: &BufferPool) -> Vec<(Payload, Range<usize>)> {
     let payloads: Vec<(Ticket, u32)> = journal.core.record_payloads().collect();
     let mut header = fresh(gathered_bytes(&payloads, BLOCK_BYTES as usize), pool);
@@ -495,27 +499,29 @@ fn compose_record(journal: &mut VolumeJournal, pool: &BufferPool) -> Vec<(Payloa
     parts
 }
 
-/// All that was filled, as a part of a record.
+/// All filled memory, as a part of a record.
 fn whole_of(memory: Unfilled) -> (Payload, Range<usize>) {
     let buffer = memory.completed();
     let range = 0..buffer.len();
     (Payload::Own(buffer), range)
 }
 
-/// How large a buffer is that so many bytes go into, and then payloads as long as they are small, as far as there is room.
+/// Size in bytes of a buffer that takes `before` bytes and the small payloads at the front of the list, at
+/// most [`PIECE_BYTES`].
 fn gathered_bytes(payloads: &[(Ticket, u32)], before: usize) -> usize {
     let small =
         payloads.iter().map(|(_, length)| *length as usize).take_while(|length| *length < SHARED_BYTES_MIN);
     (before + small.sum::<usize>()).min(PIECE_BYTES as usize)
 }
 
-/// The first block of memory of which nothing was filled.
+/// The first block of empty memory, filled with zeroes.
 fn first_block(memory: &mut Unfilled) -> &mut Block {
     memory.append_zeroes(BLOCK_BYTES as usize);
     memory.filled_mut().first_chunk_mut().expect("a block was just filled")
 }
 
-/// Cuts what is to be brought to a slow file from an offset on into parts that each fit into a buffer, with where each goes.
+/// Splits a destage that begins at an offset into parts that each fit into a buffer. Answers each part with
+/// its offset.
 fn split(offset: u32, sources: Vec<Source>) -> Vec<(u32, VecDeque<Source>)> {
     let largest = PIECE_BYTES as u32;
     let mut parts: Vec<(u32, VecDeque<Source>)> = Vec::new();
@@ -538,7 +544,7 @@ fn split(offset: u32, sources: Vec<Source>) -> Vec<(u32, VecDeque<Source>)> {
     parts
 }
 
-/// What came of an operation that is only good if it was done as a whole.
+/// Result of an operation that succeeds only if it was carried out in full.
 pub(super) fn whole(result: io::Result<u32>, length: u32) -> Result<(), SlowFault> {
     match result {
         Ok(done) if done == length => Ok(()),
@@ -556,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_brought_is_cut_into_parts_that_fit_and_nothing_is_lost() {
+    fn destage_is_split_into_parts_without_loss() {
         let parts = split(8192, vec![source(10, 1), source(100, 40), source(7, 3)]);
         let offsets: Vec<u32> = parts.iter().map(|(offset, _)| *offset).collect();
         assert_eq!(offsets, [8192, 8192 + 32 * 4096]);
@@ -566,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn something_in_parts_has_ended_when_all_have_and_well_if_all_did() {
+    fn parts_end_together_and_succeed_only_if_all_did() {
         let mut parts = Parts { left: 3, fault: None };
         assert_eq!(parts.end_one(Ok(())), None);
         assert_eq!(parts.end_one(Err(1)), None);
@@ -576,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_write_is_none() {
+    fn short_write_is_a_fault() {
         assert_eq!(whole(Ok(4096), 4096), Ok(()));
         assert_eq!(whole(Ok(512), 4096), Err(SlowFault::Broken));
         let full = io::Error::from(rustix::io::Errno::NOSPC);

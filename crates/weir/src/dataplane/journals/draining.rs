@@ -1,23 +1,25 @@
-//! Emptying journals that nobody writes to: what they hold is brought to the slow files while nobody needs those, so that
-//! the next burst finds room, and the next start has little to recover.
+//! Idle destage: emptying journals that receive no writes.
+//!
+//! The journals' data is destaged while the slow drives are idle. The next burst then finds room, and the
+//! next start has little to recover.
 
 use super::super::reactor::Reactor;
 use super::super::token::VolumeIndex;
 use super::VolumeJournal;
 use weir_journal::Action;
 
-/// How long nobody has written to a journal that is emptied, in nanoseconds.
+/// Time without writes after which a journal is emptied, in nanoseconds.
 const IDLE_NS: u64 = 5_000_000_000;
-/// How often it is looked, in nanoseconds, while any journal holds something.
+/// Interval of the checks while any journal holds data, in nanoseconds.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 impl Reactor {
-    /// Sees to it that journals are looked at.
+    /// Schedules the next check of the journals.
     pub(super) fn wake_journals(&mut self) {
         self.journals_wake_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
     }
 
-    /// Empties journals that nobody writes to.
+    /// Empties journals that receive no writes.
     pub(in crate::dataplane) fn look_at_journals(&mut self) {
         if self.journals_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
             return;
@@ -42,7 +44,8 @@ impl Reactor {
             self.carry_out_journal(index, journal_index, actions);
             let volume = &mut self.volumes[index];
             volume.publish_journal(journal_index);
-            // Another replica has what they have, and is not to wait for them for ever.
+            // Another replica has the data, so the journal need not wait for ever.
+            // ever.
             for (extent, slot) in volume.journals.at(journal_index).in_the_way() {
                 if volume.mirror.has_other(extent, slot) {
                     volume.invalidate(extent, slot);
@@ -52,14 +55,15 @@ impl Reactor {
         }
     }
 
-    /// Begins nothing more for any journal, because the daemon stops; true if nothing is under way.
+    /// Begins no further operation of any journal, because the daemon stops. True if no operation is under
+    /// way.
     pub(in crate::dataplane) fn stop_journals(&mut self) -> bool {
         self.volumes.iter_mut().fold(true, |is_quiet, (_, volume)| volume.journals.stop() && is_quiet)
     }
 }
 
 impl VolumeJournal {
-    /// Takes note of a change.
+    /// Records the time of a change, and ends draining.
     pub(super) fn note_change(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
         self.changed_ns = now_ns;
         if std::mem::take(&mut self.is_draining) {
@@ -67,7 +71,7 @@ impl VolumeJournal {
         }
     }
 
-    /// Begins or ends to empty it; true if it has to be looked at again.
+    /// Begins or ends draining. True if the journal has to be checked again.
     fn look(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
         let holds_something = !self.core.is_empty() && !self.has_failed && !self.is_stopped;
         if holds_something {

@@ -1,10 +1,14 @@
-//! The write journals of volumes: to whoever serves a replica on a slow drive, a journal and the slow file are one drive.
+//! Write journals of volumes: a journal and the slow file behind it look like one drive.
 //!
-//! A volume has one journal on each fast drive that needs one, and owns it: no other volume can fill it, and it comes and
-//! goes with the volume. What is written where and when is decided in `weir-journal`; here is where its state is kept
-//! ([`VolumeJournal`]), and which replicas are behind it ([`Binding`]). [`asking`] hands over what a replica is asked for and gives
-//! the answers back, [`doing`] carries out what a journal wants done, [`reading`] gathers what lies in several places,
-//! [`bindings`] follows replicas that come and go, [`draining`] empties journals that nobody writes to.
+//! A volume owns one journal on each fast drive that needs one. No other volume can fill the journal, and
+//! it is created and deleted with the volume. `weir-journal` decides which data is written where and when.
+//! This module holds the state of a journal ([`VolumeJournal`]) and its replicas ([`Binding`]).
+//!
+//! * [`asking`] passes a replica's requests to its journal and returns the answers.
+//! * [`doing`] carries out the actions of a journal.
+//! * [`reading`] reads data that is partly in the journal and partly in the slow file.
+//! * [`bindings`] follows replicas that come and go.
+//! * [`draining`] empties journals that receive no writes.
 
 mod asking;
 mod bindings;
@@ -26,22 +30,23 @@ use asking::{Asked, Unasked};
 use doing::Flight;
 pub(super) use doing::Site;
 
-/// A journal that was recovered and is to serve a volume, as control gives it.
+/// A recovered journal for a volume, as control hands it over.
 pub struct JournalSpec {
-    /// The drive that it lies on, as a home of the volume.
+    /// The drive of the journal, as a home of the volume.
     pub home: VolumeHome,
-    /// Its folder.
+    /// The journal's folder.
     pub directory: PathBuf,
-    /// Its state.
+    /// The journal's state.
     pub core: Journal,
-    /// Its file.
+    /// The journal's log file.
     pub file: OwnedFd,
-    /// How long that is, in bytes.
+    /// Size of the log file in bytes.
     pub size_bytes: u64,
-    /// The replicas that are behind it, by extent and number, with their files, where it holds something of them.
+    /// The replicas behind the journal, by extent and slot; with their files, if the journal holds data of
+    /// them.
     pub bindings: Vec<((u32, usize), Option<OwnedFd>)>,
-    /// Replicas of which nobody can tell at present whether they are behind it, because their drives are missing: what it
-    /// holds of them stays. What it holds of any others is forgotten.
+    /// Replicas on missing drives, which may or may not be behind this journal; their data stays in the
+    /// journal. The journal forgets the data of all other unbound replicas.
     pub keeps: Vec<(u32, usize)>,
 }
 
@@ -51,57 +56,57 @@ pub(super) struct NewJournal {
     pub home: NewHome,
 }
 
-/// Where a replica that is behind a journal stands.
+/// The journal binding of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
-    /// Which journal of the volume.
+    /// Index of the journal in the volume.
     pub journal: usize,
-    /// Its name there.
+    /// The replica's file in the journal.
     pub file: FileId,
 }
 
 /// The journals of one volume.
 #[derive(Default)]
 pub(super) struct VolumeJournals {
-    /// A journal keeps its place as long as the volume is open.
+    /// A journal keeps its index as long as the volume is open.
     all: Vec<Option<VolumeJournal>>,
     bindings: BTreeMap<(u32, usize), Binding>,
-    /// What journals had of replicas when these began to be opened.
+    /// Pieces that journals had of replicas when the opening of these replicas began.
     opening: BTreeMap<(u32, usize), Vec<u32>>,
 }
 
 /// One journal.
 pub(super) struct VolumeJournal {
     drive: DriveId,
-    /// The home of the volume that it lies on.
+    /// The journal's home in the volume.
     home: usize,
     directory: PathBuf,
     file: Descriptor,
     size_bytes: u64,
     core: Journal,
-    /// What was asked for and is not answered.
+    /// Requests that are not answered.
     asked: BTreeMap<Ticket, Asked>,
     last_ticket: u64,
-    /// What could not be asked for yet, because too much waits.
+    /// Requests that the journal could not accept yet, because its queue is full.
     unasked: VecDeque<Unasked>,
-    /// What the kernel is doing for it.
+    /// Operations that the kernel carries out for the journal.
     flights: BTreeMap<u64, Flight>,
     last_flight: u64,
-    /// Parts of the record that is being written which are under way, and whether one failed.
+    /// Parts of the current record that are under way, and whether one failed.
     record: Parts<()>,
     destages: BTreeMap<DestageId, Parts<DestageFault>>,
     files: BTreeMap<FileId, SlowFile>,
-    /// Nothing new is begun for it any more.
+    /// No new operation is begun for the journal.
     is_stopped: bool,
     has_failed: bool,
-    /// When something was written to it last, in nanoseconds.
+    /// Time of the last write to the journal, in nanoseconds.
     changed_ns: u64,
     is_draining: bool,
-    /// What everybody sees says that it holds nothing.
+    /// The published state says that the journal is empty.
     is_told_empty: bool,
 }
 
-/// Something that is done in parts.
+/// Progress of an operation that is done in parts.
 #[derive(Clone, Copy, Debug)]
 struct Parts<F> {
     left: usize,
@@ -115,7 +120,7 @@ impl<F> Default for Parts<F> {
 }
 
 impl<F> Parts<F> {
-    /// One has ended; the end of all, if it was the last.
+    /// A part has ended. Answers the result of the whole operation if it was the last part.
     fn end_one(&mut self, result: Result<(), F>) -> Option<Result<(), F>> {
         self.left -= 1;
         self.fault = self.fault.take().or(result.err());
@@ -126,14 +131,14 @@ impl<F> Parts<F> {
 /// A file behind a journal.
 struct SlowFile {
     key: FileKey,
-    /// The home of the volume that it lies on, if it is known.
+    /// The file's home in the volume, if it is known.
     home: Option<usize>,
-    /// Open, once the replica was opened.
+    /// The open file, once the replica was opened.
     descriptor: Option<Descriptor>,
-    /// What is to be done with it once it is open.
+    /// Actions that wait for the file to be opened.
     parked: Vec<Action>,
     is_forgetting: bool,
-    /// It is forgotten, and something is still being done with it.
+    /// The journal has forgotten the file, but an operation on it is still under way.
     is_forgotten: bool,
 }
 
@@ -143,23 +148,23 @@ impl SlowFile {
     }
 }
 
-/// The name of a replica in a journal.
+/// The key of a replica in a journal.
 fn key_of((extent, slot): (u32, usize)) -> FileKey {
     FileKey { extent, replica: u8::try_from(slot).expect("replicas have small numbers") }
 }
 
-/// The replica that has a name in a journal.
+/// The replica with this key in a journal.
 fn replica_of(key: FileKey) -> (u32, usize) {
     (key.extent, key.replica.into())
 }
 
 impl VolumeJournals {
-    /// Where a replica of an extent stands, if it is behind a journal.
+    /// The binding of an extent replica, if it is behind a journal.
     pub fn binding(&self, extent: u32, slot: usize) -> Option<Binding> {
         self.bindings.get(&(extent, slot)).copied()
     }
 
-    /// The home where the journal of a replica lies, if it is behind one.
+    /// The home of a replica's journal, if the replica is behind one.
     pub fn home_of(&self, extent: u32, slot: usize) -> Option<usize> {
         if self.bindings.is_empty() {
             return None;
@@ -167,13 +172,13 @@ impl VolumeJournals {
         self.binding(extent, slot).map(|binding| self.at(binding.journal).home)
     }
 
-    /// The log that a replica's writes go to first, if it is behind a journal.
+    /// The log that takes a replica's writes first, if the replica is behind a journal.
     pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
         self.binding(extent, slot).map(|binding| &self.at(binding.journal).file)
     }
 
-    /// Where the log of the journal on a drive was opened, which file that was, and how long, in bytes. `None` if there is
-    /// none, or if it has failed.
+    /// Path, identity and size in bytes of the open log of the journal on a drive. `None` without a
+    /// journal, or if the journal has failed.
     pub fn log_on(&self, drive: DriveId) -> Option<(PathBuf, FileIdentity, u64)> {
         let journal = self.at(self.on(drive)?);
         let stat = rustix::fs::fstat(&journal.file).ok().filter(|_| !journal.has_failed)?;
@@ -181,14 +186,14 @@ impl VolumeJournals {
         Some((weir_store::journal::log_path(&journal.directory), identity, journal.size_bytes))
     }
 
-    /// Path of the metadata of a replica, if it is behind a journal.
+    /// Path of a replica's metadata, if the replica is behind a journal.
     pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
         let binding = self.binding(extent, slot)?;
         let folder = &self.at(binding.journal).directory;
         Some(weir_store::journal::journaled_metadata_path(folder, extent, slot))
     }
 
-    /// The place of the journal on a drive.
+    /// The index of the journal on a drive.
     fn on(&self, drive: DriveId) -> Option<usize> {
         self.all.iter().position(|journal| journal.as_ref().is_some_and(|journal| journal.drive == drive))
     }
@@ -205,20 +210,19 @@ impl VolumeJournals {
         (0..self.all.len()).filter(|journal_index| self.all[*journal_index].is_some()).collect()
     }
 
-    /// True if any journal has, or had, something of a replica.
+    /// True if any journal has a file of the replica.
     pub fn knows(&self, extent: u32, slot: usize) -> bool {
         let key = key_of((extent, slot));
         self.files().any(|file| file.key == key)
     }
 
-    /// True if any journal still has something of a replica that it was told to forget.
+    /// True if any journal still holds data of a replica that it was told to forget.
     pub fn is_forgetting(&self, extent: u32, slot: usize) -> bool {
         let key = key_of((extent, slot));
         self.files().any(|file| file.is_forgetting && file.key == key)
     }
 
-    /// True if any journal still has something of extents from this one on that it was told to forget, or is giving up
-    /// what lies beyond the volume's end.
+    /// True while any journal forgets replicas from this extent on, or trims data beyond the volume's end.
     pub fn is_cutting(&self, first: u32) -> bool {
         let is_trimming = |journal: &VolumeJournal| journal.asked.values().any(Asked::is_trim);
         self.files().any(|file| file.is_forgetting && file.key.extent >= first)
@@ -234,7 +238,7 @@ impl VolumeJournals {
         self.all.iter().flatten().flat_map(|journal| journal.files.values())
     }
 
-    /// Begins nothing more for any journal; true if nothing is under way.
+    /// Begins no further operation of any journal. True if no operation is under way.
     pub fn stop(&mut self) -> bool {
         let mut is_quiet = true;
         for journal in self.all.iter_mut().flatten() {

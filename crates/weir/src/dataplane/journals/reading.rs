@@ -1,5 +1,5 @@
-//! Reading what lies partly in a journal and partly in the slow file behind it: piece by piece into the one buffer of
-//! whoever asked.
+//! Reads behind a journal: data that is partly in the journal and partly in the slow file is read part by
+//! part into one buffer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use super::Binding;
 use super::asking::{as_error, as_fault};
 use super::doing::{Slow, Work};
 
-/// What is to be read, in bytes, and where in the buffer it goes.
+/// The range to read in bytes, and its offset in the buffer.
 pub(super) struct Wanted {
     pub token: Token,
     pub offset: u32,
@@ -26,15 +26,15 @@ pub(super) struct Gathering {
     wanted: Wanted,
     binding: Binding,
     slow: Option<Slow>,
-    /// What is still to be read, the first of which is being read.
+    /// Parts still to be read; the first is being read.
     parts: VecDeque<Part>,
-    /// How much there is already.
+    /// Bytes read so far.
     done: u32,
     pin: Pin,
 }
 
 impl Reactor {
-    /// Reads a part of a replica that is behind a journal.
+    /// Reads a range of a replica that is behind a journal.
     pub(super) fn read_journaled(
         &mut self,
         index: VolumeIndex,
@@ -57,7 +57,7 @@ impl Reactor {
         }
     }
 
-    /// Reads the next part, or answers if there is none.
+    /// Reads the next part, or answers if no part is left.
     fn gather(&mut self, index: VolumeIndex, mut gathering: Gathering, mut target: Target) {
         let journal_index = gathering.binding.journal;
         let start = gathering.wanted.buffer_offset + gathering.done;
@@ -85,7 +85,7 @@ impl Reactor {
         }
     }
 
-    /// A part was read, or could not be.
+    /// The read of a part has ended.
     pub(super) fn gathered(
         &mut self,
         index: VolumeIndex,

@@ -1,4 +1,4 @@
-//! A reactor's operations before the media that they share.
+//! Drive queue: how a reactor queues its operations for drives that reactors share.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,26 @@ use crate::dataplane::served_volume::{Home, Purpose};
 use crate::dataplane::stalls::Orphan;
 use crate::dataplane::token::{AskNumber, ConnectionIndex, ReplicaIndex, VolumeIndex};
 
-/// Where a volume waits in the queue of its drive.
+/// A volume's entry in a drive queue.
 pub(in crate::dataplane) struct DriveQueueEntry {
     pub drive_queue: SharedDriveQueue,
     node: NodeId,
     path: Vec<Scope>,
 }
 
-/// An operation that waits for the media.
+/// An operation that waits in a drive queue.
 pub(in crate::dataplane) enum Pending {
-    /// Of a replica of a volume.
+    /// An operation on a replica of a volume.
     Volume { replica: ReplicaIndex, number: AskNumber, action: Action },
-    /// The one with this number of the reactor's background work.
+    /// Background work, by the number of its operation.
     Background(usize),
 }
 
-/// An operation that waited, what it costs, and since when.
+/// A waiting operation, its cost, and its time of arrival in nanoseconds.
 type Waiting = (weir_qos::drive_queue::Queued<Waiter>, Cost, u64);
 
-/// What an action does to the media, and for which operation; `None` for what is not part of anybody's share.
+/// The work of an action for the drive, and its operation. `None` for an action that does not go through
+/// the drive queue.
 fn work_of(action: &Action) -> Option<(OperationId, Kind, u32)> {
     match *action {
         Action::Read { operation, length, .. } => Some((operation, Kind::Read, length)),
@@ -48,7 +49,7 @@ fn work_of(action: &Action) -> Option<(OperationId, Kind, u32)> {
 }
 
 impl DriveQueueEntry {
-    /// Enters a volume's path in the pool of its drive.
+    /// Adds a volume's path to a drive queue.
     pub fn new(drive_queue: SharedDriveQueue, path: &[PolicyLevel], now_ns: u64) -> DriveQueueEntry {
         let mut state = locked(&drive_queue);
         let state = &mut *state;
@@ -70,12 +71,13 @@ impl DriveQueueEntry {
     }
 }
 
-/// What of the terms concerns media: ceilings held requests back before.
+/// The terms without ceilings, for a drive queue: ceilings have delayed the requests before.
 pub(in crate::dataplane) fn without_ceilings(terms: &Terms) -> Terms {
     Terms { limits: Default::default(), burst: None, ..*terms }
 }
 
-/// Takes out what a pool has room for: what is a reactor's own is added to `own`, the rest is left for the others.
+/// Takes the operations that a drive queue has room for. The reactor's own are added to `own`; others are
+/// posted to their reactors.
 fn take_grants(
     drive_queue: &SharedDriveQueue,
     now_ns: u64,
@@ -102,7 +104,7 @@ fn take_grants(
 }
 
 impl Reactor {
-    /// Gives a volume further homes, with places in the queue of those drives, for its connections too.
+    /// Adds homes to a volume, with leaves in their drive queues for the volume's connections.
     pub(in crate::dataplane) fn add_homes(
         &mut self,
         index: VolumeIndex,
@@ -130,7 +132,7 @@ impl Reactor {
         }
     }
 
-    /// Hands an action on the files of a replica to the kernel, or has it wait until the media can use it.
+    /// Submits an action on a replica's files to the kernel, or queues it until the drive queue grants it.
     pub(in crate::dataplane) fn enqueue_for_drive(&mut self, replica: ReplicaIndex, action: Action) {
         let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(replica, action) };
         let (now_ns, reactor, ReplicaIndex { volume: index, slot }) = (self.now_ns, self.index, replica);
@@ -164,7 +166,8 @@ impl Reactor {
         }
     }
 
-    /// An operation that waited may go. Orphaned I/O leaves its room at once; answers with the pool if others wait for that room.
+    /// A waiting operation may run. Orphaned I/O leaves its room at once; the drive queue is answered if
+    /// others wait for the room.
     fn granted(&mut self, grant: DriveGrant) -> Option<SharedDriveQueue> {
         match self.pending.remove(grant.pending) {
             Pending::Background(index) => self.carry_out_step(index),
@@ -188,7 +191,8 @@ impl Reactor {
         self.submit(replica, action);
     }
 
-    /// The media are done with an operation; its home, if others wait there that may go now.
+    /// The drive has ended an operation. Answers the operation's home if others wait in its drive queue and
+    /// may run now.
     pub(in crate::dataplane) fn left_drive(
         &mut self,
         replica: ReplicaIndex,
@@ -205,23 +209,24 @@ impl Reactor {
         is_waited_for.then_some(home)
     }
 
-    /// Lets operations go that the pools of a volume's drives have room for.
+    /// Runs the operations that the drive queues of a volume's homes have room for.
     fn release_drive(&mut self, index: VolumeIndex) {
         for home in 0..self.volumes[index].homes.len() {
             self.release_home(index, home);
         }
     }
 
-    /// Lets operations go that the pool of one of a volume's drives has room for.
+    /// Runs the operations that the drive queue of one home has room for.
     pub(in crate::dataplane) fn release_home(&mut self, index: VolumeIndex, home: usize) {
         let drive_queue = SharedDriveQueue::clone(&self.volumes[index].homes[home].queue_entry.drive_queue);
         self.release_drive_queue(&drive_queue);
     }
 
-    /// Lets operations go that a pool has room for.
+    /// Runs the operations that a drive queue has room for.
     pub(in crate::dataplane) fn release_drive_queue(&mut self, drive_queue: &SharedDriveQueue) {
         let mut own = std::mem::take(&mut self.spare_grants);
-        // Thousands of orphaned operations may stand in line, each of which makes room for the next.
+        // Thousands of orphaned operations may wait in the drive queue, each of which makes room for the
+        // next.
         let mut is_waited_for = true;
         while std::mem::take(&mut is_waited_for) {
             take_grants(drive_queue, self.now_ns, self.index, &self.shared_state, &mut own);
@@ -232,7 +237,7 @@ impl Reactor {
         self.spare_grants = own;
     }
 
-    /// Takes what other reactors found may go.
+    /// Takes the messages of other reactors: requests and operations that may run.
     pub(in crate::dataplane) fn take_messages(&mut self) {
         for messages in self.shared_state.collect(self.index) {
             match messages {
@@ -246,14 +251,14 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection its places in line.
+    /// Adds a connection's leaves to the drive queues of its volume.
     pub(in crate::dataplane) fn join_drive_queues(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         let homes = &self.volumes[connection.volume].homes;
         connection.pool_leaves = homes.iter().map(|home| home.queue_entry.add_leaf(self.now_ns)).collect();
     }
 
-    /// Takes a connection's places away; what waited there, by home.
+    /// Removes a connection's leaves. Answers the operations that waited there, by home.
     fn leave_drive_queues(&mut self, index: ConnectionIndex) -> Vec<Vec<Waiting>> {
         let connection = &mut self.connections[index];
         let homes = &self.volumes[connection.volume].homes;
@@ -267,9 +272,9 @@ impl Reactor {
         homes.iter().zip(leaves).map(leave).collect()
     }
 
-    /// A connection that is quiet leaves the lines.
+    /// Removes a quiet connection from the drive queues.
     pub(in crate::dataplane) fn quit_drive_queues(&mut self, index: ConnectionIndex) {
-        // What still waits was given up: a quiet connection has nothing else.
+        // A quiet connection has only orphaned operations in the drive queues.
         for (queued, ..) in self.leave_drive_queues(index).into_iter().flatten() {
             if let Pending::Volume { replica, number, .. } = self.pending.remove(queued.ticket().pending) {
                 self.is_orphaned_in_queue(replica, number);
@@ -277,7 +282,7 @@ impl Reactor {
         }
     }
 
-    /// Puts a volume elsewhere among those that share its drives. What waits goes on waiting there.
+    /// Moves a volume to another path in its drive queues. Waiting operations continue to wait there.
     pub(in crate::dataplane) fn replace_in_drive_queues(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         let connections = self.connections_of(index);
         let waiting: Vec<_> = connections.iter().map(|&c| (c, self.leave_drive_queues(c))).collect();
@@ -301,7 +306,7 @@ impl Reactor {
         self.release_drive(index);
     }
 
-    /// Takes over changed terms of a volume that stays where it is.
+    /// Takes over changed terms of a volume that keeps its path.
     pub(in crate::dataplane) fn replant_in_drive_queues(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         for home in &self.volumes[index].homes {
             DriveQueueEntry::new(SharedDriveQueue::clone(&home.queue_entry.drive_queue), path, self.now_ns);
@@ -309,7 +314,7 @@ impl Reactor {
         self.release_drive(index);
     }
 
-    /// Takes a volume that is closed out of its pools.
+    /// Removes a closed volume from its drive queues.
     pub(in crate::dataplane) fn leave_drives(&mut self, index: VolumeIndex) {
         for mut home in self.volumes[index].homes.drain(..) {
             home.leave_background();
@@ -317,7 +322,7 @@ impl Reactor {
         }
     }
 
-    /// True if a volume stands in its pools under this path.
+    /// True if a volume has this path in all its drive queues.
     pub(in crate::dataplane) fn is_placed_by(&self, index: VolumeIndex, path: &[PolicyLevel]) -> bool {
         let stands = |home: &Home| home.queue_entry.path.iter().eq(path.iter().map(|level| &level.scope));
         self.volumes[index].homes.iter().all(stands)

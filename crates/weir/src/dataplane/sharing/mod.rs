@@ -1,9 +1,10 @@
-//! What volumes share, wherever their reactors run: ceilings, and the media of a drive.
+//! Sharing between reactors: the policy trees and drive queues that volumes on all reactors use together.
 //!
-//! A *domain* is a tree of ceilings: all volumes below the topmost level that has any. A *pool* is the tree of all
-//! volumes on one drive. Each is held for the few steps of one decision. Whoever finds that a request of another
-//! reactor may go, posts it there. Here is only what all reactors see; how one of them uses it is in
-//! [`shaping`] for domains and in [`media`] for pools.
+//! A *policy tree* holds the ceilings of all volumes below the topmost level that has a ceiling. A *drive
+//! queue* holds all volumes on one drive. Each is locked only for the few steps of one decision. A reactor
+//! that finds that a request of another reactor may run posts it to that reactor.
+//!
+//! [`shaping`] is a reactor's use of policy trees. [`drive_queue`] is its use of drive queues.
 
 mod drive_queue;
 mod policy_tree;
@@ -26,23 +27,23 @@ pub(super) use shaping::{PolicyTreeIndex, Shaping};
 pub(super) use shared_state::Message;
 pub(super) use shared_state::SharedState;
 
-/// One level of what a volume is under.
+/// One level of a volume's policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyLevel {
-    /// Whose terms.
+    /// The owner of the terms.
     pub scope: Scope,
     /// The terms.
     pub terms: Terms,
 }
 
-/// Which limit held a request back, and at which level of its volume's path.
+/// The limit that delayed a request, and its level in the volume's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bound {
     pub level: u8,
     pub limit: Limit,
 }
 
-/// A request that was held back by ceilings and may run.
+/// A request that ceilings have delayed and that may run now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Admitted {
     pub ticket: Ticket,
@@ -50,7 +51,7 @@ pub(super) struct Admitted {
     pub bound_by: Option<Bound>,
 }
 
-/// An operation that waited for the media and may go.
+/// An operation that waited in a drive queue and may run now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriveGrant {
     pub pending: usize,
@@ -58,22 +59,22 @@ pub(super) struct DriveGrant {
     pub waited_for_floors_ns: u64,
 }
 
-/// An operation that waits in a pool: its reactor, and its number there.
+/// An operation in a drive queue: its reactor and its number in the reactor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub reactor: usize,
     pub pending: usize,
 }
 
-/// The media of a drive and who waits in the queue of them.
+/// A drive queue and the paths of the volumes in it.
 pub(super) struct DriveQueueState {
     pub queue: DriveQueue<Waiter>,
     pub paths: Paths<Scope>,
-    /// What runs for the system itself: it stands beside the tenants.
+    /// Paths of background work, beside the tenants.
     pub background: Paths<BackgroundKind>,
-    /// How fast each kind of work for volumes may go here, once there was any.
+    /// Pace of each kind of background work for volumes on the drive, once there was any.
     pub paces: BTreeMap<BackgroundKind, Pace>,
 }
 
-/// A pool that all reactors with volumes on its drive share.
+/// A drive queue, shared by all reactors with volumes on the drive.
 pub(super) type SharedDriveQueue = Arc<Mutex<DriveQueueState>>;

@@ -1,4 +1,4 @@
-//! One tree of ceilings, as all reactors see it.
+//! Policy tree: one tree of ceilings, shared by all reactors.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,18 +11,18 @@ use super::{Admitted, Bound, PolicyLevel};
 use crate::dataplane::locked;
 use crate::dataplane::served_volume::Ticket;
 
-/// A request that waits: its reactor, and what it is there.
+/// A waiting request: its reactor and its ticket in the reactor.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     reactor: usize,
     ticket: Ticket,
 }
 
-/// The tree, and who wakes up for it.
+/// The tree, and the reactor that wakes up for it.
 struct State {
     tree: Tree<Waiter>,
     paths: Paths<Scope>,
-    /// The level of each node in its volumes' paths, by node.
+    /// The level of each node in the paths of its volumes.
     levels: BTreeMap<NodeId, u8>,
     /// The reactor that will wake up for the tree, and when.
     armed: Option<(usize, u64)>,
@@ -34,21 +34,21 @@ pub(in crate::dataplane) struct PolicyTree {
     shared_state: Arc<SharedState>,
 }
 
-/// What becomes of a request that arrives.
+/// Result of a request's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dataplane) enum Arrival {
-    /// It may run now.
+    /// The request may run now.
     Run,
-    /// It waits, and the reactor has to wake up then.
+    /// The request waits; the reactor has to wake up at `wake_ns`.
     Wait { wake_ns: Option<u64> },
 }
 
-/// A reactor's use of a domain.
+/// A reactor's use of a policy tree.
 pub(in crate::dataplane) struct PolicyTreeUse {
     pub policy_tree: Arc<PolicyTree>,
-    /// Volumes of the reactor that stand in it.
+    /// Number of the reactor's volumes in the tree.
     pub volumes: usize,
-    /// When the reactor wakes up for it, as entered in its list.
+    /// When the reactor wakes up for the tree, as entered in its list.
     pub deadline_ns: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl PolicyTree {
         locked(&self.state)
     }
 
-    /// Enters a volume's path; the node of the volume.
+    /// Adds a volume's path. Answers the volume's node.
     pub fn plant(&self, path: &[PolicyLevel], now_ns: u64) -> NodeId {
         let mut state = self.state();
         let State { tree, paths, levels, .. } = &mut *state;
@@ -86,7 +86,7 @@ impl PolicyTree {
         node
     }
 
-    /// Removes a volume's path. Its leaves are gone before.
+    /// Removes a volume's path. The caller has removed the path's leaves before.
     pub fn uproot(&self, path: &[Scope], now_ns: u64) {
         let mut state = self.state();
         let State { tree, paths, levels, .. } = &mut *state;
@@ -105,7 +105,7 @@ impl PolicyTree {
         self.state().tree.add_leaf(node, &Terms::default(), now_ns)
     }
 
-    /// Takes a leaf out, with what waits at it: tickets, costs and arrivals.
+    /// Removes a leaf. Answers the requests that wait there, with costs and times of arrival.
     pub fn remove_leaf(&self, leaf: NodeId, now_ns: u64) -> Vec<(Ticket, Cost, u64)> {
         let mut state = self.state();
         let waiting = state.tree.drain(now_ns, leaf);
@@ -113,7 +113,7 @@ impl PolicyTree {
         waiting.into_iter().map(|(waiter, cost, arrived_ns)| (waiter.ticket, cost, arrived_ns)).collect()
     }
 
-    /// A request arrives. If it waits, the answer is as of [`PolicyTree::arm`].
+    /// A request arrives. If it waits, the wake-up time is as for [`PolicyTree::arm`].
     pub fn arrive(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost) -> Arrival {
         let (reactor, ticket) = who;
         let mut state = self.state();
@@ -123,38 +123,38 @@ impl PolicyTree {
         }
     }
 
-    /// Charges a request that is not to wait.
+    /// Charges a request that does not wait.
     pub fn pass(&self, now_ns: u64, leaf: NodeId, cost: Cost) {
         self.state().tree.pass(now_ns, leaf, cost);
     }
 
-    /// Has a request wait that waited elsewhere before.
+    /// Adds a request that waited elsewhere before.
     pub fn move_in(&self, now_ns: u64, leaf: NodeId, who: (usize, Ticket), cost: Cost, arrived_ns: u64) {
         let (reactor, ticket) = who;
         self.state().tree.move_in(now_ns, leaf, Waiter { reactor, ticket }, cost, arrived_ns);
     }
 
-    /// Forgets what waits at a leaf.
+    /// Forgets the requests that wait at a leaf.
     pub fn forget(&self, now_ns: u64, leaf: NodeId) {
         self.state().tree.forget(now_ns, leaf, |_| true);
     }
 
-    /// Changes the terms of a level; true if it stands here.
+    /// Changes the terms of a level; true if the level is in this tree.
     pub fn change(&self, scope: &Scope, terms: &Terms, now_ns: u64) -> bool {
         let mut state = self.state();
         let State { tree, paths, .. } = &mut *state;
         paths.change(tree, scope, terms, now_ns)
     }
 
-    /// What levels have saved for bursts.
+    /// The burst credits of the levels.
     pub fn credits(&self, now_ns: u64) -> Vec<(Scope, weir_qos::Credits)> {
         let mut state = self.state();
         let State { tree, paths, .. } = &mut *state;
         paths.credits(tree, now_ns)
     }
 
-    /// This reactor has woken up: takes out what may go now. What is its own is answered, the rest is posted; with
-    /// the answer of [`PolicyTree::arm`].
+    /// Takes out the requests that may run now, because this reactor has woken up. Its own are answered,
+    /// others are posted to their reactors. Also answers the wake-up time of [`PolicyTree::arm`].
     pub fn release(&self, now_ns: u64, reactor: usize) -> (Vec<Admitted>, Option<u64>) {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let mut state = self.state();
@@ -166,7 +166,8 @@ impl PolicyTree {
                 own.push(admitted);
                 continue;
             }
-            // Posted while the tree is held: whoever forgets a connection's requests there finds all of them.
+            // Posted while the tree is locked: a reactor that forgets a connection's requests finds all of
+            // them.
             self.shared_state.post(to, Message::Admitted(admitted));
             if !others.contains(&to) {
                 others.push(to);
@@ -178,7 +179,8 @@ impl PolicyTree {
         (own, wake_ns)
     }
 
-    /// The instant for which this reactor has to wake up; `None` if nothing waits, or if another one will.
+    /// The time at which this reactor has to wake up. `None` if nothing waits, or if another reactor wakes
+    /// up in time.
     pub fn arm(&self, reactor: usize) -> Option<u64> {
         self.state().arm(reactor)
     }
@@ -220,7 +222,7 @@ impl State {
     }
 }
 
-/// Credit that was earned since it was saved: what was not used of the ceilings.
+/// Saved credit with the credit that was earned since from unused ceilings.
 fn earned(credits: weir_qos::Credits, terms: &Terms, ago_ns: u64) -> weir_qos::Credits {
     let Some(burst) = terms.burst else { return Vec::new() };
     let more = |(limit, saved_ns): (weir_qos::Limit, u64)| {
@@ -231,12 +233,12 @@ fn earned(credits: weir_qos::Credits, terms: &Terms, ago_ns: u64) -> weir_qos::C
     credits.into_iter().filter_map(more).collect()
 }
 
-/// The level that a volume's domain is named after: the topmost one with ceilings.
+/// The scope that identifies a volume's policy tree: the topmost level with a ceiling.
 pub(in crate::dataplane) fn policy_tree_scope(path: &[PolicyLevel]) -> Option<Scope> {
     path.iter().find(|level| !level.terms.limits.is_unlimited()).map(|level| level.scope.clone())
 }
 
-/// Names a volume's own level.
+/// A volume's own level, without terms.
 pub(in crate::dataplane) fn own_level(volume: VolumeId) -> PolicyLevel {
     PolicyLevel { scope: Scope::Volume(volume), terms: Terms::default() }
 }
