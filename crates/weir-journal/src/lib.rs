@@ -1,4 +1,4 @@
-//! A write journal on fast media in front of a slow drive, pure: what is written where and in which order, so
+//! A write journal on a fast drive in front of a slow drive, pure: what is written where and in which order, so
 //! that what was acknowledged survives, and what of it has to be brought to the slow files.
 //!
 //! [`Journal`] takes changes, syncs and answers and returns [`Action`]s; a reactor carries them out on real

@@ -6,7 +6,7 @@ pub enum NbdError {
     /// The export is read-only, or access was denied.
     #[error("operation not permitted")]
     Perm,
-    /// The media failed.
+    /// The drive failed.
     #[error("input/output error")]
     Io,
     /// The server is short of memory.
@@ -15,7 +15,7 @@ pub enum NbdError {
     /// The request itself is wrong: its command, flags, offset or length.
     #[error("invalid argument")]
     Inval,
-    /// The media is full, or the request would write past the end of the export.
+    /// The drive is full, or the request would write past the end of the export.
     #[error("no space left on device")]
     NoSpace,
     /// A read that must not be fragmented is too long for one chunk.

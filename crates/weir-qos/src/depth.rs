@@ -1,19 +1,19 @@
-//! How many operations to keep in flight at media: as few as give nearly all of their throughput.
+//! How many operations to keep in flight at drives: as few as give nearly all of their throughput.
 //!
 //! More would only wait inside the device, where nobody chooses whose turn it is. The number is found by trial:
-//! now and then the next smaller and the next larger one is used for a moment, and what the media deliver is
+//! now and then the next smaller and the next larger one is used for a moment, and what the drive deliver is
 //! compared with the moments before and after. No model of the device is needed, and a change of its behaviour
 //! is followed. Only moments count in which operations were waiting throughout.
 
 /// Numbers to choose from: each about 1.4 times the one before.
 const STEPS: [u32; 20] = [1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024];
-/// Where to begin: few media gain from more, and most lose with less.
+/// Where to begin: few drives gain from more, and most lose with less.
 const FIRST_STEP: usize = 9;
 /// Length of a moment, in nanoseconds, and its part at the beginning that does not count, because the
 /// operations in flight are still those of the moment before.
 const MOMENT_NS: u64 = 25_000_000;
 const SETTLING_NS: u64 = 5_000_000;
-/// Operations that a moment needs to be told from another one; slow media have longer moments.
+/// Operations that a moment needs to be told from another one; a slow drive have longer moments.
 const OPERATIONS_PER_MOMENT_MIN: u64 = 64;
 /// Trials before a decision, while the right number is looked for and after it was found.
 const TRIALS_SEEKING: u32 = 3;
@@ -67,7 +67,7 @@ pub struct Depth {
     step: usize,
     role: Role,
     started_ns: u64,
-    /// Media time of the operations that were completed in this moment, after it settled, and their number.
+    /// Drives time of the operations that were completed in this moment, after it settled, and their number.
     delivered_ns: u64,
     operations: u64,
     is_saturated: bool,
@@ -229,7 +229,7 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Media that deliver one operation in 10 us as long as `useful` are in flight, and fewer with fewer;
+    /// Drives that deliver one operation in 10 us as long as `useful` are in flight, and fewer with fewer;
     /// asked for more throughout for so many seconds from `now_ns` on. The instant at the end.
     fn saturate(depth: &mut Depth, useful: u32, now_ns: u64, seconds: u64) -> u64 {
         let mut at_ns = now_ns;

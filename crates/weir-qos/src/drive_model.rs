@@ -1,11 +1,11 @@
-//! What operations cost the media, as far as it is known what the media can do.
+//! What operations cost the drive, as far as it is known what the drive can do.
 
 use weir_types::Emulation;
 use weir_types::emulation::Capacity;
 
 use crate::cost::{Direction, Kind};
 
-/// What media deliver in one direction.
+/// What drives deliver in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveRates {
     /// Small operations per second.
@@ -14,7 +14,7 @@ pub struct DriveRates {
     pub bytes_per_second: u64,
 }
 
-/// What a pool's media deliver.
+/// What a pool's drives deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveModel {
     /// Reading.
@@ -24,23 +24,23 @@ pub struct DriveModel {
 }
 
 impl DriveModel {
-    /// For media of which nothing is known: the proportion of a common solid-state drive.
+    /// For drives of which nothing is known: the proportion of a common solid-state drive.
     pub const UNKNOWN: DriveModel =
         DriveModel::even(DriveRates { iops: 100_000, bytes_per_second: 2_000_000_000 });
 
-    /// Media that read and write alike.
+    /// Drives that read and write alike.
     pub const fn even(rates: DriveRates) -> DriveModel {
         DriveModel { read: rates, write: rates }
     }
 
     /// An emulated drive: what it delivers where every operation is at another place. Where one lies is not
-    /// asked before it stands in line, so one that follows another is not told from one that does not.
+    /// asked before it waits in the drive queue, so one that follows another is not told from one that does not.
     pub fn emulated(emulation: Emulation) -> DriveModel {
         let Capacity { iops, bytes_per_second } = emulation.capacity();
         DriveModel::even(DriveRates { iops, bytes_per_second })
     }
 
-    /// The time that an operation takes of the media, in nanoseconds: small ones by their number, large ones by
+    /// The time that an operation takes of the drive, in nanoseconds: small ones by their number, large ones by
     /// their bytes. At least 1.
     pub fn cost_ns(&self, kind: Kind, bytes: u32) -> u32 {
         let rates = match kind.direction() {

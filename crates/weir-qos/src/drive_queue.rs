@@ -1,8 +1,8 @@
-//! A pool's media, shared: whose operation is next, and how many are in flight.
+//! A pool's drives, shared: whose operation is next, and how many are in flight.
 //!
 //! While somebody waits, operations leave in the order of the tree: floors, then shares. As long as only one
 //! leaf asks, there is no order to keep, and nothing waits here at all. What is in flight is counted in time of
-//! the media, so that a large operation counts as several.
+//! the drive, so that a large operation counts as several.
 
 use weir_types::bounds::COMPETITION_MEMORY_NS;
 
@@ -26,7 +26,7 @@ impl<T: Copy> Queued<T> {
     }
 }
 
-/// An operation that waited and may go to the media.
+/// An operation that waited and may go to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted<T> {
     /// The leaf at which it waited.
@@ -44,14 +44,14 @@ pub struct Granted<T> {
 /// The pool. `T` is what the caller knows an operation by.
 #[derive(Debug)]
 pub struct DriveQueue<T> {
-    /// Who shares the media. It has no ceilings: these hold requests back before they come here.
+    /// Who shares the drive. It has no ceilings: these hold requests back before they come here.
     pub tree: Tree<Queued<T>>,
     model: DriveModel,
     depth: Depth,
     in_flight_ns: u64,
     /// When the last operation came back.
     completed_at_ns: u64,
-    /// Media time of all operations that were let go from the queue, and of those for which a floor was due.
+    /// Drives time of all operations that were let go from the queue, and of those for which a floor was due.
     granted_ns: u64,
     granted_due_ns: u64,
     last_leaf: Option<NodeId>,
@@ -130,7 +130,7 @@ impl<T: Copy> DriveQueue<T> {
         self.in_flight_ns += u64::from(cost.drive_ns);
     }
 
-    /// True if the media can use another operation.
+    /// True if the drive can use another operation.
     fn has_room(&self, now_ns: u64) -> bool {
         let is_alone = self.tree.leaves() <= 1 || now_ns >= self.competition_until_ns;
         is_alone && !self.depth.is_fixed() || self.in_flight_ns < self.in_flight_ns_max()
@@ -150,7 +150,7 @@ impl<T: Copy> DriveQueue<T> {
         self.tree.drain(now_ns, leaf).into_iter().map(|(queued, ..)| queued.ticket)
     }
 
-    /// True if something is at the media and nothing has come back from there since an instant.
+    /// True if something is at the drive and nothing has come back from there since an instant.
     pub fn is_silent_since(&self, since_ns: u64) -> bool {
         self.in_flight_ns > 0 && self.completed_at_ns < since_ns
     }

@@ -6,7 +6,7 @@
 //! * [`tree`] is the workloads, one below the other, and the choice of whose request is next.
 //! * [`paths`] finds a workload's node by the names of the levels above it.
 //! * [`background`] is the pace of work for the system itself.
-//! * [`pool`] is the media that they share; [`depth`] finds how many operations to keep in flight there, [`model`]
+//! * [`pool`] is the drive that they share; [`depth`] finds how many operations to keep in flight there, [`model`]
 //!   says what each costs.
 //!
 //! Time comes in as nanoseconds; there is no clock, thread, lock or I/O here, so the simulator and the

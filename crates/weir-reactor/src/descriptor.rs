@@ -20,7 +20,7 @@ pub struct Descriptor {
 /// What an open descriptor stands for, as far as it matters to how the ring uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A file on media that take their time.
+    /// A file on drives that take their time.
     DriveFile,
     /// A file that is memory: reading and writing it never waits.
     MemoryFile,
@@ -83,7 +83,7 @@ impl Descriptor {
         Descriptor { fd: Rc::new(fd), kind: Kind::Socket }
     }
 
-    /// True if reading and writing never waits for media: then there is nothing to gain from doing it
+    /// True if reading and writing never waits for drives: then there is nothing to gain from doing it
     /// asynchronously, and the kernel, which has no other way for such files, would give every operation to
     /// a worker thread.
     pub fn is_in_memory(&self) -> bool {

@@ -61,7 +61,7 @@ impl<T> Operation<T> {
 pub(crate) struct InFlight<T> {
     slots: Vec<Option<Operation<T>>>,
     free: Vec<u32>,
-    /// Operations that wait for media.
+    /// Operations that wait for drives.
     on_drive: usize,
     /// One of those has ended since [`InFlight::take_drive_use`] was asked.
     has_drive_ended: bool,
@@ -103,7 +103,7 @@ impl<T> InFlight<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// True if an operation waits for media or has done so since the last time this was asked.
+    /// True if an operation waits for drives or has done so since the last time this was asked.
     pub fn take_drive_use(&mut self) -> bool {
         std::mem::take(&mut self.has_drive_ended) || self.on_drive > 0
     }

@@ -135,7 +135,7 @@ impl<T> Ring<T> {
         self.in_flight.len()
     }
 
-    /// True if an operation waits for media or has done so since the last time this was asked.
+    /// True if an operation waits for drives or has done so since the last time this was asked.
     pub fn take_drive_use(&mut self) -> bool {
         self.in_flight.take_drive_use()
     }

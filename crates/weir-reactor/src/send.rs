@@ -1,4 +1,4 @@
-//! What goes out on a socket in one operation: many small heads and large bodies, gathered without copying.
+//! What goes out on a socket in one operation: many small heads and large bodies, gathered without duplication.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Workloads that share media, in virtual time: the very tree and pool that serve real requests, under imagined
-//! clients and imagined media.
+//! Workloads that share drives, in virtual time: the very tree and pool that serve real requests, under imagined
+//! clients and imagined drives.
 //!
 //! A [`Plan`] says who there is, what each may do and what each asks for; [`run`] plays it and gives the
 //! [`History`]; [`oracle`] says by naive arithmetic what must be true of it. [`replay`] plays what was recorded, or
@@ -44,7 +44,7 @@ pub struct Load {
     pub active: Vec<(u64, u64)>,
 }
 
-/// Media that serve one operation after another, each for its cost, and answer a fixed time later.
+/// Drives that serve one operation after another, each for its cost, and answer a fixed time later.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedDrive {
     /// Small operations per second.
@@ -62,7 +62,7 @@ pub struct PlannedDrive {
 pub struct Plan {
     /// The workloads.
     pub nodes: Vec<PlannedNode>,
-    /// What they share; without media, requests are answered as soon as they may go.
+    /// What they share; without drives, requests are answered as soon as they may go.
     pub planned_drive: Option<PlannedDrive>,
     /// How long it runs, in nanoseconds.
     pub duration_ns: u64,
@@ -103,11 +103,11 @@ pub struct Event {
     pub asked_ns: u64,
     /// When its ceilings let it go.
     pub admitted_ns: u64,
-    /// When the last piece of it went to the media.
+    /// When the last piece of it went to the drive.
     pub started_ns: u64,
     /// When it was answered.
     pub answered_ns: u64,
-    /// Time in the queue of the media, in nanoseconds.
+    /// Time in the queue of the drive, in nanoseconds.
     pub queue_ns: u64,
     /// Part of it in which others went first because of their floors, in nanoseconds.
     pub floors_ns: u64,

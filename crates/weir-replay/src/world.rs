@@ -1,5 +1,5 @@
 //! Playing clients on a stage in virtual time: the very tree and pools that serve requests, under imagined clients
-//! and imagined media.
+//! and imagined drives.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -115,7 +115,7 @@ pub trait Clients {
 /// What happens at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    /// The media are done with a piece.
+    /// The drive are done with a piece.
     PieceDone(usize),
     /// A request is answered.
     Answer(Ticket),
@@ -137,7 +137,7 @@ struct Open {
     accounted_ns: u64,
 }
 
-/// A part of a request that the media serve at once.
+/// A part of a request that the drive serve at once.
 #[derive(Clone, Copy)]
 struct Piece {
     ticket: Ticket,

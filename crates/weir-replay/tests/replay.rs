@@ -142,7 +142,7 @@ fn large_requests_are_several_operations() {
     let client = |node, bytes| MadeUp { node, depth: 128, bytes, read_percent: 50, think_ns: 0 };
     let mut answered = [0u64; 2];
     invent(&stage, &[client(3, 1 << 20), client(4, 128 << 10)], |event| answered[event.node - 3] += 1);
-    // Both have half of the media.
+    // Both have half of the drive.
     assert_near("large", answered[0] as f64 * f64::from(1 << 20), 200e6, 0.05);
     assert_near("small", answered[1] as f64 * f64::from(128 << 10), 200e6, 0.05);
 }

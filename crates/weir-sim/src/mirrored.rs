@@ -1,5 +1,5 @@
 //! A volume with several replicas in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
-//! instant, replicas that are made up for, added and given up meanwhile; scrubs, and blocks that rot.
+//! instant, replicas that are resynced, added and given up meanwhile; scrubs, and blocks that rot.
 
 mod absence;
 mod background;
@@ -151,7 +151,7 @@ struct World {
     report: Report,
 }
 
-/// Runs one world to its end: all replicas that can be made up for are, and then they are alike.
+/// Runs one world to its end: all replicas that can be resynced are, and then they are alike.
 ///
 /// # Errors
 /// Says which promise was broken.
@@ -389,7 +389,7 @@ impl World {
             Effect::Flushed { flush, result } => self.flushed(flush, result),
             Effect::Snapshot { extent, slots, offset, length } => {
                 let piece = Piece { extent, slots, offset, length };
-                // None of these can be captured: that is known at once, while other effects wait for their turn.
+                // None of these can be in the snapshot: that is known at once, while other effects wait for their turn.
                 if self.random.chance(1, 20) {
                     let mut effects = Vec::new();
                     self.mirror.snapshot_step_done(offset + length, slots, &mut effects);

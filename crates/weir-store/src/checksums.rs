@@ -1,13 +1,13 @@
 //! The file of checksums beside a replica of an extent; it knows bytes and files, and not what follows from a checksum.
 //!
-//! It begins with two heads that are written in turn: a magic, a format, which sections are sealed and which blocks damaged.
+//! It begins with two heads that are written in turn: a magic, a format, which sections have valid checksums and which blocks damaged.
 //! Each sector of a head ends with a number that grows by one with each writing, and a checksum of its own. A write that
 //! was torn leaves whole sectors of two writings; then what the other head says counts, because nothing that relies on the
 //! new one has begun. A sector that is not whole has rotted: what it said is not known, and may have taken back what the
 //! other head says, so nothing counts. Behind the heads lies a record for each section: a magic, which section it is, the
-//! checksum of each of its blocks, and one of all that. A record counts only while its section is sealed.
+//! checksum of each of its blocks, and one of all that. A record counts only while its section has valid checksums.
 //!
-//! The file comes with the first seal, and is sparse: an extent of which little is sealed takes little.
+//! The file comes with the first header, and is sparse: an extent of which little has valid checksums takes little.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -264,7 +264,7 @@ fn first_heads(headers: &ChecksumHeader) -> [u8; HEADS * HEAD_BYTES] {
     content
 }
 
-/// Makes the file, so that a crash leaves it whole or not at all. Both heads have their space from the beginning: a seal
+/// Makes the file, so that a crash leaves it whole or not at all. Both heads have their space from the beginning: a header
 /// can be broken on a full drive.
 fn make(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
     let new = path.with_extension(NEW_SUFFIX);
@@ -300,7 +300,7 @@ pub fn read_section(path: &Path, section: u32) -> io::Result<Option<Vec<u32>>> {
     ))
 }
 
-/// Writes the checksums of a section, durably. It must not be sealed: they do not count before it is.
+/// Writes the checksums of a section, durably. It must not have valid checksums: they do not count before it is.
 ///
 /// # Errors
 /// Those of the file.

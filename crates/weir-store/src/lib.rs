@@ -306,7 +306,7 @@ impl Store {
     /// Takes from a volume what it holds beyond `size_bytes`: surplus extent files, and the data in the tail of the
     /// last one that stays, so that it reads as zeros if the volume grows again. Does nothing if there is
     /// nothing to take, so it is also what repairs an interrupted resize. Answers the identity under which surplus
-    /// files were condemned, if there were any: giving back their space is left to do.
+    /// files were pending deletion, if there were any: giving back their space is left to do.
     pub fn trim_to_size(&self, volume: VolumeId, size_bytes: u64) -> Result<Option<VolumeId>, StoreError> {
         let pending_deletion = self.delete_extents_from(volume, extent_count(size_bytes))?;
         let tail = size_bytes % EXTENT_BYTES;

@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    /// What is to go of a volume that is deleted, whether it was condemned yet or not.
+    /// What is to go of a volume that is deleted, whether it was pending deletion yet or not.
     pub fn deleted(&self, volume: VolumeId) -> PendingDeletion {
         PendingDeletion { store: self.clone(), id: volume, is_volume: true }
     }
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Puts the extent files of a volume with an index of `count` and above, and what lies beside them, among what is to
-    /// go, durably: files that a later growth makes are new ones. Answers the identity under which they were condemned, if there were any.
+    /// go, durably: files that a later growth makes are new ones. Answers the identity under which they were pending deletion, if there were any.
     pub(crate) fn delete_extents_from(
         &self,
         volume: VolumeId,

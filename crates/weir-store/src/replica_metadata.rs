@@ -24,7 +24,7 @@ const MAGIC: [u8; 8] = *b"WEIRACCT";
 const FORMAT: u32 = 1;
 /// Bytes of a set of regions, one bit for each.
 const SET_BYTES: usize = REGIONS as usize / 8;
-/// Where the sets begin: that of marked regions, then by replica those of lacking ones.
+/// Where the sets begin: that of marked regions, then by replica those of regions out of sync.
 const SETS_START: usize = 512;
 /// Where the checksum of all before it lies.
 const CHECKSUM_START: usize = BLOCK_BYTES - 4;

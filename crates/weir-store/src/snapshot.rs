@@ -1,7 +1,7 @@
-//! Capturing what extents' files hold in those of a volume that is being made for it: sharing it where the filesystem can,
-//! else copying it.
+//! A snapshot of what extents' files hold in those of a volume that is being made for it: sharing it where the filesystem can,
+//! or duplicating it.
 //!
-//! The files lie in a folder that bears the mark of being half made, until everything is captured and durable.
+//! The files lie in a folder that bears the mark of being half made, until everything is in the snapshot and durable.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,24 +19,24 @@ use super::{
     remove_if_there, replica_metadata, sync_folder,
 };
 
-/// How long is captured at once, at most: nobody waits for much more than this, also where everything has to be copied, or
+/// How long is in the snapshot at once, at most: nobody waits for much more than this, also where everything has to be copied, or
 /// a file has so many fragments that sharing it takes seconds. Each of several writes that are open may wait for one such
-/// step; one costs some tens of microseconds beside what it captures.
+/// step; one costs some tens of microseconds beside what it snapshots.
 const STEP_TIME: Duration = Duration::from_micros(250);
-/// How much is captured between two looks at the clock, to begin with, in bytes: it grows as long as that takes less than
+/// How much is in the snapshot between two looks at the clock, to begin with, in bytes: it grows as long as that takes less than
 /// a quarter of a step, so that none takes much longer than it should.
 const FIRST_PART_BYTES: u64 = REGION_BYTES;
 
-/// Where what extents' files hold is captured.
+/// Where what extents' files hold is in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The folder for files of the same names.
     pub folder: PathBuf,
-    /// Files there can share what they hold with those that are captured.
+    /// Files there can share what they hold with those that are in the snapshot.
     pub can_share: bool,
 }
 
-/// Captures what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
+/// Snapshots what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
 /// yet. Answers how far it came, which is at least one region; what is a hole costs nothing and is gone over.
 pub fn snapshot(
     source: &Path,
@@ -128,7 +128,7 @@ impl Store {
         Ok(Target { folder, can_share: self.look_whether_it_shares() })
     }
 
-    /// Completes what was captured of a new volume here: without those extents that could not be, and with replica metadata
+    /// Completes what was in the snapshot of a new volume here: without those extents that could not be, and with replica metadata
     /// beside those that have replicas elsewhere. Nothing of it is durable yet.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Store {
         record::write_new(&new, record)
     }
 
-    /// Makes volumes of what was captured and completed here, durably. All of it becomes durable at once, because each time
+    /// Makes volumes of what was in the snapshot and completed here, durably. All of it becomes durable at once, because each time
     /// costs whoever writes here. The scope was opened before the first of the files was made.
     ///
     /// # Errors

@@ -20,11 +20,11 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Slow media, such as rotating disks.
+    /// Slow drives, such as rotating disks.
     Low,
-    /// Media between the two others.
+    /// Drives between the two others.
     Medium,
-    /// Fast media, such as NVMe.
+    /// Fast drives, such as NVMe.
     High,
 }
 

@@ -295,7 +295,7 @@ impl Volume {
         match result {
             Ok(bytes) => self.advance(id, operation, bytes, actions),
             Err(fault) => {
-                // First, so that the end finds the extent retired: nothing was acknowledged that is lost now.
+                // First, so that the end finds the extent failed: nothing was acknowledged that is lost now.
                 if fault == Fault::Broken {
                     let is_running = matches!(operation.stage, Stage::Running { .. });
                     self.fail(extent, operation.is_read() || !is_running, actions);
@@ -385,7 +385,7 @@ impl Volume {
     }
 
     /// Lets every waiting operation try again, in order; those that still cannot go on wait again. While
-    /// one tries, only those ahead of it stand in line.
+    /// one tries, only those ahead of it wait in the drive queue.
     fn retry_waiting(&mut self, extent: u32, actions: &mut Vec<Action>) {
         let extent = &mut self.extents[extent as usize];
         if extent.state != State::Ready || extent.waiting.is_empty() {
@@ -431,7 +431,7 @@ impl Volume {
     }
 
     /// The answer to [`Action::Sync`]. A sync that failed is never tried again: what it should have made
-    /// stable may be gone, so the extent is retired.
+    /// stable may be gone, so the extent is failed.
     pub fn synced(
         &mut self,
         (extent, generation): (u32, Generation),
@@ -465,7 +465,7 @@ impl Volume {
     }
 
     /// True if no operation is under way in an extent, nor anything that one waits for, so that it may be renewed. What else
-    /// was asked of a retired one may be answered later: the answer is not taken for that of the next file.
+    /// was asked of a failed one may be answered later: the answer is not taken for that of the next file.
     pub fn is_idle(&self, index: u32) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return true };
         let is_allocating = extent.state != State::Failed && !extent.allocating.is_empty();

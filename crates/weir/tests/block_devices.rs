@@ -339,8 +339,8 @@ fn devices_that_somebody_uses_or_that_are_a_drive_by_any_name_are_refused() {
     let partition = Partition::of(&device);
     check(&partition.path(), &format!("is a partition of {}, which is drive 'disk' already", device.path()));
     drop(partition);
-    let copy = device.again(&["--read-only"]);
-    check(copy.path(), "is drive 'disk' already, or a duplicate of it");
+    let twin = device.again(&["--read-only"]);
+    check(twin.path(), "is drive 'disk' already, or a duplicate of it");
     let mounts = device.mounts();
     let message = daemon.refused(1, &["drive", "add", &mounts[0], "--name", "inner"]);
     assert!(message.contains("is drive 'disk' already"), "{message}");

@@ -119,7 +119,7 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     loads.into_iter().for_each(|load| assert!(load.finish() > 0));
     written.iter().for_each(|written| written.check(&daemon));
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
-    // What the kill left behind elsewhere is made up for in the background.
+    // What the kill left behind elsewhere is resynced in the background.
     wait_until("all replicas to be up to date", || {
         daemon.json(&["volume", "inspect", "double"]).get("moving").is_none()
     });

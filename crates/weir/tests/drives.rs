@@ -178,7 +178,7 @@ fn data_on_an_emulated_drive_is_read_back_and_survives_a_crash() {
     daemon.stop();
 }
 
-/// Sends requests that keep a drive busy for many times the test's patience if each takes 11 s.
+/// Sends requests that keep a drive busy for many times the test's timeout if each takes 11 s.
 fn occupy(daemon: &Daemon, volume: &str) -> Client {
     let mut client = Client::attach(&daemon.nbd_socket(), volume);
     // No request begins where another ends, so each is sought for.

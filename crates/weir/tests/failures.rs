@@ -58,7 +58,7 @@ fn attach(daemon: &Daemon) -> Client {
 }
 
 /// Replicas a folder with all that it holds.
-fn copy_folder(from: &Path, to: &Path) {
+fn duplicate_folder(from: &Path, to: &Path) {
     common::program::tool("cp", &["-a", "--sparse=always", from.to_str().unwrap(), to.to_str().unwrap()]);
 }
 
@@ -463,7 +463,7 @@ fn drive_that_returns_in_an_older_state_is_refused_with_one_replica_and_resynced
         client.flush().unwrap();
         let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
         let old = daemon.state().beside("old");
-        copy_folder(&here, &old);
+        duplicate_folder(&here, &old);
         client.write(0, &[2; 4096]).unwrap();
         client.flush().unwrap();
         fs::rename(&here, &away).unwrap();
@@ -496,7 +496,7 @@ fn with_an_older_state() -> (State, std::path::PathBuf) {
     attach(&daemon).write(0, &[1; 4096]).unwrap();
     let state = daemon.stop();
     let old = state.beside("old");
-    copy_folder(&state.beside("one"), &old);
+    duplicate_folder(&state.beside("one"), &old);
     let daemon = state.start(&[]);
     attach(&daemon).write(0, &[2; 4096]).unwrap();
     (daemon.stop(), old)

@@ -192,7 +192,7 @@ fn a_client_that_reads_no_answer_is_not_read_either() {
     serves_and_ends(daemon);
 }
 
-/// Broken if a payload that does not come any more holds the end of the daemon up for all its patience.
+/// Broken if a payload that does not come any more holds the end of the daemon up for all its timeout.
 #[test]
 fn the_daemon_does_not_wait_for_the_rest_of_a_payload() {
     let daemon = scene();

@@ -71,7 +71,7 @@ impl Recorder {
         let (program, arguments) = mkfs.split_first().context("a filesystem is made by a program")?;
         run(Command::new(program).args(arguments).arg(LIVE.1))?;
         make(PLAYED)?;
-        copy_data(Path::new(LIVE.0), Path::new(PLAYED.0))?;
+        duplicate_data(Path::new(LIVE.0), Path::new(PLAYED.0))?;
         create(RECORDED, &format!("log-writes {} {RECORDING}", LIVE.1))?;
         Ok(Recorder)
     }
@@ -180,8 +180,8 @@ fn unmake((file, device): (&str, &str)) -> Result<()> {
     Ok(std::fs::remove_file(file)?)
 }
 
-/// Copies what a sparse file holds to one that holds nothing.
-fn copy_data(from: &Path, to: &Path) -> Result<()> {
+/// Duplicates what a sparse file holds to one that holds nothing.
+fn duplicate_data(from: &Path, to: &Path) -> Result<()> {
     let (from, to) = (File::open(from)?, OpenOptions::new().write(true).open(to)?);
     let mut end = 0;
     while let Ok(start) = rustix::fs::seek(&from, SeekFrom::Data(end)) {

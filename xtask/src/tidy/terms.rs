@@ -30,13 +30,13 @@ const fn retired_but(
     Retired { words, instead, allowed }
 }
 
-/// Where the records of the catalogue are copied to drives: these are copies, and no replicas.
-const RECORD_COPIES: &[&str] = &[];
+/// Where files of a guest's image are copied.
+const IMAGE: &[&str] = &["xtask/src/guest/image.rs"];
 
 /// The words, by what takes their place.
 const RETIRED: &[Retired] = &[
-    retired_but("copy", "replica", RECORD_COPIES),
-    retired_but("copies", "replicas", RECORD_COPIES),
+    retired_but("copy", "replica", IMAGE),
+    retired("copies", "replicas"),
     retired("copying", "resync"),
     retired("made up for", "resync"),
     retired("resynchronisation", "resync"),
@@ -90,7 +90,7 @@ const RETIRED: &[Retired] = &[
 ];
 
 /// Names of the language and of its libraries, in which words are not ours.
-const FOREIGN_NAMES: [&str; 9] = [
+const FOREIGN_NAMES: [&str; 8] = [
     "Copy",
     "copied",
     "copy_from_slice",
@@ -99,8 +99,10 @@ const FOREIGN_NAMES: [&str; 9] = [
     "trivially_copy_pass_by_ref",
     "media_type",
     "nbdcopy",
-    "account_id",
 ];
+
+/// Phrases with a retired word that mean something else: names of functions, and the kind of a drive.
+const PHRASES: [&str; 3] = ["fs::copy", "io::copy", "Media Type"];
 
 /// Complains of every line with a retired word.
 pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
@@ -123,7 +125,7 @@ fn complaints_about(path: &str, text: &str) -> Vec<Complaint> {
         .collect();
     let mut complaints = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        let words = words_of(line);
+        let words = words_of(&PHRASES.iter().fold(line.to_owned(), |line, phrase| line.replace(phrase, "")));
         for rule in &rules {
             if words.contains(&format!(" {} ", rule.words)) {
                 let what = format!("'{}' is retired; the term is '{}'", rule.words, rule.instead);

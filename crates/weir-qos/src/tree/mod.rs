@@ -5,7 +5,7 @@
 //! is due, if there is any; else the choice goes down from the root, at each node to the child that has had
 //! least of it by weight (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996; with floors first, as
 //! in mClock: Gulati, Merchant and Varman, OSDI 2010). What each request costs the parent is the time that the
-//! tightest ceiling above takes for it, or what it takes of the media.
+//! tightest ceiling above takes for it, or what it takes of the drive.
 //!
 //! A node is entered with its parent in up to three heaps: among those that may be served, by share; among
 //! those whose floor will be due, by instant; and among those to be looked at later, because a ceiling holds
@@ -352,7 +352,7 @@ impl<T: Copy> Tree<T> {
     }
 
     /// Moves the tree's time on though requests wait that may go: they wait for something else, as for room in a
-    /// pool, and nothing that happened meanwhile is to be made up for.
+    /// pool, and nothing that happened meanwhile is to be resynced.
     pub fn keep_up(&mut self, now_ns: u64) {
         self.clock_ns = self.clock_ns.max(now_ns);
     }

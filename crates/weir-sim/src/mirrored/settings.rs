@@ -26,13 +26,13 @@ pub enum Sabotage {
     SkipsRegions,
     /// Reads are made from stale replicas now and then.
     ReadsStale,
-    /// A change begins before the seal of what it changes is durably broken.
+    /// A change begins before the checksums of the range are durably invalid.
     ChecksumsStayValid,
-    /// A section is sealed though something in it changed.
+    /// A section has valid checksums though something in it changed.
     ChecksumsChanged,
     /// A good replica is given what a bad one has.
     MendsFromBad,
-    /// Changes are let go before what they change is captured.
+    /// Changes are let go before what they change is in the snapshot.
     SnapshotsLate,
     /// A start does not wait for what was asked of drives before it.
     StartsUnfenced,
@@ -109,7 +109,7 @@ pub struct Settings {
     pub is_moved: bool,
     /// Of 10 000 steps, in how many an extent goes and another one comes in its place.
     pub resizes_per_ten_thousand: u64,
-    /// Of 1000 steps, in how many a capture is begun.
+    /// Of 1000 steps, in how many a snapshot is begun.
     pub snapshots_per_mille: u64,
     /// Of 1000 steps, in how many something is scrubbed.
     pub scrubs_per_mille: u64,
@@ -192,13 +192,13 @@ impl Settings {
         Settings { scrubs_per_mille: 200, rot, ..Settings::quiet(seed) }
     }
 
-    /// Everything that can happen but rot, while the volume is captured again and again, and scrubbed.
+    /// Everything that can happen but rot, while the volume is in the snapshot again and again, and scrubbed.
     pub fn snapshotted(seed: u64) -> Settings {
         let scrubs_per_mille = if seed.is_multiple_of(2) { 0 } else { 100 };
         Settings { snapshots_per_mille: 8, scrubs_per_mille, ..Settings::all_at_once(seed) }
     }
 
-    /// Everything that can happen but rot, and drives that do not answer; in some the volume is captured and scrubbed. Power
+    /// Everything that can happen but rot, and drives that do not answer; in some the volume is in the snapshot and scrubbed. Power
     /// and drives fail seldom and a resync ends soon, so that replicas that were given up are often in sync again before
     /// a drive carries out the orphaned writes.
     pub fn stalled(seed: u64) -> Settings {
@@ -365,11 +365,11 @@ pub struct Report {
     pub copied: u64,
     /// Changes of replica states.
     pub replica_states: u64,
-    /// Captures that came to their end.
+    /// Snapshots that came to their end.
     pub snapshots: u64,
     /// Writes of metadata that no replica in sync could take.
     pub metadata_refused: u64,
-    /// Writes of seals that no replica in sync could take.
+    /// Writes of checksum headers that no replica in sync could take.
     pub headers_refused: u64,
     /// Replicas that control added or gave up.
     pub moves: u64,
@@ -383,7 +383,7 @@ pub struct Report {
     pub late_writes: u64,
     /// Sections that were scrubbed, or given up.
     pub sections_scrubbed: u64,
-    /// Sections that were sealed after that.
+    /// Sections that got valid checksums after that.
     pub sections_validated: u64,
     /// Replicas that lost with a write journal, or by what it held, what was acknowledged.
     pub invalidated: u64,

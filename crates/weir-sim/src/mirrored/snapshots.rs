@@ -1,4 +1,4 @@
-//! Captures in the imagined machine: each must show, in every sector, what a reader could have seen at its instant.
+//! Snapshots in the imagined machine: each must show, in every sector, what a reader could have seen at its instant.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Pending, Sabotage, World};
 use crate::disk::File;
 use crate::requests::place_of;
 
-/// A capture that is under way.
+/// A snapshot that is under way.
 #[derive(Debug, Default)]
 pub(super) struct VolumeSnapshot {
     /// Its instant; 0 while changes are only held for it.
@@ -17,7 +17,7 @@ pub(super) struct VolumeSnapshot {
     files: BTreeMap<(usize, u32), File>,
 }
 
-/// What the executor was asked to capture.
+/// What the executor was asked to snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub extent: u32,
@@ -27,7 +27,7 @@ pub(super) struct Piece {
 }
 
 impl World {
-    /// Holds changes for a capture, which begins some time later.
+    /// Holds changes for a snapshot, which begins some time later.
     pub(super) fn quiesce_for_snapshot(&mut self) {
         if self.snapshot.is_none() {
             self.mirror.quiesce();
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Captures a part of what was asked for.
+    /// Snapshots a part of what was asked for.
     pub(super) fn snapshot(&mut self, piece: Piece, effects: &mut Vec<Effect>) {
         let Piece { extent, slots, offset, length } = piece;
         let regions = u64::from(length) / REGION_BYTES;
@@ -53,13 +53,13 @@ impl World {
         let (fine, failed): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| !self.drives[*slot].is_away());
         if self.settings.sabotage == Sabotage::SnapshotsLate {
             self.mirror.snapshot_step_done(end, failed.into_iter().collect(), effects);
-            return self.copy_blocks(&fine, extent, 0, u32::MAX);
+            return self.duplicate_blocks(&fine, extent, 0, u32::MAX);
         }
-        self.copy_blocks(&fine, extent, offset, end);
+        self.duplicate_blocks(&fine, extent, offset, end);
         self.mirror.snapshot_step_done(end, failed.into_iter().collect(), effects);
     }
 
-    fn copy_blocks(&mut self, slots: &[usize], extent: u32, offset: u32, end: u32) {
+    fn duplicate_blocks(&mut self, slots: &[usize], extent: u32, offset: u32, end: u32) {
         let Some(snapshot) = &mut self.snapshot else { return };
         let range = offset / BLOCK_BYTES as u32..end / BLOCK_BYTES as u32;
         for slot in slots {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// A capture has ended: all replicas of it are alike, and could have been read at its instant.
+    /// A snapshot has ended: all replicas of it are alike, and could have been read at its instant.
     pub(super) fn check_snapshot(&mut self, replicas: Option<Vec<Slots>>) -> Result<(), String> {
         let snapshot = self.snapshot.take().ok_or("a snapshot ended that nobody asked for")?;
         let Some(replicas) = replicas else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! What is durably known of replicas at rest: which sections of an extent are sealed, and which blocks are damaged.
+//! What is durably known of replicas at rest: which sections of an extent have valid checksums, and which blocks are damaged.
 //!
-//! A section of a replica is *sealed* while the checksums that are kept beside that replica count for it. The seal is broken,
+//! A section of a replica is *valid* while the checksums that are kept beside that replica count for it. The checksums are invalidated,
 //! durably, before anything in the section changes; so whatever a crash or a power cut leaves, a checksum that counts
-//! is that of what should be there. A section whose seal is broken costs nothing more, and an extent that was never
-//! scrubbed has no seals at all.
+//! is that of what should be there. A section whose checksums are invalid costs nothing more, and an extent that was never
+//! scrubbed has no checksum headers at all.
 //!
 //! It knows nothing of checksums themselves, of files, or of how sections are scrubbed.
 
@@ -92,10 +92,10 @@ struct Writing {
     damaged: Vec<Damaged>,
 }
 
-/// The seals of one extent.
+/// The checksum headers of one extent.
 #[derive(Debug, Default)]
 pub(super) struct ExtentChecksums {
-    /// By replica, the sections that should be sealed.
+    /// By replica, the sections that should have valid checksums.
     wanted: [Sections; REPLICAS_MAX],
     /// By replica, the sections that are, durably.
     recorded: [Sections; REPLICAS_MAX],
@@ -136,7 +136,7 @@ impl ExtentChecksums {
         self.recorded[slot] = Sections::ALL;
     }
 
-    /// Sections that may be sealed beside a replica at this moment, or become so.
+    /// Sections that may have valid checksums beside a replica at this moment, or become so.
     pub fn may_be(&self, slot: usize) -> Sections {
         let writing = self.writing.as_ref().and_then(|writing| writing.valid[slot]);
         self.recorded[slot].with(writing.unwrap_or_default())
@@ -147,13 +147,13 @@ impl ExtentChecksums {
         self.damaged_recorded.clear();
     }
 
-    /// True if a section of a replica is sealed, durably and for good.
+    /// True if a section of a replica has valid checksums, durably and for good.
     pub fn is_valid(&self, slot: usize, section: u32) -> bool {
         let section = Sections::one(section);
         self.wanted[slot].meets(section) && self.recorded[slot].meets(section)
     }
 
-    /// A replica is to be sealed in a section, or not any more.
+    /// A replica is to have valid checksums in a section, or not any more.
     pub fn want(&mut self, slot: usize, section: u32, is_valid: bool) {
         let (wanted, section) = (&mut self.wanted[slot], Sections::one(section));
         *wanted = if is_valid { wanted.with(section) } else { wanted.without(section) };
@@ -236,7 +236,7 @@ impl ExtentChecksums {
     }
 
     /// What was written stands; of replicas whose checksums had to be dropped nothing is said at all. Beside replicas that
-    /// failed it may stand or not: nothing more is to be sealed there, and what is said there is written again.
+    /// failed it may stand or not: nothing more is to have valid checksums there, and what is said there is written again.
     pub fn header_written(&mut self, failed: Slots, dropped: Slots) {
         let writing = self.writing.take().expect("one header is written at a time");
         for slot in failed.iter() {
@@ -296,7 +296,7 @@ mod tests {
         [0, 1].into_iter().collect()
     }
 
-    /// Two replicas, each sealed in its first two sections, with a damaged block in the second.
+    /// Two replicas, each valid in its first two sections, with a damaged block in the second.
     fn header() -> ExtentChecksums {
         let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
         let mut header = ExtentChecksums::default();

@@ -137,7 +137,7 @@ pub(super) struct MirroredExtent {
     /// Of replicas in sync, regions in which a change that failed may have left them different from the others: not to be
     /// read there. Of each region at least one replica in sync is not behind.
     pub behind: [RegionSet; REPLICAS_MAX],
-    /// Of stale replicas, lacking regions that they have again, though not in stable form yet.
+    /// Of stale replicas, regions out of sync that they have again, though not in stable form yet.
     pub caught_up: [RegionSet; REPLICAS_MAX],
     /// Grows with everything that a replica loses, gets or becomes.
     pub versions: [u64; REPLICAS_MAX],
@@ -159,7 +159,7 @@ pub(super) struct MirroredExtent {
 
 impl MirroredExtent {
     /// An extent as it is found. What is marked may differ between replicas that are in sync: the first that can be
-    /// reached has the word from now on, and the others lack it until they were given it. This is recorded before
+    /// reached is authoritative from now on, and the others lack it until they were given it. This is recorded before
     /// anything of it is read: or a client that acted on what it read would find something else there once that replica
     /// is lost.
     pub fn new(recovered_extent: RecoveredExtent) -> MirroredExtent {
@@ -194,7 +194,7 @@ impl MirroredExtent {
         if !is_confirmed {
             extent.new_epoch();
         }
-        // Those whose metadata is the newest have the word.
+        // Those whose metadata is the newest are authoritative.
         lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
         let dirty = extent.wanted.dirty.clone();
         let first = extent.in_sync().first();
@@ -236,7 +236,7 @@ impl MirroredExtent {
         self.with(ReplicaState::InSync)
     }
 
-    /// Replicas of a standing that can be reached.
+    /// Replicas of a replica state that can be reached.
     pub fn with(&self, replica_state: ReplicaState) -> Slots {
         let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;
         // Without a branch for each: every request asks this several times.
@@ -399,7 +399,7 @@ impl MirroredExtent {
         self.wanted.epoch = self.wanted.epoch.max(self.epoch_allocated) + 1;
     }
 
-    /// Gives a replica another standing.
+    /// Gives a replica another replica state.
     pub fn stand(&mut self, slot: usize, replica_state: ReplicaState) {
         self.wanted.replica_states[slot] = replica_state;
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));

@@ -151,8 +151,8 @@ pub enum Effect {
         /// Which extent.
         extent: u32,
     },
-    /// Capture what these replicas of an extent have from an offset on, as much of it as is good to do at once, in whole
-    /// regions → [`Mirror::captured`].
+    /// Snapshot what these replicas of an extent have from an offset on, as much of it as is good to do at once, in whole
+    /// regions → [`Mirror::snapshot_step_done`].
     Snapshot {
         /// Which extent.
         extent: u32,
@@ -163,9 +163,9 @@ pub enum Effect {
         /// At most how many bytes, a multiple of the same.
         length: u32,
     },
-    /// A capture has ended.
+    /// A snapshot has ended.
     SnapshotEnded {
-        /// The replicas of each extent that were captured, all of which are alike; `None` if it was given up.
+        /// The replicas of each extent that were in the snapshot, all of which are alike; `None` if it was given up.
         replicas: Option<Vec<Slots>>,
     },
     /// The replica states of an extent's replicas have durably changed; whoever else keeps them must know.
@@ -215,7 +215,7 @@ enum Purpose {
     Tidy(u32, RegionSet),
     /// A replica of an extent counts as in sync after it, unless anything happened to it since this version.
     Promote(u32, usize, u64),
-    /// What was examined of a section of an extent is sealed after it.
+    /// What was examined of a section of an extent has valid checksums after it.
     WriteHeaders(u32),
     /// Nothing: the extent that it was for is no more.
     Nothing,
@@ -248,11 +248,11 @@ pub struct Mirror {
     failed_replicas: Vec<(usize, u32)>,
     /// Extents whose replica metadata could not be written.
     refused: BTreeSet<u32>,
-    /// Extents whose seals could not be written beside any replica in sync.
+    /// Extents whose checksum headers could not be written beside any replica in sync.
     refused_headers: BTreeSet<u32>,
     /// No change begins.
     is_quiesced: bool,
-    /// What is being captured.
+    /// What is being snapshotted.
     snapshot: Option<Snapshot>,
     /// An empty list for reuse.
     spare: Vec<Action>,
@@ -438,7 +438,7 @@ impl Mirror {
         }
     }
 
-    /// Lets a change begin unless others that overlap it have to end, or a capture needs what was there before it.
+    /// Lets a change begin unless others that overlap it have to end, or a snapshot needs what was there before it.
     fn enqueue(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, is_scrub, .. } = *self.operation(id);
         let is_owed = step.is_none() && !is_scrub && self.is_owed(&request);

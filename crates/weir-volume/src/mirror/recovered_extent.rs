@@ -1,6 +1,6 @@
 //! What is durably known of an extent's replicas, and what follows from it after a crash.
 //!
-//! Beside every replica lies replica metadata: the standing of all replicas as it was last recorded, a number that grows with each
+//! Beside every replica lies replica metadata: the replica state of all replicas as it was last recorded, a number that grows with each
 //! change of it, the regions in which replicas that are in sync may differ, and those that stale ones lack. A region enters
 //! the metadata before anything in it changes, and leaves it when all replicas in sync have the change in stable form; so
 //! what is not in it is equal everywhere.
@@ -22,7 +22,7 @@ pub enum ReplicaState {
     Stale,
 }
 
-/// The standing of each replica of an extent.
+/// The replica state of each replica of an extent.
 pub type ReplicaStates = [ReplicaState; REPLICAS_MAX];
 
 /// The metadata beside a replica.

@@ -68,7 +68,7 @@ impl Mirror {
         Some(id)
     }
 
-    /// What nobody ever wrote needs no copying: a replica has regions that are holes there and where they would be copied
+    /// What nobody ever wrote needs no resync: a replica has regions that are holes there and where they would be copied
     /// from, unless something is under way in them.
     fn skip_holes(&mut self, extent: u32, slot: usize) {
         let under_way = self.under_way(extent);
@@ -244,7 +244,7 @@ impl Mirror {
     }
 
     /// Takes all regions that it can out of the metadata, also those that were changed lately: nothing more is to come,
-    /// and what is not marked needs no copying at the next start.
+    /// and what is not marked needs no resync at the next start.
     pub fn tidy_up(&mut self, index: u32, effects: &mut Vec<Effect>) {
         self.extents[index as usize].recent = RegionSet::default();
         self.tidy(index, effects);

@@ -1,8 +1,8 @@
 //! Scrubbing: section by section, all replicas of an extent are read and compared, the bad ones get what the good ones
-//! have, and what was found is sealed with its checksums.
+//! have, and what was found has valid checksums with its checksums.
 //!
 //! While a piece is examined, changes of it wait, as they do for each other; reads go on. What changes elsewhere in the
-//! section meanwhile leaves it unsealed and nothing else. Checksums are computed and kept by the executor; here it is
+//! section meanwhile leaves it without valid checksums and nothing else. Checksums are computed and kept by the executor; here it is
 //! decided what they mean (in [`super::verdict`]) and in which order things happen:
 //!
 //! * what was read is made stable before its checksums count, or a power cut could leave what was before it;
@@ -34,7 +34,7 @@ pub enum ChecksumWork {
         /// One for each block.
         block_checksums: Vec<u32>,
     },
-    /// Write the seals beside these replicas, durably. Where there is no file and nothing is to be said, none is made.
+    /// Write the checksum headers beside these replicas, durably. Where there is no file and nothing is to be said, none is made.
     WriteHeaders(ChecksumHeaders),
 }
 
@@ -48,7 +48,7 @@ pub enum ChecksumResult {
         /// Where they could not be.
         failed: Slots,
     },
-    /// The seals were written.
+    /// The checksum headers were written.
     HeadersWritten {
         /// Replicas beside which they could not be, which may have them all the same.
         failed: Slots,
@@ -90,7 +90,7 @@ impl Mirror {
         }
     }
 
-    /// Number of sections of an extent that are sealed beside any replica.
+    /// Number of sections of an extent that have valid checksums beside any replica.
     pub fn valid_sections(&self, extent: u32) -> u32 {
         let Some(checksums) = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref())
         else {
@@ -171,7 +171,7 @@ impl Mirror {
         None
     }
 
-    /// Gives up the section that is being scrubbed: no more of it is examined, and it is not sealed.
+    /// Gives up the section that is being scrubbed: no more of it is examined, and it is not valid.
     pub fn abandon_section(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let Some(checksums) =
             self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
@@ -357,7 +357,7 @@ impl Mirror {
         }
     }
 
-    /// A repair was made, or could not be: then the replica is not sealed.
+    /// A repair was made, or could not be: then the replica is not valid.
     fn mended(&mut self, id: MirrorId, is_mended: bool, effects: &mut Vec<Effect>) {
         let index = self.operation(id).request.extent;
         let scrub = self.scrub_of(index);
@@ -478,7 +478,7 @@ impl Mirror {
         self.write_checksum_headers(index, effects);
     }
 
-    /// Writes the seals if they are not as they should be, one writing at a time.
+    /// Writes the checksum headers if they are not as they should be, one writing at a time.
     pub(super) fn write_checksum_headers(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let (in_sync, stale) = (extent.in_sync(), extent.with(super::ReplicaState::Stale));
@@ -492,7 +492,7 @@ impl Mirror {
         }
     }
 
-    /// Seals were written, but not beside some replicas: those are failed if one is left in sync that has what is said of
+    /// Checksum headers were written, but not beside some replicas: those are failed if one is left in sync that has what is said of
     /// it. Otherwise none is failed: changes that wait for them fail, and they are written again by
     /// [`Mirror::retry_refused`] and before the next change that needs it.
     fn checksum_headers_written(
@@ -531,7 +531,7 @@ impl Mirror {
         waiting.into_iter().for_each(|id| self.conclude(id, Err(Fault::Broken), effects));
     }
 
-    /// Writes seals again that could not be written beside any replica in sync.
+    /// Writes checksum headers again that could not be written beside any replica in sync.
     pub(super) fn retry_checksum_headers(&mut self, effects: &mut Vec<Effect>) {
         for index in std::mem::take(&mut self.refused_headers) {
             if self.extents.get(index as usize).is_some_and(|extent| extent.checksums.is_some()) {

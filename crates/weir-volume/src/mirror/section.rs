@@ -33,7 +33,7 @@ pub struct SectionReport {
     pub damaged: u64,
     /// The first block of these.
     pub first_damaged: Option<u32>,
-    /// True if any replica is sealed now.
+    /// True if any replica has valid checksums now.
     pub is_valid: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct SectionScrub {
     pub storing: Slots,
     /// Pieces in which something changed since it began, one bit each.
     pub changed: u128,
-    /// There is something to seal, and everything is known of it.
+    /// There is something to validate, and everything is known of it.
     pub has_data: bool,
     pub is_decided: bool,
     pub report: SectionReport,
@@ -115,7 +115,7 @@ impl SectionScrub {
             .and_then(|block_checksums| block_checksums.get(block).copied())
     }
 
-    /// True if nothing stands against sealing it.
+    /// True if nothing stands against validating it.
     pub fn can_validate(&self) -> bool {
         self.changed == 0 && self.has_data && self.is_decided && !self.examined.is_empty()
     }

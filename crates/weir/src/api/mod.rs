@@ -108,7 +108,7 @@ struct Context {
     workers: Arc<Semaphore>,
     /// For what only reads: no change takes its place.
     readers: Arc<Semaphore>,
-    /// For what may take as long as copying a large volume does: it must not keep others from being answered.
+    /// For what may take as long as duplicating a large volume does: it must not keep others from being answered.
     capturers: Arc<Semaphore>,
     streams: stream::Streams,
 }

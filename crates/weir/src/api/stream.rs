@@ -26,7 +26,7 @@ use crate::control::bounds::{
 };
 use crate::control::{Control, Outcome};
 
-/// The media type of JSON.
+/// The drive type of JSON.
 pub(super) const JSON: &str = "application/json";
 
 /// How many answers are under way at a time.

@@ -86,7 +86,7 @@ impl Token {
     }
 
     /// What it is now, for another [`Token`].
-    pub fn copy(&self) -> String {
+    pub fn duplicate(&self) -> String {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -50,12 +50,12 @@ pub use versions::{ChangeQuery, IfMatchHeader, IfVersionQuery};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum IoPriority {
-    /// Slow media.
+    /// Slow drives.
     Low,
-    /// Media between the two others.
+    /// Drives between the two others.
     #[value(alias = "med")]
     Medium,
-    /// Fast media.
+    /// Fast drives.
     High,
 }
 
@@ -460,13 +460,13 @@ pub struct OperationSample {
     pub delayed: u64,
     /// Time held back by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
-    /// Time in the queue of the media in which others went first for their floors, in nanoseconds.
+    /// Time in the queue of the drive in which others went first for their floors, in nanoseconds.
     #[serde(default)]
     pub floors_ns: u64,
-    /// Time in the queue of the media for other reasons, in nanoseconds.
+    /// Time in the queue of the drive for other reasons, in nanoseconds.
     #[serde(default)]
     pub queue_ns: u64,
-    /// Time at the media, in nanoseconds.
+    /// Time at the drive, in nanoseconds.
     pub drive_ns: u64,
     /// The rest: waiting for buffers and for others that touch the same blocks, and Weir's own work, in nanoseconds.
     #[serde(default)]

@@ -33,7 +33,7 @@ pub struct Activity {
     pub floors_ns: u64,
     /// Time in the queue of other reasons, in nanoseconds, of all requests together.
     pub queue_ns: u64,
-    /// Time at the media, in nanoseconds, of all requests together.
+    /// Time at the drive, in nanoseconds, of all requests together.
     pub drive_ns: u64,
     /// The rest, in nanoseconds, of all requests together.
     pub other_ns: u64,

@@ -151,7 +151,7 @@ impl Settings {
             }
         };
         if let (Some(token), Some(new)) = (&self.token, &new.token) {
-            token.replace(new.copy());
+            token.replace(new.duplicate());
         }
         let later = self.differences(&new);
         if later.is_empty() {

@@ -258,7 +258,7 @@ impl Control {
         jobs
     }
 
-    /// Has the space of something given back. A deleted volume's folder is condemned now if that can be done, so that a
+    /// Has the space of something given back. A deleted volume's folder becomes pending deletion now if that can be done, so that a
     /// lost catalogue does not bring it back; else before anything is given back.
     pub(super) fn begin_reclaim(&self, id: VolumeId, mut reclaim: Reclaim) {
         let drive = self.model().drives.get(&reclaim.drive).map(|drive| drive.record.spec());
@@ -310,9 +310,9 @@ impl Control {
         self.stores().into_iter().try_for_each(|(drive, store)| self.remove_leftovers(drive, &store))
     }
 
-    /// Has the space of folders given back that only bear the mark of having been condemned.
+    /// Has the space of folders given back that only bear the mark of a pending deletion.
     pub(super) fn remove_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
-        // What is being captured is half made on purpose.
+        // What is being snapshotted is half made on purpose.
         let leftovers = store.scan()?.leftovers;
         for id in leftovers.into_iter().filter(|id| !self.snapshots_in_progress.concern(*id)) {
             let (is_volume, is_known) = {

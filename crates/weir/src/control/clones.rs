@@ -35,7 +35,7 @@ impl Control {
     /// # Errors
     /// Not found for an unknown volume, snapshot or policy group; conflict for a name that is taken; full if there are too
     /// many volumes, too little space to duplicate what cannot be shared, or the pool may have no more provisioned; refused if
-    /// its policy has floors that are not to be had, unless it is forced, or the volume cannot be captured now.
+    /// its policy has floors that are not to be had, unless it is forced, or the volume cannot be snapshotted now.
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
         let begun = self.begin_snapshots(&[], || {
             let pair = self.clone_pair(request)?;

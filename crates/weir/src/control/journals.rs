@@ -1,6 +1,6 @@
 //! Which replicas of volumes are behind a write journal, and on which drive that lies.
 //!
-//! A replica that its volume's template puts on slower media than others is behind a journal on the fastest media of the
+//! A replica that its volume's template puts on slower drives than others is behind a journal on the fastest drives of the
 //! template: an acknowledged write costs there what it costs on the fast replica. The loss of one drive must not cost two
 //! replicas, so the journal of a replica lies on no drive that has another replica of the extent, or the journal of one.
 //!

@@ -1,6 +1,6 @@
 //! What floors claim of a pool, and whether it is there: the arithmetic of admission.
 //!
-//! Pure: it sees which levels volumes stand under and what the media deliver, and changes nothing. The rules:
+//! Pure: it sees which levels volumes stand under and what the drive deliver, and changes nothing. The rules:
 //!
 //! * **Floors nest.** A level with a floor claims it once, however many stand below it; a floor below is a
 //!   part of that. If floors below are more together than the one above them, they are what is claimed:
@@ -11,7 +11,7 @@
 //! * **Adaptive policies claim nothing.** They have ceilings and no floors, so that no resize and no growth
 //!   changes a ledger.
 //! * **Operations are counted as small ones, bytes as those of large ones**, as the capacity is. Both take
-//!   turns at the same media: what one of them has used of a pool the other has not.
+//!   turns at the same drives: what one of them has used of a pool the other has not.
 //! * **The reserve is a part of the capacity**, whatever the over-commit.
 //!
 //! All is whole operations and bytes: the reserve is rounded up and what may be bound down, so that what is
@@ -122,7 +122,7 @@ fn clamped(value: u128) -> u64 {
 /// Against what floors are admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// What the media deliver: either so many small operations or so many bytes of large ones. `None` if that
+    /// What the drive deliver: either so many small operations or so many bytes of large ones. `None` if that
     /// is not known; then everything is admitted and nothing is guaranteed.
     pub capacity: Option<Amount>,
     /// How much of the capacity floors and the reserve may be together, in percent.

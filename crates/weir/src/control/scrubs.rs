@@ -1,7 +1,7 @@
 //! Scrubs of volumes: which go on, how the last one of each volume ended, and what is said of volumes at rest.
 //!
 //! The data plane scrubs; here it is begun, and noted when it has ended. A scrub does not go on by itself after a
-//! restart: what it has sealed stays sealed.
+//! restart: what it has validated stays valid.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -228,7 +228,7 @@ impl Control {
         Ok(self.view_of_scrub(&record))
     }
 
-    /// Gives up the scrub of a volume, if there is one. What it has found, mended and sealed stays so.
+    /// Gives up the scrub of a volume, if there is one. What it has found, repaired and validated stays so.
     ///
     /// # Errors
     /// Not found for an unknown volume.

@@ -24,7 +24,7 @@ use weir_store::snapshot::Occupied;
 pub struct CreateSnapshots {
     /// The owner of the volumes; if `None`, each is looked for as usual.
     pub tenant: Option<Name>,
-    /// The volumes, all of which are captured at the same instant.
+    /// The volumes, all of which are in the snapshot at the same instant.
     pub volumes: Vec<Name>,
     /// The name of each snapshot.
     pub name: Name,
@@ -96,12 +96,12 @@ impl Model {
 }
 
 impl Control {
-    /// Captures volumes, all at the same instant, while they are used. Clients notice no pause but that of a few pieces
+    /// Snapshots volumes, all at the same instant, while they are used. Clients notice no pause but that of a few pieces
     /// being shared, or copied where the filesystem cannot share. Everything is durable with the answer.
     ///
     /// # Errors
     /// Invalid for no volume, or one named twice; not found for an unknown one; conflict if one has such a snapshot; full if
-    /// there is no space to duplicate what cannot be shared; refused if a volume cannot be captured now.
+    /// there is no space to duplicate what cannot be shared; refused if a volume cannot be snapshotted now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let begun = self.begin_snapshots(&[], || self.snapshot_pairs(request))?;
         let records = self.finish_snapshots(begun, |change, pairs| {

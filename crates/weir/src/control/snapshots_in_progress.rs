@@ -2,8 +2,8 @@
 //! clones and restoring.
 //!
 //! It does not know what the new volumes are for. They come into being in the order of all changes: a record that says
-//! that they are being made, files, everything captured and durable, and only then what makes them volumes. No lock
-//! is held while it is captured; the volumes concerned must not be changed in size, moved or deleted meanwhile,
+//! that they are being made, files, everything in the snapshot and durable, and only then what makes them volumes. No lock
+//! is held while it is in the snapshot; the volumes concerned must not be changed in size, moved or deleted meanwhile,
 //! which is asked for here by name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +22,11 @@ use super::{Change, Control};
 use crate::dataplane::{SnapshotProgress, SnapshotSpec};
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 
-/// How long a capture waits for another one of the same volume.
+/// How long a snapshot waits for another one of the same volume.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Epoch of the replica metadata of captured extents: nothing was there before them.
+/// Epoch of the replica metadata of extents of a snapshot: nothing was there before them.
 const FIRST_EPOCH: u64 = 1;
-/// What is noted of captured extents.
+/// What is noted of extents of a snapshot.
 const FIRST_EPOCH_RECORD: EpochRecord =
     EpochRecord { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
 
@@ -37,7 +37,7 @@ pub(super) struct Pair {
     pub target: VolumeRecord,
 }
 
-/// Captures that are under way, by each volume that must stay as it is meanwhile, or is being made.
+/// Snapshots that are under way, by each volume that must stay as it is meanwhile, or is being made.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotsInProgress {
     under_way: Mutex<BTreeMap<VolumeId, Arc<SnapshotProgress>>>,
@@ -49,12 +49,12 @@ impl SnapshotsInProgress {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a volume is being captured, or made of what is.
+    /// True if a volume is being snapshotted, or made of what is.
     pub fn concern(&self, volume: VolumeId) -> bool {
         self.under_way().contains_key(&volume)
     }
 
-    /// Enters captures unless one of their volumes is in another one.
+    /// Enters snapshots unless one of their volumes is in another one.
     fn enter(&self, entries: BTreeMap<VolumeId, Arc<SnapshotProgress>>) -> Option<Entered<'_>> {
         let mut under_way = self.under_way();
         if entries.keys().any(|volume| under_way.contains_key(volume)) {
@@ -76,7 +76,7 @@ impl SnapshotsInProgress {
     }
 }
 
-/// Captures that are entered until this goes.
+/// Snapshots that are entered until this goes.
 struct Entered<'a> {
     snapshots_in_progress: &'a SnapshotsInProgress,
     volumes: Vec<VolumeId>,
@@ -90,7 +90,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Captures that are prepared.
+/// Snapshots that are prepared.
 pub(super) struct Begun<'a> {
     pairs: Vec<Pair>,
     specs: Vec<SnapshotSpec>,
@@ -102,8 +102,8 @@ pub(super) struct Begun<'a> {
 }
 
 impl Control {
-    /// Prepares captures: all at one instant, once they go on. What is to be captured in what is asked for under the
-    /// decision lock, again if another capture of one of the volumes has to end first; others may stay as they are too.
+    /// Prepares snapshots: all at one instant, once they go on. What is to be in the snapshot in what is asked for under the
+    /// decision lock, again if another snapshot of one of the volumes has to end first; others may stay as they are too.
     pub(super) fn begin_snapshots(
         &self,
         others: &[VolumeId],
@@ -148,12 +148,12 @@ impl Control {
         }
     }
 
-    /// Refuses what would change the files of a volume that is being captured.
+    /// Refuses what would change the files of a volume that is being snapshotted.
     pub(super) fn refuse_snapshot_in_progress(&self, volume: &VolumeRecord) -> Outcome<()> {
         if self.snapshots_in_progress.concern(volume.id) { Err(busy(volume)) } else { Ok(()) }
     }
 
-    /// Bytes that are left to capture of a volume, or of a snapshot of it, if it is being captured.
+    /// Bytes that are left to snapshot of a volume, or of a snapshot of it, if it is being snapshotted.
     pub(super) fn snapshot_bytes_left(&self, volume: VolumeId) -> Option<u64> {
         let left = |id: VolumeId| {
             self.snapshots_in_progress.under_way().get(&id).map(|progress| progress.bytes_left())
@@ -203,7 +203,7 @@ impl Control {
         Ok(())
     }
 
-    /// Captures what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
+    /// Snapshots what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
     /// they are; it is called under the decision lock. If anything fails, nothing is left.
     pub(super) fn finish_snapshots<T>(
         &self,
@@ -223,7 +223,7 @@ impl Control {
             change.beside(|| settled.and_then(|in_snapshot| self.put_in_place(&begun, &in_snapshot)));
         let published = in_place.and_then(|pairs| {
             let published = publish(&mut change, &pairs)?;
-            // Replicas that could not be captured are made anew.
+            // Replicas that could not be snapshotted are made anew.
             pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
             Ok(published)
         });
@@ -243,14 +243,14 @@ impl Control {
         }
     }
 
-    /// Opens the scope of writes to each drive that volumes are captured on, once however many of them are there.
+    /// Opens the scope of writes to each drive that volumes are in the snapshot on, once however many of them are there.
     fn begin_writes(&self, pairs: &[Pair]) -> Outcome<BTreeMap<DriveId, WriteScope>> {
         let stores: BTreeMap<DriveId, Store> =
             pairs.iter().flat_map(|pair| self.stores_there(&pair.source)).collect();
         stores.into_iter().map(|(drive, store)| Ok((drive, store.begin_writes()?))).collect()
     }
 
-    /// Makes volumes of what was captured, durably.
+    /// Makes volumes of what was in the snapshot, durably.
     fn put_in_place(&self, begun: &Begun<'_>, in_snapshot: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
         let complete = |(pair, in_snapshot): (&Pair, &Vec<Slots>)| self.complete_pair(pair, in_snapshot);
         let pairs: Vec<Pair> = begun.pairs.iter().zip(in_snapshot).map(complete).collect::<Outcome<_>>()?;
@@ -267,7 +267,7 @@ impl Control {
         Ok(pairs)
     }
 
-    /// Completes the files of a new volume, with the replica metadata of what was captured. Replicas that were not are none.
+    /// Completes the files of a new volume, with the replica metadata of what was in the snapshot. Replicas that were not are none.
     fn complete_pair(&self, pair: &Pair, in_snapshot: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
@@ -304,7 +304,7 @@ impl Control {
     }
 }
 
-/// The volumes that captures of these pairs need as they are, and others, each once.
+/// The volumes that snapshots of these pairs need as they are, and others, each once.
 fn concerned(others: &[VolumeId], pairs: &[Pair]) -> Vec<VolumeId> {
     let sources = pairs.iter().map(|pair| pair.source.id);
     let all: BTreeSet<VolumeId> = sources.chain(others.iter().copied()).collect();
@@ -316,7 +316,7 @@ fn busy(volume: &VolumeRecord) -> ControlError {
     ControlError::refused(format!("a snapshot or clone of {title} is being made; try again when it is done"))
 }
 
-/// Nothing was captured on a drive that was away when the files were made, so nothing should be there.
+/// Nothing was in the snapshot on a drive that was away when the files were made, so nothing should be there.
 fn came_late(drive: DriveId) -> ControlError {
     ControlError::refused(format!("drive {drive} came back while the snapshot was in progress; try again"))
 }

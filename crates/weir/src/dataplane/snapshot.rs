@@ -1,4 +1,4 @@
-//! Capturing what volumes hold at one instant, in files beside theirs, while they are written to.
+//! A snapshot of what volumes hold at one instant, in files beside theirs, while they are written to.
 //!
 //! Which part comes when is decided by the mirror, and the files are shared or copied by helper threads, one for each
 //! drive. Here several volumes are brought to the same instant: all are held, which begins no change, and only when all
@@ -28,7 +28,7 @@ use weir_store::snapshot::Target;
 /// notice as a pause at most.
 const QUIESCE_NS_MAX: u64 = 50_000_000;
 
-/// What is captured of one volume.
+/// What is in the snapshot of one volume.
 #[derive(Clone, Debug)]
 pub struct SnapshotSpec {
     /// Which volume.
@@ -39,7 +39,7 @@ pub struct SnapshotSpec {
     pub progress: Arc<SnapshotProgress>,
 }
 
-/// How far a capture is, for everybody to see.
+/// How far a snapshot is, for everybody to see.
 #[derive(Debug, Default)]
 pub struct SnapshotProgress {
     bytes_left: AtomicU64,
@@ -52,10 +52,10 @@ impl SnapshotProgress {
     }
 }
 
-/// For each extent the replicas that were captured, all of which are alike; or why it was given up.
+/// For each extent the replicas that were in the snapshot, all of which are alike; or why it was given up.
 pub(super) type Outcome = Result<Vec<Slots>, String>;
 
-/// A capture that a volume is asked for.
+/// A snapshot that a volume is asked for.
 pub(super) struct NewSnapshot {
     pub spec: SnapshotSpec,
     /// It is one of several, and does not begin unless it is held.
@@ -63,12 +63,12 @@ pub(super) struct NewSnapshot {
     pub done: SyncSender<Outcome>,
 }
 
-/// The capture of a volume that is under way.
+/// The snapshot of a volume that is under way.
 pub(super) struct VolumeSnapshot {
     spec: SnapshotSpec,
     done: SyncSender<Outcome>,
     step: Step,
-    /// Why a replica could not be captured.
+    /// Why a replica could not be snapshotted.
     fault: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Reactor {
         self.quiesces.len() < count
     }
 
-    /// Has drives capture a part of an extent.
+    /// Has drives snapshot a part of an extent.
     pub(super) fn snapshot(
         &mut self,
         index: VolumeIndex,
@@ -144,7 +144,7 @@ impl Reactor {
         let now_ns = self.now_ns;
         let volume = &mut self.volumes[index];
         let mut step = Step { extent, end: offset + length, ..Step::default() };
-        let snapshot = volume.snapshot.take().expect("the mirror copies ranges of a snapshot in progress");
+        let snapshot = volume.snapshot.take().expect("the mirror has ranges for a snapshot in progress");
         for slot in slots.iter() {
             let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
             let drive = volume.homes[home].drive;
@@ -167,7 +167,7 @@ impl Reactor {
         self.go_on_with_step(index);
     }
 
-    /// A drive has captured a part of an extent, or could not.
+    /// A drive has snapshotted a part of an extent, or could not.
     pub(super) fn snapshot_answered(
         &mut self,
         replica: ReplicaIndex,
@@ -245,14 +245,14 @@ impl Reactor {
         }
     }
 
-    /// A capture has come to its end.
+    /// A snapshot has come to its end.
     pub(super) fn snapshot_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
         let Some(VolumeSnapshot { done, fault, .. }) = self.volumes[index].snapshot.take() else { return };
         let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
         tell(&done, replicas.ok_or_else(fault));
     }
 
-    /// Gives up a capture of a volume, or that it is held for one, if there is any.
+    /// Gives up a snapshot of a volume, or that it is held for one, if there is any.
     pub(super) fn end_snapshot(&mut self, index: VolumeIndex, why: &str) {
         self.forget_quiesce(index);
         let volume = &mut self.volumes[index];
@@ -272,7 +272,7 @@ impl Reactor {
         }
     }
 
-    /// Gives up all captures: the daemon stops.
+    /// Gives up all snapshots: the daemon stops.
     pub(super) fn end_snapshots(&mut self) {
         let all: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| self.end_snapshot(index, "the daemon stops"));
@@ -285,12 +285,12 @@ fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
 }
 
 impl DataPlane {
-    /// Captures what volumes hold, all at the same instant, while they go on being written to. Answers, once everything
-    /// is captured, for each of them and each of its extents the replicas that were, all of which are alike; they are not
+    /// Snapshots what volumes hold, all at the same instant, while they go on being written to. Answers, once everything
+    /// is in the snapshot, for each of them and each of its extents the replicas that were, all of which are alike; they are not
     /// durable yet. Replicas must not come or go meanwhile. Changes wait for 50 ms at most until all have begun.
     ///
     /// # Errors
-    /// If a volume is not open or cannot be captured now; nothing goes on then.
+    /// If a volume is not open or cannot be snapshotted now; nothing goes on then.
     pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
         let is_quiesced = specs.len() > 1;
         let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
@@ -301,7 +301,7 @@ impl DataPlane {
         outcome
     }
 
-    /// Gives up the capture of a volume, if there is one under way.
+    /// Gives up the snapshot of a volume, if there is one under way.
     pub fn abandon_snapshot(&self, volume: VolumeId) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::AbandonSnapshot { volume });

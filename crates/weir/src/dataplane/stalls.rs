@@ -25,7 +25,7 @@ pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct OrphanedIo {
     pub extent: u32,
-    /// The home where it stands in line, or is at the media, and with what cost.
+    /// The home where it waits in the drive queue, or is at the drive, and with what cost.
     pub emulated: Option<(usize, Cost)>,
     /// What it takes of the space that is counted: it may do so at any time.
     pub space: Option<TakenSpace>,
@@ -75,7 +75,7 @@ impl Reactor {
         let operations = volume.give_up(slot, extent, &self.pool);
         volume.mirror.give_up_replica((extent, slot), &operations, &mut volume.effects);
         self.carry_out(index);
-        // If it was retired by something else before, this message is nobody's.
+        // If it was failed by something else before, this message is nobody's.
         self.volumes[index].fault_message = None;
     }
 

@@ -289,7 +289,7 @@ fn what_is_given_up_keeps_its_space_until_it_comes_back() {
     assert!(space.take(1).is_some());
 }
 
-/// Has so many reads of a volume's second replica stand in line behind one that is at the drive, and gives them up; the one
+/// Has so many reads of a volume's second replica wait in the drive queue behind one that is at the drive, and gives them up; the one
 /// that is at the drive, and what it costs.
 fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
     let reactor = &mut world.reactor;

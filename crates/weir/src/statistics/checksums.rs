@@ -1,4 +1,4 @@
-//! What is known of a volume at rest, for everybody to see: damaged blocks, sealed sections, and what scrubs have found.
+//! What is known of a volume at rest, for everybody to see: damaged blocks, sections with valid checksums, and what scrubs have found.
 //! It knows nothing of how that is found.
 
 use std::collections::BTreeMap;

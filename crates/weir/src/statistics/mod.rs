@@ -70,11 +70,11 @@ pub struct Served {
     pub latency_ns: u64,
     /// Part of the latency spent held back by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
-    /// Part of the latency spent in the queue of the media, in nanoseconds.
+    /// Part of the latency spent in the queue of the drive, in nanoseconds.
     pub queue_ns: u64,
     /// Part of that in which others went first because of their floors, in nanoseconds.
     pub floors_ns: u64,
-    /// Part of the latency spent at the media, in nanoseconds.
+    /// Part of the latency spent at the drive, in nanoseconds.
     pub drive_ns: u64,
     /// Whether the request was answered with an error.
     pub failed: bool,
@@ -86,7 +86,7 @@ impl OperationStatistics {
         add(&self.bytes, served.bytes);
         add(&self.errors, u64::from(served.failed));
         add(&self.delayed, u64::from(served.delayed_ns > 0));
-        // What is told apart sums up to the latency, even where instants of several threads were compared.
+        // What is told apart adds up to the latency, even where instants of several threads were compared.
         let mut rest_ns = served.latency_ns;
         let mut take = |part_ns: u64| {
             let part_ns = part_ns.min(rest_ns);
@@ -156,11 +156,11 @@ pub struct OperationCounters {
 pub struct TimeByCause {
     /// Held back by a ceiling.
     pub delayed_ns: u64,
-    /// In line for the media while others went first for their floors.
+    /// In the drive queue while others went first for their floors.
     pub floors_ns: u64,
-    /// In line for the media for other reasons.
+    /// In the drive queue for other reasons.
     pub queue_ns: u64,
-    /// At the media.
+    /// At the drive.
     pub drive_ns: u64,
     /// The rest.
     pub other_ns: u64,

@@ -89,11 +89,11 @@ pub struct Record {
     pub latency_ns: u64,
     /// The part of it in which ceilings held it back, in nanoseconds.
     pub ceilings_ns: u64,
-    /// The part of it in the queue of the media, in nanoseconds.
+    /// The part of it in the queue of the drive, in nanoseconds.
     pub queue_ns: u64,
     /// The part of that in which others went first for their floors, in nanoseconds.
     pub floors_ns: u64,
-    /// The part of the latency at the media, in nanoseconds.
+    /// The part of the latency at the drive, in nanoseconds.
     pub drive_ns: u64,
     /// Its length in bytes.
     pub bytes: u32,

@@ -35,8 +35,8 @@ fn create(stage: &Stage, mount: &Path, name: &str, bytes: u64) -> Result<(Load, 
 fn reflink(mount: &Path, files: &[PathBuf], number: u32) -> Result<()> {
     for path in files {
         let name = path.file_name().context("a file has a name")?.to_string_lossy();
-        let copy = mount.join(format!("snapshot-{number}-{name}"));
-        let (source, target) = (File::open(path)?, File::create(copy)?);
+        let twin = mount.join(format!("snapshot-{number}-{name}"));
+        let (source, target) = (File::open(path)?, File::create(twin)?);
         rustix::fs::ioctl_ficlone(&target, &source).context("cannot reflink")?;
     }
     rustix::fs::syncfs(&File::open(mount)?).context("cannot make reflinks durable")

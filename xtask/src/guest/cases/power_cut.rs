@@ -41,7 +41,7 @@ pub fn xfs() -> Result<()> {
     check(&["mkfs.xfs", "-q"], "xfs")
 }
 
-/// On one that copies it.
+/// On one that duplicates it.
 pub fn ext4() -> Result<()> {
     check(&["mkfs.ext4", "-q"], "ext4")
 }

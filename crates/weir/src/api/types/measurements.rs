@@ -58,12 +58,12 @@ pub struct MeasurementProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum DriveClass {
-    /// Slow media.
+    /// Slow drives.
     Low,
-    /// Media between the two others.
+    /// Drives between the two others.
     #[value(alias = "med")]
     Medium,
-    /// Fast media.
+    /// Fast drives.
     High,
     /// That of its latest measurement.
     Auto,

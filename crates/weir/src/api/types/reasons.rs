@@ -13,9 +13,9 @@ pub enum BindingCause {
     Ceiling,
     /// Others go first for their floors.
     Floors,
-    /// The line for the media, which others use too.
+    /// The line for the drive, which others use too.
     Queue,
-    /// The media themselves.
+    /// the drive itself.
     Drive,
     /// Waiting for buffers or for others that touch the same blocks, and Weir's own work.
     Other,
@@ -30,11 +30,11 @@ pub enum BindingCause {
 pub struct LatencyShares {
     /// Held back by a ceiling.
     pub delayed: f64,
-    /// In line for the media while others went first for their floors.
+    /// In the drive queue while others went first for their floors.
     pub floors: f64,
-    /// In line for the media for other reasons.
+    /// In the drive queue for other reasons.
     pub queue: f64,
-    /// At the media.
+    /// At the drive.
     pub drive: f64,
     /// The rest.
     pub other: f64,

@@ -56,7 +56,7 @@ pub struct SnapshotCreate {
     /// The tenant that owns the volumes; if absent, the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The volumes, all of which are captured at the same instant.
+    /// The volumes, all of which are in the snapshot at the same instant.
     #[schema(example = json!(["data", "log"]))]
     pub volumes: Vec<String>,
 }

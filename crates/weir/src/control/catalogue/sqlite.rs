@@ -225,12 +225,12 @@ mod tests {
         let (folder, catalogue) = catalogue();
         let revision = catalogue.commit(put("a", 1, 0)).unwrap();
         // A backup of the files as they lie is what a crash leaves: the log was never folded into the file.
-        let copy = folder.path().join("backup");
-        std::fs::create_dir(&copy).unwrap();
+        let twin = folder.path().join("backup");
+        std::fs::create_dir(&twin).unwrap();
         for name in ["catalogue.sqlite", "catalogue.sqlite-wal"] {
-            std::fs::copy(folder.path().join(name), copy.join(name)).unwrap();
+            std::fs::copy(folder.path().join(name), twin.join(name)).unwrap();
         }
-        let after = SqliteCatalogue::open(&copy.join("catalogue.sqlite")).unwrap();
+        let after = SqliteCatalogue::open(&twin.join("catalogue.sqlite")).unwrap();
         assert_eq!(after.get("a").unwrap().unwrap().revision, revision);
         assert!(after.commit(put("b", 1, 0)).unwrap() > revision, "revisions never go back");
     }

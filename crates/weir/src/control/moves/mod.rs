@@ -94,7 +94,7 @@ impl MoveView {
 }
 
 impl Moves {
-    /// Volumes of which replicas move, and are not stuck.
+    /// Volumes of which replicas move, and are not blocked.
     pub fn under_way(&self) -> BTreeSet<VolumeId> {
         let unsettled = self.unsettled();
         unsettled.iter().filter(|(_, one)| one.view.blocked_reason.is_none()).map(|(id, _)| *id).collect()
@@ -347,7 +347,7 @@ impl Control {
             let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
             // Whoever changes the volume now goes first.
             let Some(mut change) = self.try_volume_change(&[volume], drive.as_slice()) else { break };
-            // What is captured is read from the files of replicas as they are.
+            // What is in the snapshot is read from the files of replicas as they are.
             if self.snapshots_in_progress.concern(volume)
                 || drive.is_some_and(|drive| !self.model().is_there(drive))
             {

@@ -18,9 +18,9 @@ pub enum Cause {
     Ceiling,
     /// Others go first for their floors.
     Floors,
-    /// The line for the media, which others use too.
+    /// The line for the drive, which others use too.
     Queue,
-    /// The media themselves.
+    /// the drive itself.
     Drive,
     /// Waiting for buffers or for others that touch the same blocks, and Weir's own work.
     Other,

@@ -8,7 +8,7 @@ use super::{Binding, Cause, Explanation, NamedGroup, NamedLimit, Situation};
 
 /// Neighbours that are named before it is said how many more there are.
 const NEIGHBOURS_NAMED_MAX: usize = 4;
-/// With fewer requests under way in the mean, a client that sends more at a time gets more of media.
+/// With fewer requests under way in the mean, a client that sends more at a time gets more of drives.
 const CONCURRENCY_FEW: f64 = 2.0;
 
 /// What binds the volume, in a sentence.

@@ -38,7 +38,7 @@ const LABEL: &str = "weir";
 /// What is set aside around a block that is written for the first time since a snapshot or clone, in blocks of 4 KiB of
 /// the filesystem. XFS by itself sets 128 KiB aside, for minutes: random writes would fill a drive with 32 times what
 /// they write.
-const COPY_ON_WRITE: &str = "cowextsize=4";
+const REFLINK: &str = "cowextsize=4";
 
 /// Allocation groups of a filesystem that is large enough for them. Each has locks of its own, which are held where one of
 /// its blocks is written for the first time since a snapshot or clone; XFS by itself makes four, so that whoever works on
@@ -203,7 +203,7 @@ impl Control {
 /// How the data of a filesystem on so many bytes is laid out, in the words of `mkfs.xfs -d`.
 fn data_options(size_bytes: u64) -> String {
     let is_fit = (GROUPS * GROUP_BYTES_MIN..GROUPS * GROUP_BYTES_MAX).contains(&size_bytes);
-    if is_fit { format!("{COPY_ON_WRITE},agcount={GROUPS}") } else { COPY_ON_WRITE.to_owned() }
+    if is_fit { format!("{REFLINK},agcount={GROUPS}") } else { REFLINK.to_owned() }
 }
 
 #[cfg(test)]
