@@ -42,11 +42,11 @@ impl World {
     /// The folder of a drive is there again. What follows for each open file is decided as the daemon does.
     fn drive_returns(&mut self, slot: usize, is_changed: bool) -> Result<(), String> {
         for extent in 0..EXTENTS {
-            let is_open = self.mirror.is_there(extent, slot);
-            let found = if is_changed { self.change_file(extent, slot) } else { FoundFile::Same };
-            if !is_open {
+            // The file of a replica that is out of service is judged by its metadata when it rejoins.
+            if !self.mirror.is_there(extent, slot) {
                 continue;
             }
+            let found = if is_changed { self.change_file(extent, slot) } else { FoundFile::Same };
             match after_return(FileContent::Replica, found) {
                 AfterReturn::Keep => {}
                 AfterReturn::Fail => self.fail_replaced(extent, slot)?,
@@ -68,15 +68,21 @@ impl World {
         self.take(effects)
     }
 
-    /// Puts an empty file in the place of a replica's, now and then, unless something is still under way there.
+    /// Puts another file in the place of an open one, now and then, unless something is still under way there: an empty
+    /// file, or the same one after a power loss of its drive.
     fn change_file(&mut self, extent: u32, slot: usize) -> FoundFile {
         let index = extent as usize;
         if self.touches(extent, slot) || !self.drives[slot].is_made[index] || self.random.chance(1, 2) {
             return FoundFile::Same;
         }
-        let file = std::mem::take(&mut self.drives[slot].files[index]);
+        let file = self.drives[slot].files[index].clone();
         self.originals.entry((slot, extent)).or_insert(file);
-        if self.random.chance(1, 2) { FoundFile::Other } else { FoundFile::SameNumber }
+        if self.random.chance(1, 2) {
+            self.drives[slot].files[index] = File::default();
+            return FoundFile::Other;
+        }
+        self.drives[slot].files[index].crash(&mut self.random);
+        FoundFile::SameNumber
     }
 
     /// All drives are where they should be.
