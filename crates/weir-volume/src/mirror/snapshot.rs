@@ -1,12 +1,16 @@
-//! Capturing what a volume holds at one instant, for a snapshot or a clone, while it goes on being changed.
+//! Snapshots in progress: taking the data of a volume at one instant, for a snapshot or clone, while clients
+//! change it.
 //!
-//! At that instant all regions of all extents are owed. A change of a region that is owed waits until it is captured:
-//! until the executor has shared, or copied, what the files have there with the files of the capture. Those that are
-//! waited for come first. What began before that instant is part of it, so a region is captured when none of it is under
-//! way there any more. So nobody waits for more than a few regions, however much there is to capture.
+//! * At that instant all regions of all extents are owed to the snapshot.
+//! * A change of an owed region waits until the region is in the snapshot. The executor shares the region's
+//!   extents with the files of the snapshot, or duplicates its data.
+//! * Regions that changes wait for come first, so that a change waits for a few regions only, whatever the
+//!   size of the volume.
+//! * A change that began before the instant is part of the snapshot. So the executor takes a region only when
+//!   no change is under way in it.
 //!
-//! Several volumes are captured at the same instant by holding all of them before: a volume that is held begins no
-//! change. It knows nothing of other volumes.
+//! To take several volumes at the same instant, the caller quiesces all of them first: a quiesced volume
+//! begins no change. This module knows nothing of other volumes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,59 +22,61 @@ use super::regions::{RegionSet, regions_of};
 use super::{Effect, Mirror, MirrorId};
 use crate::action::Request;
 
-/// A capture of all extents.
+/// A snapshot in progress of all extents.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     extents: Vec<Owed>,
-    /// Extents in which changes wait for it.
+    /// Extents with changes that wait for the snapshot.
     urgent: VecDeque<u32>,
-    /// The first extent that owes anything.
+    /// First extent that owes any region.
     next: u32,
-    /// What the executor is at.
+    /// Extent and regions that the executor is working on.
     under_way: Option<(u32, Range<u32>)>,
-    /// Regions that are owed, of all extents.
+    /// Number of owed regions in all extents.
     regions_left: u64,
 }
 
-/// What is left to capture of an extent, and of which replicas.
+/// Owed regions of an extent, and the replicas that they are taken from.
 #[derive(Debug)]
 struct Owed {
     slots: Slots,
     regions: RegionSet,
 }
 
-/// An extent has no replica that could be captured.
+/// Error: an extent has no replica that a snapshot could be taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("extent {0} has no replica that has everything and can be reached")]
 pub struct NothingToSnapshot(pub u32);
 
 impl Mirror {
-    /// From now on no change begins, until [`Mirror::release`] or [`Mirror::begin_snapshot`].
+    /// Quiesces the volume: no change begins until [`Mirror::release`] or [`Mirror::begin_snapshot`].
     pub fn quiesce(&mut self) {
         self.is_quiesced = true;
     }
 
-    /// Lets changes begin again.
+    /// Ends quiescing: changes may begin again.
     pub fn release(&mut self, effects: &mut Vec<Effect>) {
         self.is_quiesced = false;
         (0..self.extents()).for_each(|extent| self.enqueue_again(extent, effects));
     }
 
-    /// True while something is being captured, or changes are held for it.
+    /// True while a snapshot is in progress, or the volume is quiesced for one.
     pub fn has_snapshot_in_progress(&self) -> bool {
         self.is_quiesced || self.snapshot.is_some()
     }
 
-    /// Bytes that are left to capture.
+    /// Bytes that are not in the snapshot yet.
     pub fn snapshot_bytes_left(&self) -> u64 {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.regions_left * REGION_BYTES)
     }
 
-    /// Begins to capture what the volume holds now: everything that was acknowledged, and of what is under way some.
-    /// It goes on by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One capture runs at a time.
+    /// Begins a snapshot of the volume's present data: everything acknowledged, and a part of the changes
+    /// under way. It continues by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One snapshot
+    /// is in progress at a time.
     ///
     /// # Errors
-    /// If an extent has no replica that could be captured. Nothing was begun then; changes are held no more in either case.
+    /// If an extent has no replica that a snapshot could be taken from; then nothing was begun. In either
+    /// case the volume is no longer quiesced.
     pub fn begin_snapshot(&mut self, effects: &mut Vec<Effect>) -> Result<(), NothingToSnapshot> {
         assert!(self.snapshot.is_none(), "one snapshot is in progress at a time");
         let owed: Result<Vec<Owed>, NothingToSnapshot> =
@@ -100,7 +106,7 @@ impl Mirror {
         extent.in_sync().filter(|slot| extent.behind[slot].is_empty())
     }
 
-    /// True if a change has to wait for a capture.
+    /// True if a change must wait for a snapshot.
     pub(super) fn is_owed(&mut self, request: &Request) -> bool {
         let Some(snapshot) = &mut self.snapshot else { return self.is_quiesced };
         let owed = &snapshot.extents[request.extent as usize].regions;
@@ -111,7 +117,7 @@ impl Mirror {
         self.is_quiesced || is_owed
     }
 
-    /// Has the executor capture what comes next, if it is at nothing.
+    /// Gives the executor the next regions, if it is idle.
     pub(super) fn go_on_with_snapshot(&mut self, effects: &mut Vec<Effect>) {
         if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.under_way.is_some()) {
             return;
@@ -122,7 +128,7 @@ impl Mirror {
         let alike = self.alike(extent);
         let snapshot = self.snapshot.as_mut().expect("it was just looked at");
         let owed = &mut snapshot.extents[extent as usize];
-        // A change that failed may have left some different.
+        // A change that failed may have left some replicas different.
         owed.slots = owed.slots.iter().filter(|slot| alike.contains(*slot)).collect();
         if owed.slots.is_empty() {
             return self.abandon_snapshot(effects);
@@ -140,12 +146,12 @@ impl Mirror {
         }
     }
 
-    /// What a change waits for.
+    /// Next regions that a change waits for.
     fn next_urgent(&mut self) -> Option<(u32, Range<u32>)> {
         let snapshot = self.snapshot.as_mut()?;
         let waits = |extent: &u32| !self.extents[*extent as usize].waiting.is_empty();
         snapshot.urgent.retain(waits);
-        // In turn, so that no extent's changes wait for all of another's.
+        // Extents take turns, so that changes of one extent do not wait for all changes of another.
         let turns = snapshot.urgent.len();
         (0..turns).find_map(|_| {
             let extent = self.snapshot.as_mut()?.urgent.pop_front()?;
@@ -154,7 +160,8 @@ impl Mirror {
         })
     }
 
-    /// Regions of an extent, from those on that the first change waits for which can be helped.
+    /// Regions of an extent, beginning with the first one that a waiting change needs and that can be taken
+    /// now.
     fn waited_for(&self, extent: u32) -> Option<Range<u32>> {
         let (owed, busy) = (&self.snapshot.as_ref()?.extents[extent as usize].regions, self.changing(extent));
         let can_be_in_snapshot = |region: u32| owed.contains(region) && !busy.contains(region);
@@ -163,11 +170,12 @@ impl Mirror {
             let request = self.operations[id.0 as usize]?.request;
             regions_of(request.offset, request.length).find(|region| can_be_in_snapshot(*region))
         });
-        // What lies behind it comes along as far as that is quick: others will wait for it.
+        // The regions behind it are taken along as far as they can be at once: other changes will wait for
+        // them.
         run_in(first?..super::REGIONS, can_be_in_snapshot)
     }
 
-    /// As much as there is in one run of the first extent that can be captured now.
+    /// The first run of regions that can be taken now, from the first extent that has one.
     fn next_at_leisure(&mut self) -> Option<(u32, Range<u32>)> {
         let snapshot = self.snapshot.as_mut()?;
         let is_done =
@@ -183,7 +191,8 @@ impl Mirror {
         })
     }
 
-    /// Regions of an extent in which changes are under way. Replica steps change only replicas that are not captured.
+    /// Regions of an extent in which changes are under way. Resync steps do not count, because they change
+    /// only replicas that are not in the snapshot.
     fn changing(&self, extent: u32) -> RegionSet {
         let running = self.extents[extent as usize].running.iter();
         let changes =
@@ -191,8 +200,8 @@ impl Mirror {
         changes.flat_map(|change| regions_of(change.request.offset, change.request.length)).collect()
     }
 
-    /// The executor has captured a part of what [`Effect::Snapshot`] asked for: whole regions from its offset up to this
-    /// one in the extent, and of some replicas nothing.
+    /// Takes the executor's progress on [`Effect::Snapshot`]: whole regions from its offset up to `end`, an
+    /// offset in the extent. The `failed` replicas have none of it.
     pub fn snapshot_step_done(&mut self, end: u32, failed: Slots, effects: &mut Vec<Effect>) {
         let Some(snapshot) = &mut self.snapshot else { return };
         let (extent, regions) =
@@ -209,7 +218,7 @@ impl Mirror {
         self.go_on_with_snapshot(effects);
     }
 
-    /// Gives a capture up, if there is one: nothing waits for it any more.
+    /// Abandons the snapshot in progress, if there is one, so that no change waits for it.
     pub fn abandon_snapshot(&mut self, effects: &mut Vec<Effect>) {
         if self.snapshot.take().is_some() {
             effects.push(Effect::SnapshotEnded { replicas: None });
@@ -217,14 +226,14 @@ impl Mirror {
         self.release(effects);
     }
 
-    /// Lets changes that wait try again, in order.
+    /// Lets waiting changes try again, in order.
     pub(super) fn enqueue_again(&mut self, extent: u32, effects: &mut Vec<Effect>) {
         let waiting = std::mem::take(&mut self.extents[extent as usize].waiting);
         waiting.into_iter().for_each(|id: MirrorId| self.enqueue(id, effects));
     }
 }
 
-/// The first run of regions in a range of which this holds.
+/// The first run of regions in a range for which `holds` is true.
 fn run_in(range: Range<u32>, holds: impl Fn(u32) -> bool) -> Option<Range<u32>> {
     let start = range.clone().find(|region| holds(*region))?;
     let end = (start..range.end).find(|region| !holds(*region)).unwrap_or(range.end);

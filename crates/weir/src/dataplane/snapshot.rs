@@ -1,8 +1,9 @@
-//! Capturing what volumes hold at one instant, in files beside theirs, while they are written to.
+//! Snapshots: taking volumes at one instant into new files while clients write to them.
 //!
-//! Which part comes when is decided by the mirror, and the files are shared or copied by helper threads, one for each
-//! drive. Here several volumes are brought to the same instant: all are held, which begins no change, and only when all
-//! are does any of them begin. A hold ends by itself after a moment: whoever asked for it may not come back.
+//! The mirror decides which range of which extent comes next. One helper thread for each drive shares or
+//! duplicates the ranges. This module brings several volumes to the same instant. It quiesces all of them, so
+//! that no write begins. Only when all are quiesced does the snapshot of any of them begin. A quiesce ends by
+//! itself after a moment, because the caller may never come back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,74 +24,76 @@ use super::{DataPlane, DataPlaneError};
 use crate::store::extent_file_name;
 use crate::store::snapshot::Target;
 
-/// How long changes are held for other volumes to be brought to the same instant, in nanoseconds: what clients may
-/// notice as a pause at most.
+/// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.
+/// It is the longest pause that clients may notice.
 const QUIESCE_NS_MAX: u64 = 50_000_000;
 
-/// What is captured of one volume.
+/// The snapshot to take of one volume.
 #[derive(Clone, Debug)]
 pub struct SnapshotSpec {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Where extent files go on each of its drives. A whole file that holds nothing is there for each replica.
+    /// Where the extent files go on each drive of the volume. An empty whole file exists there for each
+    /// replica.
     pub targets: BTreeMap<DriveId, Target>,
-    /// Where it is noted how far it is.
+    /// Where the snapshot reports its progress.
     pub progress: Arc<SnapshotProgress>,
 }
 
-/// How far a capture is, for everybody to see.
+/// Progress of a snapshot, readable by every thread.
 #[derive(Debug, Default)]
 pub struct SnapshotProgress {
     bytes_left: AtomicU64,
 }
 
 impl SnapshotProgress {
-    /// Bytes of extents that are left, holes among them.
+    /// Bytes of extents that are left, holes included.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left.load(Relaxed)
     }
 }
 
-/// For each extent the replicas that were captured, all of which are alike; or why it was given up.
+/// For each extent the replicas in the snapshot, all of which are identical; or why the snapshot was
+/// abandoned.
 pub(super) type Outcome = Result<Vec<Slots>, String>;
 
-/// A capture that a volume is asked for.
+/// A snapshot that a volume is asked for.
 pub(super) struct NewSnapshot {
     pub spec: SnapshotSpec,
-    /// It is one of several, and does not begin unless it is held.
+    /// The snapshot covers several volumes, and begins only if the volume is quiesced.
     pub is_quiesced: bool,
     pub done: SyncSender<Outcome>,
 }
 
-/// The capture of a volume that is under way.
+/// The snapshot in progress of a volume.
 pub(super) struct VolumeSnapshot {
     spec: SnapshotSpec,
     done: SyncSender<Outcome>,
     step: Step,
-    /// Why a replica could not be captured.
+    /// Why a replica is not part of the snapshot.
     fault: Option<String>,
 }
 
-/// What drives are at.
+/// The range that the drives work on.
 #[derive(Default)]
 struct Step {
     extent: u32,
-    /// Replicas that have not answered, and since when.
+    /// Replicas that have not answered, with the number and the time of the request.
     waiting: BTreeMap<usize, (AskNumber, u64)>,
     failed: Slots,
-    /// How far those came that have.
+    /// End of the range that all replicas that answered have completed.
     end: u32,
 }
 
 impl Reactor {
-    /// Holds the changes of a volume, for a moment.
+    /// Quiesces the writes of a volume for a moment.
     pub(super) fn quiesce(&mut self, id: VolumeId, done: SyncSender<bool>) {
         let index = self.by_id.get(&id).copied().filter(|index| self.can_be_in_snapshot(*index));
         if let Some(index) = index {
             self.volumes[index].mirror.quiesce();
             self.quiesces.insert((self.now_ns + QUIESCE_NS_MAX, index));
         }
-        // They may have stopped waiting; then the hold ends by itself.
+        // The caller may have stopped waiting. Then the quiesce ends by itself.
         let _ = done.send(index.is_some());
     }
 
@@ -99,7 +102,7 @@ impl Reactor {
         !volume.is_ending() && !volume.mirror.has_snapshot_in_progress() && self.stop_by_ns.is_none()
     }
 
-    /// Lets volumes go on that were held for too long.
+    /// Resumes volumes whose quiesce has lasted too long.
     pub(super) fn end_due_quiesces(&mut self) {
         while let Some((_, index)) = self.quiesces.first().copied().filter(|(until, _)| *until <= self.now_ns)
         {
@@ -132,7 +135,7 @@ impl Reactor {
         self.quiesces.len() < count
     }
 
-    /// Has drives capture a part of an extent.
+    /// Submits a range of an extent to the helper threads of its drives.
     pub(super) fn snapshot(
         &mut self,
         index: VolumeIndex,
@@ -147,7 +150,8 @@ impl Reactor {
         for slot in slots.iter() {
             let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
             let drive = volume.homes[home].drive;
-            // What its file lacks is in the journal, and is not gathered from there: other replicas have it in one place.
+            // A journal holds data that the extent file lacks. The snapshot does not read the journal,
+            // because other replicas have all of the data in one file.
             let is_journaled = volume.journals.binding(extent, slot).is_some();
             let target = snapshot.spec.targets.get(&drive).filter(|_| !is_journaled);
             let Some(Target { folder, can_share }) = target else {
@@ -166,7 +170,7 @@ impl Reactor {
         self.go_on_with_step(index);
     }
 
-    /// A drive has captured a part of an extent, or could not.
+    /// Handles the answer of a drive for a range of an extent.
     pub(super) fn snapshot_answered(
         &mut self,
         replica: ReplicaIndex,
@@ -207,7 +211,7 @@ impl Reactor {
         }
     }
 
-    /// Goes on without drives that should have answered long ago; nothing more is asked of them.
+    /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot.
     pub(super) fn look_at_snapshots(&mut self) {
         if self.snapshot_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
             return;
@@ -242,14 +246,14 @@ impl Reactor {
         }
     }
 
-    /// A capture has come to its end.
+    /// Handles the end of a snapshot.
     pub(super) fn snapshot_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
         let Some(VolumeSnapshot { done, fault, .. }) = self.volumes[index].snapshot.take() else { return };
         let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
         tell(&done, replicas.ok_or_else(fault));
     }
 
-    /// Gives up a capture of a volume, or that it is held for one, if there is any.
+    /// Abandons the snapshot in progress or the quiesce of a volume, if there is one.
     pub(super) fn end_snapshot(&mut self, index: VolumeIndex, why: &str) {
         self.forget_quiesce(index);
         let volume = &mut self.volumes[index];
@@ -269,25 +273,26 @@ impl Reactor {
         }
     }
 
-    /// Gives up all captures: the daemon stops.
+    /// Abandons all snapshots, because the daemon stops.
     pub(super) fn end_snapshots(&mut self) {
         let all: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| self.end_snapshot(index, "the daemon stops"));
     }
 }
 
-/// Tells whoever asked. They may have stopped waiting.
+/// Reports the outcome to the caller, who may have stopped waiting.
 fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
     let _ = done.send(outcome);
 }
 
 impl DataPlane {
-    /// Captures what volumes hold, all at the same instant, while they go on being written to. Answers, once everything
-    /// is captured, for each of them and each of its extents the replicas that were, all of which are alike; they are not
-    /// durable yet. Replicas must not come or go meanwhile. Changes wait for 50 ms at most until all have begun.
+    /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
+    /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
+    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
+    /// volumes to begin.
     ///
     /// # Errors
-    /// If a volume is not open or cannot be captured now; nothing goes on then.
+    /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
     pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
         let is_quiesced = specs.len() > 1;
         let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
@@ -298,7 +303,7 @@ impl DataPlane {
         outcome
     }
 
-    /// Gives up the capture of a volume, if there is one under way.
+    /// Abandons the snapshot of a volume, if one is in progress.
     pub fn abandon_snapshot(&self, volume: VolumeId) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::AbandonSnapshot { volume });

@@ -1,8 +1,8 @@
-//! Reproducible choices.
+//! Reproducible random numbers.
 
 use super::setting;
 
-/// A small generator (SplitMix64): the same seed gives the same choices everywhere.
+/// A small generator (SplitMix64): the same seed gives the same numbers everywhere.
 pub struct Random(u64);
 
 impl Random {
@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Seeded from `WEIR_SEED`, or from the clock; printed, so that a failure can be repeated.
+    /// Seeded from `WEIR_SEED`, or from the clock. The seed is printed, so that a failure can be repeated.
     pub fn seeded() -> Random {
         let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let seed = setting("WEIR_SEED", clock);
@@ -37,7 +37,7 @@ impl Random {
         words.take(count).collect()
     }
 
-    /// One of several.
+    /// One of several choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }
